@@ -41,7 +41,7 @@ PARAMETERS: Mapping[str, Parameter] = {
         default=1.0, low=0.3, high=5.0, unit="1", meaning="HBM traffic of element-wise kernels / that of fused ones"
     ),
     "launch": Parameter(
-        default=4e-6, low=5e-7, high=5e-5, unit="s", meaning="time between two kernels that the host can launch"
+        default=4e-6, low=5e-7, high=2e-4, unit="s", meaning="time between two kernels that the host can launch"
     ),
     "microbatch_overhead": Parameter(
         default=5e-4, low=0.0, high=2e-2, unit="s", meaning="host time per micro-batch and (virtual) stage"
@@ -117,6 +117,8 @@ class Features:
     grad_bytes: bytes per element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are
     reduced in fp32. zero_stages, schedules, recompute: those it offers. uneven_stages: PP need not divide the layers.
     logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained with it.
+    unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where it does, below 1 in a
+    stack that leaves such a vocabulary unpadded.
     """
 
     attention: str = "flash"
@@ -135,6 +137,7 @@ class Features:
     uneven_stages: bool = True
     logit_bytes: int = 4
     dropout: bool = False
+    unsplit_head_rate: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

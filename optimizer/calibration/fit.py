@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ TIME_PARAMETERS = (
     "step_overhead",
     "straggler",
 )
+SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
 PRIOR = 0.02  # weight of one prior against one run: a parameter that no run informs stays at its default
 
 
@@ -54,7 +56,8 @@ def fit_times(
     """Fit `free` parameters so that log(predicted / measured step time) is small for most runs.
 
     Each parameter moves on [0, 1] between its bounds, in log where they are positive and far apart; the soft-L1 loss
-    (scale 0.05) bounds the pull of wrong rows, and a weak prior holds what the runs do not inform.
+    (scale SCALE) bounds the pull of wrong rows, table_weights that of long tables, and a weak prior holds what the runs
+    do not inform.
 
     Raises InputError when no run has a step time.
     """
@@ -72,9 +75,15 @@ def fit_times(
         values = {name: from_unit(name, u) for name, u in zip(free, unit, strict=True)}
         return np.concatenate([log_error(grouped, measured, values), weight * (unit - origin)])
 
+    counts = np.concatenate([table_weights(usable), np.ones(len(free))])
+
+    def loss(squares: FloatArray) -> FloatArray:
+        root = np.sqrt(1.0 + squares)
+        return np.stack([counts * 2.0 * (root - 1.0), counts / root, counts * -0.5 / root**3])
+
     guess = np.clip(origin, 0.02, 0.98)
     found = least_squares(
-        residuals, guess, bounds=(0, 1), loss="soft_l1", f_scale=0.05, diff_step=1e-3, max_nfev=evaluations, x_scale=1.0
+        residuals, guess, bounds=(0, 1), loss=loss, f_scale=SCALE, diff_step=1e-3, max_nfev=evaluations, x_scale=1.0
     )
     values = {name: from_unit(name, u) for name, u in zip(free, found.x, strict=True)}
     return Fit(
@@ -83,6 +92,22 @@ def fit_times(
         residuals=log_error(grouped, measured, values),
         evaluations=int(found.nfev),
     )
+
+
+def table_weights(runs: Sequence[Run]) -> FloatArray:
+    """How much each run counts: as 1 / sqrt(runs of its table), 1 on average [1].
+
+    A stack is to hold for tables that it was not fitted to, so that a thousand runs of one sweep must not drown sixty
+    of another; a run of a large table still counts for something.
+
+    >>> rows = [{"source": "sweep"}] * 9 + [{"source": "paper"}]
+    >>> table_weights([Run(id="", row=row, stack_name="") for row in rows]).round(2)[[0, 9]].tolist()
+    [0.83, 2.5]
+    """
+    tables = [run.row.get("source", "") for run in runs]
+    counts = Counter(tables)
+    weights = np.array([counts[table] ** -0.5 for table in tables])
+    return np.asarray(weights / weights.mean(), dtype=np.float64)
 
 
 def log_error(grouped: Sequence[Batch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:

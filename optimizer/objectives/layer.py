@@ -57,10 +57,10 @@ def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool
     Source: Rumelhart et al. 1986 for the shapes; every one is priced at its own m, n, k.
     """
     if not backward:
-        return gemm_time(gemm.m, gemm.n, gemm.k, curve, batch=gemm.batch) / efficiency
+        return gemm_time(gemm.m, gemm.n, gemm.k, curve, batch=gemm.batch) / (efficiency * gemm.rate)
     data = gemm_time(gemm.m, gemm.k, gemm.n, curve, batch=gemm.batch)
     weight = gemm_time(gemm.k, gemm.n, gemm.m, curve, batch=gemm.batch) if gemm.weight else 0.0
-    return (data + weight) / efficiency
+    return (data + weight) / (efficiency * gemm.rate)
 
 
 def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
@@ -83,10 +83,10 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
 def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: bool = True) -> LayerTime:
     """Price all operators and collectives of one layer."""
     forward, backward = _compute(job, layer, backward=False), _compute(job, layer, backward=True)
-    kernels = _kernels(job, layer)
     silent = _silence(shapes)
     comm, hidden = _communication(job, shapes, moe, forward) if communicates else ((silent, silent), (0.0, 0.0))
-    host = kernels * job.stack["launch"]
+    collectives = collectives_per_pass(job, shapes, moe) if communicates else np.zeros_like(shapes.tp)
+    host = (_kernels(job, layer) + collectives) * job.stack["launch"]
     again = {term: np.zeros_like(shapes.tp) for term in TERMS} | {"attention": forward["attention"]}
     if job.stack.features.selective == "ops":
         again |= {"attention": again["gemm"], "gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
@@ -126,22 +126,35 @@ def _kernels(job: Job, layer: Layer) -> float:
     return len(layer.gemms) + core + casts + sum(op.kernels for op in layer.elementwise)
 
 
-def _phase(terms: dict[str, FloatArray], host: float, hidden: FloatArray | float) -> Phase:
+def collectives_per_pass(job: Job, shapes: Shapes, moe: bool) -> FloatArray:
+    """Collectives that the host launches in one pass over one layer [1].
+
+    Two for tensor parallelism (one in a parallel block), twice as many under sequence parallelism; one for context
+    parallelism; dispatch and combine for expert parallelism.
+
+    Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.
+    """
+    tensor = (1.0 if job.model.parallel_block else 2.0) * np.where(shapes.sequence_parallel, 2.0, 1.0)
+    expert = 2.0 * (shapes.ep > 1) if moe else 0.0
+    return np.asarray(tensor * (shapes.tp > 1) + (shapes.cp > 1) + expert)
+
+
+def _phase(terms: dict[str, FloatArray], host: FloatArray, hidden: FloatArray | float) -> Phase:
     busy = sum(terms.values(), np.zeros(1))
     return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden + np.zeros_like(busy))
 
 
-def launch_seconds(host: float, busy: FloatArray) -> FloatArray:
+def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:
     """Time by which the host falls behind the GPU in one pass over a layer: max(0, host - busy) [s].
 
-    `host` is kernels x launch [s], `busy` the GPU's own time [s]. A small layer is launch-bound: its GPU time does
+    `host` is (kernels + collectives) x launch [s], `busy` the GPU's own time [s]. A small layer is launch-bound: its GPU time does
     not matter, only how fast Python and the driver issue its kernels. A step also pays microbatch_overhead per
     micro-batch and virtual stage.
 
     Source: measured single-node iterations of small GPT models flatten at one time per layer, whatever their width
     (vTrain ground truth, arXiv 2312.12391).
 
-    >>> launch_seconds(3e-3, np.array([1e-3, 5e-3])).tolist()
+    >>> launch_seconds(np.array(3e-3), np.array([1e-3, 5e-3])).tolist()
     [0.002, 0.0]
     """
     return np.maximum(0.0, host - busy)

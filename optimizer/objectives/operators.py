@@ -47,7 +47,10 @@ class Shapes:
 
 @dataclass(frozen=True, kw_only=True)
 class Gemm:
-    """`batch` products of (m x k) by (k x n). `weight` products also need a weight gradient in the backward pass."""
+    """`batch` products of (m x k) by (k x n), at `rate` times what the device reaches on this shape.
+
+    `weight` products also need a weight gradient in the backward pass.
+    """
 
     name: str
     m: FloatArray
@@ -56,6 +59,7 @@ class Gemm:
     batch: FloatArray | float = 1.0
     weight: bool = True
     low_precision: bool = True
+    rate: FloatArray | float = 1.0
 
     @property
     def flops(self) -> FloatArray:
@@ -235,7 +239,8 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
     """Final norm, output projection over the padded vocabulary / tp, and the cross-entropy over its logits.
 
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
-    the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit.
+    the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit. Where tensor
+    parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see Features).
     """
     t = shapes.tokens
     vocab = padded_vocab(model.vocab, shapes.tp)
@@ -243,7 +248,16 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
     wide = float(stack.features.logit_bytes)
     stream = t * model.hidden / shapes.sp
     return Layer(
-        gemms=(Gemm(name="head", m=t, n=vocab / shapes.tp, k=_full(t, model.hidden), low_precision=False),),
+        gemms=(
+            Gemm(
+                name="head",
+                m=t,
+                n=vocab / shapes.tp,
+                k=_full(t, model.hidden),
+                low_precision=False,
+                rate=np.where(shapes.tp > 1, 1.0, stack.features.unsplit_head_rate),
+            ),
+        ),
         attention=None,
         elementwise=(
             Elementwise(

@@ -100,7 +100,13 @@ def _feature_problems(features: Mapping[str, Any]) -> list[str]:
             continue
         kind = type(getattr(Features(), key))
         if type(value) is not (list if kind is tuple else kind):
-            wanted = {"bool": "true or false", "int": "a whole number", "str": "a text", "tuple": "a list"}
+            wanted = {
+                "bool": "true or false",
+                "int": "a whole number",
+                "float": "a number",
+                "str": "a text",
+                "tuple": "a list",
+            }
             problems.append(f"features.{key}: expected {wanted[kind.__name__]}, but got {value!r}")
         elif key == "attention" and value not in ATTENTION:
             problems.append(f"features.attention: expected one of {', '.join(ATTENTION)}, but got {value!r}")
