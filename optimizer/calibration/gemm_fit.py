@@ -42,6 +42,7 @@ UNITS = {
     "peak": "FLOP/s",
     "bandwidth": "B/s",
     "launch": "s",
+    "burst": "s",
     "cast_launch": "s",
     "cast_bytes": "B/element",
     "tile_m": "elements",
@@ -53,6 +54,7 @@ HEADER = """\
 # Curves of isolated matrix products (optimizer/objectives/gemm.py), by optimizer.calibration.gemm_fit.
 # SI units. kind: fitted (least squares in log time), chosen (best coarse tile), measured, datasheet, assumed.
 # Errors are relative to the measured time; held out: on weight shapes (n, k) left out of the fit, in five folds.
+# They know how rested the sweep found the device (gemm_solver.predicted); plans are priced for a busy one.
 """
 
 

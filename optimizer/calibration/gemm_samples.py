@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +17,16 @@ from optimizer.objectives.estimate import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Measured products of one device and dtype: shapes [elements] and times [s], one entry per kernel."""
+    """Measured products of one device and dtype: shapes [elements] and times [s], one entry per kernel.
+
+    `order` counts the products with the same weights (n, k) that were measured before: 0 found the device rested.
+    """
 
     m: FloatArray
     n: FloatArray
     k: FloatArray
     time: FloatArray
+    order: FloatArray
     source: str = ""
 
     def __len__(self) -> int:
@@ -29,11 +34,11 @@ class Samples:
 
     def part(self, mask: NDArray[np.bool_]) -> Samples:
         """The samples where the mask is true."""
-        return replace(self, m=self.m[mask], n=self.n[mask], k=self.k[mask], time=self.time[mask])
+        return replace(self, **{name: getattr(self, name)[mask] for name in ("m", "n", "k", "time", "order")})
 
 
 def read_samples(path: Path) -> dict[tuple[str, str], Samples]:
-    """Measured kernels by (gpu, dtype): rows with kind "gemm", shapes m, n, k and a latency_us.
+    """Measured kernels by (gpu, dtype): rows with kind "gemm", shapes m, n, k and a latency_us, as they were measured.
 
     Raises InvalidFile for missing columns or values that are not positive numbers.
     """
@@ -65,4 +70,9 @@ def read_samples(path: Path) -> dict[tuple[str, str], Samples]:
 
 def _samples(rows: Sequence[tuple[float, ...]], source: str) -> Samples:
     m, n, k, microseconds = np.asarray(rows, dtype=np.float64).T
-    return Samples(m=m, n=n, k=k, time=microseconds * 1e-6, source=source)
+    seen: Counter[tuple[float, float]] = Counter()
+    order = np.zeros_like(m)
+    for index, weights in enumerate(zip(n.tolist(), k.tolist(), strict=True)):
+        order[index] = seen[weights]
+        seen[weights] += 1
+    return Samples(m=m, n=n, k=k, time=microseconds * 1e-6, order=order, source=source)

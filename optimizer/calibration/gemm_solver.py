@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,22 @@ from optimizer.objectives.gemm import GemmCurve, cast_time, gemm_time
 
 # parameter: (start, low, high). k_half: at least one 64-deep block of k fills a tile's pipeline. cast_bytes: reading
 # 16-bit numbers and writing 8-bit ones moves 3 B per element at the very least. launch: under graphs, to a slow driver.
+# burst: a sweep repeats every product some tens of times, so that even one of a few us can meet the power limit.
 BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "ceiling": (0.8, 0.4, 1.0),
     "small_rate": (0.95, 0.4, 1.0),
     "wave_softness": (0.5, 0.0, 1.0),
     "k_half": (150.0, 64.0, 1000.0),
     "launch": (3e-6, 0.5e-6, 10e-6),
+    "throttle": (0.15, 0.0, 0.4),
+    "burst": (2e-4, 1e-6, 1e-1),
+    "rest": (30.0, 1.0, 1000.0),
     "cast_bytes": (8.0, 3.0, 16.0),
     "cast_launch": (10e-6, 1e-6, 30e-6),
 }
-COMMON = ("ceiling", "small_rate", "wave_softness", "k_half")
+COMMON = ("ceiling", "small_rate", "wave_softness", "k_half", "throttle", "burst", "rest")
+TIRING = 1.0 / 3.0  # share of the rest, in log time, that each product leaves to the next one with the same weights
+LOGARITHMIC = ("burst", "rest")
 COARSE_TILES = ((256.0, 128.0), (128.0, 128.0), (256.0, 256.0))
 LOSS_SCALE = 0.05
 FOLDS = 5
@@ -53,6 +60,9 @@ def starting_curve(device: Device, dtype: str, memory_efficiency: float, launch:
         wave_softness=BOUNDS["wave_softness"][0],
         k_half=BOUNDS["k_half"][0],
         launch=launch or BOUNDS["launch"][0],
+        throttle=BOUNDS["throttle"][0],
+        burst=BOUNDS["burst"][0],
+        rest=BOUNDS["rest"][0],
         cast_bytes=BOUNDS["cast_bytes"][0] if narrow else 0.0,
         cast_launch=BOUNDS["cast_launch"][0] if narrow else 0.0,
     )
@@ -76,8 +86,13 @@ def fit_curve(samples: Samples, start: GemmCurve, folds: int = FOLDS) -> Fit:
 
 
 def predicted(samples: Samples, curve: GemmCurve) -> FloatArray:
-    """Time of the measured layer: the product, and before it the cast of its m x k input if the curve has one [s]."""
-    return gemm_time(samples.m, samples.n, samples.k, curve) + cast_time(samples.m * samples.k, curve)
+    """Time of the measured layer: the product, and before it the cast of its m x k input if the curve has one [s].
+
+    A sweep sets up each weight shape (n, k) while the device rests, so that its first product starts with the whole
+    `rest` of the curve and each later one with rest^TIRING of the one before.
+    """
+    rest = curve.rest ** (TIRING**samples.order)
+    return gemm_time(samples.m, samples.n, samples.k, curve, rest=rest) + cast_time(samples.m * samples.k, curve)
 
 
 def _errors(samples: Samples, curve: GemmCurve) -> FloatArray:
@@ -95,18 +110,28 @@ def _least_squares(samples: Samples, start: GemmCurve) -> tuple[float, GemmCurve
     from scipy.optimize import least_squares
 
     names = fitted_parameters(start)
-    scale = np.array([BOUNDS[name][2] for name in names])
-    low = np.array([BOUNDS[name][1] for name in names]) / scale
+    origin, low, high = np.array([_coordinate(name, BOUNDS[name]) for name in names]).T
 
     def curve_at(point: FloatArray) -> GemmCurve:
-        return replace(start, **dict(zip(names, (point * scale).tolist(), strict=True)))
+        values: Iterable[Any] = (_value(name, place) for name, place in zip(names, point.tolist(), strict=True))
+        return replace(start, **dict(zip(names, values, strict=True)))
 
     def residuals(point: FloatArray) -> FloatArray:
         return np.asarray(np.log(predicted(samples, curve_at(point)) / samples.time))
 
-    origin = np.array([BOUNDS[name][0] for name in names]) / scale
-    fit = least_squares(residuals, origin, bounds=(low, 1.0), loss="soft_l1", f_scale=LOSS_SCALE, diff_step=1e-4)
+    fit = least_squares(residuals, origin, bounds=(low, high), loss="soft_l1", f_scale=LOSS_SCALE, diff_step=1e-4)
     return float(fit.cost), curve_at(fit.x)
+
+
+def _coordinate(name: str, values: Sequence[float]) -> FloatArray:
+    """Values of a parameter as the solver sees them: logarithms, or shares of the upper bound."""
+    numbers = np.asarray(values, dtype=np.float64)
+    return np.log10(numbers) if name in LOGARITHMIC else numbers / BOUNDS[name][2]
+
+
+def _value(name: str, coordinate: float) -> float:
+    """The parameter at a coordinate of the solver."""
+    return float(10.0**coordinate if name in LOGARITHMIC else coordinate * BOUNDS[name][2])
 
 
 def fitted_parameters(curve: GemmCurve) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Products are cut into tiles that the SMs work off in waves. A library picks among tile shapes, so the faster of a
 coarse and a fine tiling counts. The fine one stands for every finer granularity a library has (small tiles, split-k,
-stream-k), which is why its rate can come close to that of the coarse one.
+stream-k), which is why its rate can come close to that of the coarse one. Products that keep the matrix units busy for
+long run into the power limit of the board, which lowers the clock.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class GemmCurve:
     fine one [elements]; `small_rate` [1] rate of fine over coarse tiles; `wave_softness` [1] share of the work that
     is balanced over the SMs, the rest waits for whole waves; `k_half` [elements] reduction length at which a tile
     reaches half its rate; `launch` [s] fixed time of a kernel; `memory_efficiency` [1] share of `bandwidth`.
+    The power limit: `throttle` [1] share of the rate that it takes at most; `burst` [s] computing time of a product
+    that loses half of that on a busy device; `rest` [1] how much longer the burst is on a device that has rested.
     Quantising an operand: `cast_bytes` [B/element] traffic and `cast_launch` [s] fixed time, 0 where nothing is cast.
     `source` names the preset; `extrapolated` says that it was measured on other silicon or in another dtype.
     """
@@ -44,6 +47,9 @@ class GemmCurve:
     k_half: float
     launch: float
     memory_efficiency: float
+    throttle: float = 0.0
+    burst: float = 1.0
+    rest: float = 1.0
     cast_bytes: float = 0.0
     cast_launch: float = 0.0
     source: str = ""
@@ -102,6 +108,9 @@ def _curve(
         k_half=preset["k_half"],
         launch=preset["launch"],
         memory_efficiency=preset["memory_efficiency"],
+        throttle=preset.get("throttle", 0.0),
+        burst=preset.get("burst", 1.0),
+        rest=preset.get("rest", 1.0),
         cast_bytes=preset.get("cast_bytes", 0.0),
         cast_launch=preset.get("cast_launch", 0.0),
         source=f"{preset.device} {preset.dtype}",
@@ -109,17 +118,22 @@ def _curve(
     )
 
 
-def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, batch: ArrayLike = 1) -> FloatArray:
+def gemm_time(
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, batch: ArrayLike = 1, rest: ArrayLike = 1.0
+) -> FloatArray:
     """Time of `batch` independent products (m x k) times (k x n) in one kernel, operands in their dtype already [s].
 
-    time = launch + max(compute, memory)
+    time = launch + max(throttled, memory)
+    throttled = compute / (1 - throttle x compute^2 / (compute^2 + (burst x rest)^2))
     compute = 2 tile_m tile_n (k + k_half) x waves x sms / (peak x ceiling), the smaller of the two tilings
     waves = softness x max(tiles / sms, 1) + (1 - softness) x ceil(tiles / sms), tiles = batch x ceil x ceil
     memory = batch x ((m k + k n) x element_bytes + m n x output_bytes) / (bandwidth x memory_efficiency)
-    m, n, k [elements] and batch broadcast.
+    m, n, k [elements], batch and rest [1] broadcast; rest = 1 is a device kept busy, as in training.
 
-    Source: wave and tile quantisation as in NVIDIA's "Matrix Multiplication Background User's Guide"; the
-    softening and the saturation in k are this project's, fitted by optimizer.calibration.gemm_fit.
+    Source: wave and tile quantisation as in NVIDIA's "Matrix Multiplication Background User's Guide"; clocks
+    lowered "to ensure not to exceed currently set power limits": NVML API reference, nvmlClocksEventReasonSwPowerCap.
+    The softening, the saturation in k and the form of the throttling are this project's, fitted by
+    optimizer.calibration.gemm_fit.
 
     One wave of 100 tiles of 256 x 128 and k = 1024 at 1e12 FLOP/s: 2 x 2560 x 1280 x 1024 / 1e12 = 6.71 ms.
 
@@ -127,8 +141,13 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     ...                   k_half=0, launch=0, memory_efficiency=1, small_rate=0.5)
     >>> round(float(gemm_time(2560, 1280, 1024, curve)) * 1e3, 2)
     6.71
+
+    A power limit that takes up to 20 % of the rate has taken half of that, 10 %, after a burst: 6.71 / 0.9 = 7.46 ms.
+
+    >>> round(float(gemm_time(2560, 1280, 1024, replace(curve, throttle=0.2, burst=6.71e-3))) * 1e3, 2)
+    7.46
     """
-    return _time(m, n, k, curve, batch, ragged=False)
+    return _time(m, n, k, curve, batch, rest, ragged=False)
 
 
 def gemm_efficiency(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, batch: ArrayLike = 1) -> FloatArray:
@@ -148,7 +167,7 @@ def grouped_gemm_time(
     on average: max(1, m / tile + 1/2) rows of tiles instead of ceil(m / tile).
     """
     rows = np.asarray(m, dtype=np.float64) * np.asarray(imbalance, dtype=np.float64)
-    return _time(rows, n, k, curve, groups, ragged=True)
+    return _time(rows, n, k, curve, groups, 1.0, ragged=True)
 
 
 def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:
@@ -161,7 +180,9 @@ def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:
     return np.asarray(traffic / curve.bandwidth + curve.cast_launch, dtype=np.float64)
 
 
-def _time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, batch: ArrayLike, *, ragged: bool) -> FloatArray:
+def _time(
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, batch: ArrayLike, rest: ArrayLike, *, ragged: bool
+) -> FloatArray:
     """The formula of gemm_time; `ragged` counts rows of tiles as grouped_gemm_time says."""
     rows, columns, depth, count = (np.asarray(value, dtype=np.float64) for value in (m, n, k, batch))
     high, wide, small = curve.tile_m, curve.tile_n, curve.small_tile
@@ -172,9 +193,17 @@ def _time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, batch: Arr
     fine = _waves(count * (_row_tiles(rows, small, ragged) * np.ceil(columns / small)), curve)
     area = np.minimum(coarse, fine * (small * small / curve.small_rate))
     compute = area * (depth + curve.k_half) * (2.0 * curve.sms / (curve.peak * curve.ceiling))
+    if curve.throttle:
+        compute = _throttled(compute, curve, np.asarray(rest, dtype=np.float64))
     moved = (rows + columns) * depth * curve.element_bytes + rows * columns * curve.output_bytes
     memory = count * moved * (1.0 / (curve.bandwidth * curve.memory_efficiency))
     return np.asarray(np.maximum(compute, memory) + curve.launch, dtype=np.float64)
+
+
+def _throttled(compute: FloatArray, curve: GemmCurve, rest: FloatArray) -> FloatArray:
+    """Computing time under the power limit, as gemm_time says [s]."""
+    square, burst = compute * compute, np.square(curve.burst * rest)
+    return np.asarray(compute * (square + burst) / (square * (1.0 - curve.throttle) + burst))
 
 
 def _row_tiles(rows: FloatArray, edge: float, ragged: bool) -> FloatArray:
