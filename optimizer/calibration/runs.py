@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import log10
 from pathlib import Path
 from typing import Any
 
-from optimizer.calibration.row_network import network_bandwidth, nvlink_share
+from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import number_problems
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.hardware import Cluster
@@ -24,6 +25,7 @@ from optimizer.stack import Stack
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
+BUS_STEPS = 10
 GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
 # what the columns of a row cannot describe: experts, state-space layers
 UNDESCRIBED = re.compile(
@@ -245,7 +247,22 @@ def _plain(name: str) -> str:
 def read_cluster(row: Row, assumed: list[str]) -> Cluster:
     """The cluster preset of a row's GPU, with its node size and network where the row gives them."""
     per_node = _integer(row, "gpus_per_node", 0) if row.get("gpus_per_node") else 0
-    return _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
+    cluster = _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
+    measured = measured_bus_bandwidth(row.get("notes", ""))
+    if not measured or _integer(row, "gpus") <= cluster.scale_up_size:
+        return cluster
+    return _with_bus_bandwidth(cluster, measured)
+
+
+def _with_bus_bandwidth(cluster: Cluster, measured: float) -> Cluster:
+    """The cluster with NICs through which a ring over whole nodes reaches this bus bandwidth [B/s], at most its own.
+
+    In BUS_STEPS steps a decade, as exact as such a benchmark is, so that like runs are priced together.
+    """
+    link = cluster.tiers[1].link
+    nic = measured / cluster.scale_up_size / link.efficiency
+    steps = round(BUS_STEPS * log10(link.bandwidth / nic))
+    return with_network(cluster, nic_bandwidth=link.bandwidth * 10 ** (-steps / BUS_STEPS)) if steps > 0 else cluster
 
 
 @cache

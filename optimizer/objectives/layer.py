@@ -147,9 +147,9 @@ def _phase(terms: dict[str, FloatArray], host: FloatArray, hidden: FloatArray | 
 def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:
     """Time by which the host falls behind the GPU in one pass over a layer: max(0, host - busy) [s].
 
-    `host` is (kernels + collectives) x launch [s], `busy` the GPU's own time [s]. A small layer is launch-bound: its GPU time does
-    not matter, only how fast Python and the driver issue its kernels. A step also pays microbatch_overhead per
-    micro-batch and virtual stage.
+    `host` is (kernels + collectives) x launch [s], `busy` the GPU's own time [s]. A small layer is launch-bound: its
+    GPU time does not matter, only how fast Python and the driver issue its kernels. A step also pays
+    microbatch_overhead per micro-batch and virtual stage.
 
     Source: measured single-node iterations of small GPT models flatten at one time per layer, whatever their width
     (vTrain ground truth, arXiv 2312.12391).

@@ -14,6 +14,7 @@ from optimizer.presets.files import presets_folder
 from optimizer.stack import ATTENTION, FEATURES, PARAMETERS, Features, Stack
 
 DEFAULT_STACK = "megatron-core"
+WANTED = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "tuple": "a list"}
 TABLES = ("parameters", "features", "intervals", "ranges", "residuals", "provenance")
 
 
