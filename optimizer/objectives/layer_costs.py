@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
@@ -64,6 +65,13 @@ class LayerTable:
     kinds: Mapping[str, Mapping[str, FloatArray]]
     seconds: FloatArray
     fixed: FloatArray
+
+    def take(self, index: NDArray[np.int64]) -> LayerTable:
+        """Some of the plans."""
+        kinds = {
+            kind: {name: column[index] for name, column in columns.items()} for kind, columns in self.kinds.items()
+        }
+        return LayerTable(kinds=kinds, seconds=self.seconds[index], fixed=self.fixed[index])
 
     def row(self, index: int) -> StageCosts:
         """One plan's."""

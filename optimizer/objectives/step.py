@@ -56,11 +56,11 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
     Raises InputError when the device has no units for the job's dtype.
     """
     few, inverse = distinct(plans, SHAPE_KEYS)
-    dense, moe, head = _kinds(job, plans, few, inverse)
+    dense, moe, head = layer_kinds(job, plans, few, inverse)
     kinds: tuple[Kind, ...] = (dense, moe)
     if plans.placements is not None:
         plain = without_rebuilding(plans)
-        kinds += _kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2]
+        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2]
     stages = stages_of(job.model, plans)
     per_stage = stage_extras(job, plans)
     sharded = sharded_exposures(job, plans, kinds)
@@ -107,7 +107,7 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
     return Shapes(**columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len)
 
 
-def _kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -> tuple[Kind, Kind, Kind]:
+def layer_kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -> tuple[Kind, Kind, Kind]:
     """Dense layer, MoE layer and head of every plan."""
     shapes = shapes_of(job, few)
     model, stack = job.model, job.stack

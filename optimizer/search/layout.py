@@ -171,10 +171,13 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
     )
 
 
-def best_assignment(problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None) -> Layout:
+def best_assignment(
+    problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None, smooth: bool = True
+) -> Layout:
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s over layouts that fit.
 
-    T_s: time of stage s for one micro-batch, rebuilt layers included [s].
+    T_s: time of stage s for one micro-batch, rebuilt layers included [s]. Among interleaved layouts as good, `smooth`
+    looks for chunks of like length.
 
     Source of the objective: objectives/pipeline.py.
     """
@@ -184,7 +187,7 @@ def best_assignment(problem: LayoutProblem, *, seed: int = 0, time_limit: float 
         raise Infeasible(_why(problem))
     if answer.values is None:
         raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in {time_limit} s")
-    values = variables.smoothed(answer.values, seed) if problem.vpp > 1 else answer.values
+    values = variables.smoothed(answer.values, seed) if smooth and problem.vpp > 1 else answer.values
     runs = [
         tuple(
             (kind, values[variables.counts[index][chunk]])
