@@ -155,7 +155,7 @@ def job_dict(job: Job) -> dict[str, Any]:
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
     """A plan as plain values."""
-    return asdict(plan) | {"layers_per_stage": list(plan.layers_per_stage)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()}
 
 
 def estimate_dict(estimate: Estimate) -> dict[str, Any]:

@@ -48,12 +48,32 @@ class KnobColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where the layers of one plan lie, if not as evenly as can be; fields as Plan's.
+
+    >>> bool(Placement()), bool(Placement(layers=(3, 4)))
+    (False, True)
+    """
+
+    layers: tuple[int, ...] = ()
+    rebuilt: tuple[int, ...] = ()
+    mtp_ahead: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.layers or self.rebuilt or self.mtp_ahead)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """How one training step is spread over the GPUs. Degrees multiply to the GPU count: tp * cp * pp * dp.
 
     `ep` experts groups fold across cp * dp (Megatron-Core), `etp` is tensor parallelism inside an expert.
     `zero_stage` 0 replicates, 1/2/3 shard optimizer state / gradients / weights over `shard` of the dp * cp
     replicas (0: over all of them). `recompute` is one of RECOMPUTE, `schedule` one of SCHEDULES.
+
+    `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
+    the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage rebuilds under full
+    recomputation (empty: all). `mtp_ahead` is by how many virtual stages the prediction layers lie before the head.
     """
 
     tp: int = 1
@@ -71,6 +91,13 @@ class Plan:
     recompute: str = "none"
     schedule: str = "1f1b"
     layers_per_stage: tuple[int, ...] = ()
+    recompute_layers: tuple[int, ...] = ()
+    mtp_ahead: int = 0
+
+    @property
+    def placement(self) -> Placement:
+        """Where its layers lie."""
+        return Placement(layers=self.layers_per_stage, rebuilt=self.recompute_layers, mtp_ahead=self.mtp_ahead)
 
     @property
     def gpus(self) -> int:
@@ -88,7 +115,10 @@ class Plan:
         parts += [f"EP {self.ep}" + (f" x ETP {self.etp}" if self.etp > 1 else "")] * (self.ep > 1)
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
-        parts += [f"{self.recompute} recompute"] * (self.recompute != "none")
+        parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
+        partly = self.recompute == "full" and len(self.recompute_layers) > 0
+        parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
+        parts += [f"{sum(self.recompute_layers)} layers recomputed"] * (partly and sum(self.recompute_layers) > 0)
         return ", ".join(parts)
 
 
@@ -114,7 +144,7 @@ class Plans:
     shard: IntArray
     recompute: IntArray
     schedule: IntArray
-    uneven: tuple[tuple[int, ...], ...] | None = field(default=None, compare=False)
+    placements: tuple[Placement, ...] | None = field(default=None, compare=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -132,7 +162,7 @@ class Plans:
 
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> Plans:
-        """Stack single plans, keeping any explicit layers_per_stage."""
+        """Stack single plans, keeping where their layers lie if any of them says."""
         rows = list(plans)
         columns: dict[str, Any] = {}
         for name in FIELDS:
@@ -142,18 +172,18 @@ class Plans:
             elif name == "schedule":
                 values = [SCHEDULES.index(value) for value in values]
             columns[name] = np.array(values, dtype=bool if name == "sequence_parallel" else np.int64)
-        layouts = tuple(row.layers_per_stage for row in rows)
-        return cls(**columns, uneven=layouts if any(layouts) else None)
+        placements = tuple(row.placement for row in rows)
+        return cls(**columns, placements=placements if any(placements) else None)
 
     def take(self, index: Any) -> Plans:
         """The plans at these positions (indices, mask or slice)."""
         columns = {name: getattr(self, name)[index] for name in FIELDS}
-        uneven = None
-        if self.uneven is not None:
-            uneven = tuple(self.uneven[i] for i in np.arange(len(self))[index])
-        return Plans(**columns, uneven=uneven)
+        placements = None
+        if self.placements is not None:
+            placements = tuple(self.placements[i] for i in np.arange(len(self))[index])
+        return Plans(**columns, placements=placements)
 
-    def plan(self, index: int, layers_per_stage: tuple[int, ...] = ()) -> Plan:
+    def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""
         values: dict[str, Any] = {}
         for name in FIELDS:
@@ -164,9 +194,17 @@ class Plans:
                 values[name] = SCHEDULES[int(value)]
             else:
                 values[name] = bool(value) if name == "sequence_parallel" else int(value)
-        if not layers_per_stage and self.uneven is not None:
-            layers_per_stage = self.uneven[index]
-        return Plan(**values, layers_per_stage=layers_per_stage)
+        placed = self.placements[index] if self.placements is not None else Placement()
+        return Plan(
+            **values,
+            layers_per_stage=placed.layers,
+            recompute_layers=placed.rebuilt,
+            mtp_ahead=placed.mtp_ahead,
+        )
+
+    def without_placements(self) -> Plans:
+        """The same plans with their layers split as evenly as can be."""
+        return self if self.placements is None else Plans(**{name: getattr(self, name) for name in FIELDS})
 
 
-FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("uneven", "memo"))
+FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("placements", "memo"))

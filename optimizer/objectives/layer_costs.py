@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.distinct import pick
 from optimizer.objectives.layer import LayerTime, layer_time
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
 from optimizer.objectives.operators import FloatArray, head_operators, layer_operators
-from optimizer.objectives.parameters import layer_parameters
 from optimizer.objectives.simulator import PassTimes
-from optimizer.objectives.stages import Stage
-from optimizer.objectives.step import Kind, shapes_of, sharded_exposure, stage_extras
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.objectives.stages import Stage, moe_pattern
+from optimizer.objectives.step import Kind, shapes_of, sharded_exposure, stage_extras, without_rebuilding
+from optimizer.plan import RECOMPUTE, IntArray, Knobs, Plan, Plans
 
 Runs = tuple[tuple[str, int], ...]
 EMBEDDING, DENSE, MOE, MTP, HEAD = "embedding", "dense", "moe", "mtp", "head"
@@ -27,9 +28,9 @@ class LayerCosts:
     """One layer for one micro-batch on one GPU.
 
     forward, backward, recompute: seconds; the last is what rebuilding its activations adds [s]. weight: the part of
-    `backward` that computes the weights' gradients [s]. static: weights,
-    gradients and optimizer state [B]. kept: activations per micro-batch in flight, kept_recomputed: the same when they
-    are rebuilt, rebuilt: held once per stage while a layer is rebuilt [B]. `recomputes`: may be rebuilt.
+    `backward` that computes the weights' gradients [s]. static: weights, gradients, optimizer state and logits [B].
+    kept: activations per micro-batch in flight, kept_recomputed: the same when they are rebuilt, rebuilt: held once
+    per stage while a layer is rebuilt [B]. `recomputes`: may be rebuilt or spared; else what is rebuilt always is.
     """
 
     forward: float = 0.0
@@ -57,18 +58,47 @@ class StageCosts:
     fixed: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerTable:
+    """StageCosts of many plans: the fields of LayerCosts by kind as arrays with one entry per plan."""
+
+    kinds: Mapping[str, Mapping[str, FloatArray]]
+    seconds: FloatArray
+    fixed: FloatArray
+
+    def take(self, index: NDArray[np.int64]) -> LayerTable:
+        """Some of the plans."""
+        kinds = {
+            kind: {name: column[index] for name, column in columns.items()} for kind, columns in self.kinds.items()
+        }
+        return LayerTable(kinds=kinds, seconds=self.seconds[index], fixed=self.fixed[index])
+
+    def row(self, index: int) -> StageCosts:
+        """One plan's."""
+        kinds = {}
+        for kind, columns in self.kinds.items():
+            numbers = {name: float(column[index]) for name, column in columns.items()}
+            recomputes = numbers.pop("recomputes") > 0
+            kinds[kind] = LayerCosts(**numbers, recomputes=recomputes)
+        return StageCosts(kinds=kinds, seconds=float(self.seconds[index]), fixed=float(self.fixed[index]))
+
+
 def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts:
     """The costs from which objectives/step.py adds up a step, layer by layer.
 
     Under full recomputation each layer may or may not be rebuilt; under the other modes the mode's cost is in
-    `backward` and `kept`. An MTP layer is one more layer of the last kind, a projection and a second head.
+    `backward` and `kept`. A prediction layer is one more layer of the last kind and a projection, always rebuilt under
+    full recomputation; its logits are the head's.
     """
-    seconds, extras = _seconds(job, plan)
-    bytes_held, fixed = _bytes(job, plan, knobs)
-    kinds = {name: _timed(layer, seconds[name]) for name, layer in bytes_held.items()}
-    if job.model.mtp_layers:
-        kinds[MTP] = _prediction(job, plan, kinds, knobs)
-    return StageCosts(kinds=kinds, seconds=extras, fixed=fixed)
+    return layer_table(job, Plans.of([plan]), knobs).row(0)
+
+
+def layer_table(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> LayerTable:
+    """`layer_costs` of many plans at once."""
+    seconds, held = _seconds(job, plans), _bytes(job, plans, knobs)
+    extras = sum(stage_extras(job, plans).values(), np.zeros(len(plans)))
+    kinds = {kind: {**seconds[kind], **columns} for kind, columns in held.items() if kind}
+    return LayerTable(kinds=kinds, seconds=extras, fixed=held[""]["static"])
 
 
 def layer_sequence(model: Model) -> Runs:
@@ -78,11 +108,7 @@ def layer_sequence(model: Model) -> Runs:
     >>> layer_sequence(load_model("deepseek-v3"))
     (('embedding', 1), ('dense', 3), ('moe', 58), ('mtp', 1), ('head', 1))
     """
-    kinds = [DENSE] * model.layers
-    if model.experts:
-        first, every = model.experts.first_dense_layers, model.experts.every
-        for index in range(model.moe_layers):
-            kinds[first + (index + 1) * every - 1] = MOE
+    kinds = [MOE if mixture else DENSE for mixture in moe_pattern(model)]
     runs = [(EMBEDDING, 1)]
     for kind in [*kinds, *[MTP] * model.mtp_layers, HEAD]:
         if runs[-1][0] == kind:
@@ -119,37 +145,33 @@ def pass_times(
     )
 
 
-def _seconds(job: Job, plan: Plan) -> tuple[dict[str, dict[str, float]], float]:
+def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
     """Pass times by kind; ZeRO-3's exposed collectives go to the forward and backward passes in equal parts."""
-    plans = Plans.of([plan])
     shapes, model, stack = shapes_of(job, plans), job.model, job.stack
     head = layer_time(job, head_operators(model, shapes, stack), shapes, False, communicates=False)
-    dense = layer_time(job, layer_operators(model, shapes, stack, False), shapes, False)
-    moe = layer_time(job, layer_operators(model, shapes, stack, True), shapes, True) if model.experts else dense
-    exposed = sharded_exposure(job, plans, _kind(dense, plan.recompute), _kind(moe, plan.recompute))
-    found = {
-        EMBEDDING: {"forward": 0.0, "backward": 0.0, "recompute": 0.0, "weight": 0.0},
-        DENSE: _passes(dense, plan.recompute, float(exposed[0][0]) / 2),
-        HEAD: _passes(head, "none", 0.0),
-    }
+    layers = {DENSE: layer_time(job, layer_operators(model, shapes, stack, False), shapes, False)}
     if model.experts:
-        found[MOE] = _passes(moe, plan.recompute, float(exposed[1][0]) / 2)
-    return found, float(sum(stage_extras(job, plans).values(), np.zeros(1))[0])
-
-
-def _timed(layer: LayerCosts, seconds: Mapping[str, float]) -> LayerCosts:
-    return replace(
-        layer,
-        forward=seconds["forward"],
-        backward=seconds["backward"],
-        recompute=seconds["recompute"],
-        weight=seconds["weight"],
+        layers[MOE] = layer_time(job, layer_operators(model, shapes, stack, True), shapes, True)
+    dense, last = layers[DENSE], layers.get(MOE, layers[DENSE])
+    spared, rebuilt = (
+        sharded_exposure(job, plans, _kind(dense, mode), _kind(last, mode))
+        for mode in (without_rebuilding(plans).recompute, plans.recompute)
     )
+    found = {kind: _passes(time, plans, spared[i], rebuilt[i]) for i, (kind, time) in enumerate(layers.items())}
+    nothing = np.zeros(len(plans))
+    once = {"forward": head.forward.total, "backward": head.backward.total, "weight": head.backward.terms["gemm"] / 2}
+    found[EMBEDDING] = dict.fromkeys((*once, "recompute"), nothing)
+    found[HEAD] = {name: value * (1 + model.mtp_layers) for name, value in once.items()} | {"recompute": nothing}
+    if model.mtp_layers:
+        layer, projection = found[MOE if model.experts else DENSE], 2.0 * model.hidden / model.vocab
+        found[MTP] = {name: layer[name] + projection * value for name, value in once.items()} | {"recompute": nothing}
+        found[MTP]["backward"] = found[MTP]["backward"] + layer["recompute"]
+    return found
 
 
-def _kind(time: LayerTime, recompute: str) -> Kind:
+def _kind(time: LayerTime, recompute: IntArray) -> Kind:
     """What the exposure of ZeRO-3 depends on: the compute under which its collectives hide."""
-    again = {"selective": time.selective.compute, "full": time.full.compute}.get(recompute, np.zeros(1))
+    again = pick(recompute, (0.0, time.selective.compute, time.full.compute))
     return Kind(
         terms={},
         total=time.forward.total + time.backward.total,
@@ -160,73 +182,82 @@ def _kind(time: LayerTime, recompute: str) -> Kind:
     )
 
 
-def _passes(time: LayerTime, recompute: str, exposed: float) -> dict[str, float]:
-    selective = float(time.selective.total[0]) if recompute == "selective" else 0.0
+def _passes(time: LayerTime, plans: Plans, spared: FloatArray, rebuilt: FloatArray) -> dict[str, FloatArray]:
+    """Seconds of a layer that is spared, with what a pass exposes, and what rebuilding it adds."""
+    selective = pick(plans.recompute, (0.0, time.selective.total, 0.0))
+    full = pick(plans.recompute, (0.0, 0.0, time.full.total + rebuilt - spared))
     return {
-        "forward": float(time.forward.total[0]) + exposed,
-        "backward": float(time.backward.total[0]) + selective + exposed,
-        "recompute": float(time.full.total[0]) if recompute == "full" else 0.0,
+        "forward": time.forward.total + spared / 2,
+        "backward": time.backward.total + selective + spared / 2,
+        "recompute": full,
         # Gradients of inputs and of weights are two products of equal size; attention has no weights.
-        "weight": float(time.backward.terms["gemm"][0]) / 2,
+        "weight": time.backward.terms["gemm"] / 2,
     }
 
 
-def _bytes(job: Job, plan: Plan, knobs: Knobs) -> tuple[dict[str, LayerCosts], float]:
-    """Bytes by kind, as differences between stages that hold one layer more or one micro-batch more."""
-    optional = plan.recompute == "full"
-    base = "none" if optional else plan.recompute
-    kinds = {EMBEDDING: "embedding", DENSE: "dense", HEAD: "head"} | ({MOE: "moe"} if job.model.experts else {})
-    empty = _reserved(job, replace(plan, recompute=base), knobs, "", 0.0)
-    found = {}
-    for kind, column in kinds.items():
-        still = _reserved(job, replace(plan, recompute=base), knobs, column, 0.0)
-        flying = _reserved(job, replace(plan, recompute=base), knobs, column, 1.0)
-        layer = LayerCosts(static=still - empty, kept=flying - still, kept_recomputed=flying - still)
-        if optional and kind in (DENSE, MOE):
-            full = replace(plan, recompute="full")
-            waiting, rebuilding = (_reserved(job, full, knobs, column, count) for count in (0.0, 1.0))
-            layer = replace(layer, kept_recomputed=rebuilding - waiting, rebuilt=waiting - still, recomputes=True)
-        found[kind] = layer
-    return found, empty
+def _bytes(job: Job, plans: Plans, knobs: Knobs) -> dict[str, dict[str, FloatArray]]:
+    """Bytes by kind; those of a stage without layers under "" [B]."""
+    model, nothing = job.model, np.zeros(len(plans))
+    empty = _reserved(job, plans, knobs)
+    last = "moe" if model.experts else "dense"
+    found = {
+        "": {"static": empty},
+        EMBEDDING: _waiting(nothing)
+        | {
+            "static": _reserved(job, plans, knobs, embedding=1) - empty,
+            "kept": _reserved(job, plans, knobs, embedding=1, in_flight=1) - _reserved(job, plans, knobs, embedding=1),
+        },
+        HEAD: _waiting(nothing) | {"static": _reserved(job, plans, knobs, head=1) - empty},
+        DENSE: {"static": _reserved(job, plans, knobs, dense=1) - empty} | _activations(job, plans, False),
+    }
+    if model.experts:
+        found[MOE] = {"static": _reserved(job, plans, knobs, moe=1) - empty} | _activations(job, plans, True)
+    if model.mtp_layers:
+        # Without a pipeline the embedding is at hand.
+        home = (plans.pp == 1).astype(np.float64)
+        held = _reserved(job, plans, knobs, embedding=home, mtp=model.mtp_layers, **{last: model.mtp_layers})
+        layer = found[last]
+        found[MTP] = layer | {
+            "static": (held - _reserved(job, plans, knobs, embedding=home)) / model.mtp_layers,
+            "kept": layer["kept_recomputed"],
+            "recomputes": nothing,
+        }
+    found[EMBEDDING]["kept_recomputed"] = found[EMBEDDING]["kept"]
+    return found
 
 
-def _reserved(job: Job, plan: Plan, knobs: Knobs, column: str, in_flight: float) -> float:
-    """Bytes of a stage with one layer of one kind (or none) and so many micro-batches in flight [B]."""
-    terms = _stage_terms(job, plan, knobs, column, in_flight)
-    return float(sum(terms.values(), np.zeros(1))[0])
+def _waiting(nothing: FloatArray) -> dict[str, FloatArray]:
+    return dict.fromkeys(("kept", "kept_recomputed", "rebuilt", "recomputes"), nothing)
 
 
-def _stage_terms(job: Job, plan: Plan, knobs: Knobs, column: str, in_flight: float) -> dict[str, FloatArray]:
-    plans = Plans.of([plan])
-    shapes, features, imbalance = shapes_of(job, plans), job.stack.features, job.stack["expert_imbalance"]
-    content = {name: np.full(1, float(name == column)) for name in ("dense", "moe", "embedding", "head")}
-    stage = Stage(**content, in_flight=np.full(1, in_flight), exists=np.ones(1))
-
-    def kept(moe: bool) -> KeptBytes:
-        table = activation_bytes(job.model, shapes, features, moe, imbalance, "fp8" in job.dtype)
-        return kept_bytes(table, plans.recompute)
-
-    moe = kept(job.model.experts is not None)
-    return stage_memory(job, plans, stage, kept(False), moe, states(job, plans, stage, knobs), buffers(job, plans))
-
-
-def _prediction(job: Job, plan: Plan, kinds: Mapping[str, LayerCosts], knobs: Knobs) -> LayerCosts:
-    """One multi-token-prediction layer: a layer of the last kind, 2 hidden -> hidden, and the shared head again.
-
-    The projection costs 2 hidden / vocab of the head's time; the head's weights are held already.
-
-    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2.
-    """
-    model = job.model
-    layer, head = kinds[MOE if model.experts else DENSE], kinds[HEAD]
-    again = 1.0 + 2.0 * model.hidden / model.vocab
-    elements = float(layer_parameters(model, Plans.of([plan]), False).shared[0])
-    projection = 2.0 * model.hidden**2 / plan.tp + 3.0 * model.norm_params
-    logits = float(_stage_terms(job, plan, knobs, "head", 0.0)["logits"][0]) * (1 + job.stack["fragmentation"])
-    return replace(
-        layer,
-        forward=layer.forward + again * head.forward,
-        backward=layer.backward + again * head.backward,
-        weight=layer.weight + again * head.weight,
-        static=layer.static + kinds[DENSE].static / elements * projection + logits,
+def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
+    """Activations of one layer: kept, kept where it is rebuilt, and held once while it is [B]."""
+    table = activation_bytes(
+        job.model, shapes_of(job, plans), job.stack.features, moe, job.stack["expert_imbalance"], "fp8" in job.dtype
     )
+    spared, rebuilt = kept_bytes(table, without_rebuilding(plans).recompute), kept_bytes(table, plans.recompute)
+    reserved = job.stack["activation_factor"] * (1 + job.stack["fragmentation"])
+    return {
+        "kept": spared.each * reserved,
+        "kept_recomputed": rebuilt.each * reserved,
+        "rebuilt": rebuilt.once * reserved,
+        "recomputes": (plans.recompute == RECOMPUTE.index("full")).astype(np.float64),
+    }
+
+
+def _reserved(job: Job, plans: Plans, knobs: Knobs, **content: FloatArray | float) -> FloatArray:
+    """Bytes of a stage with this content, without the activations of its layers [B]."""
+    columns = {name: np.zeros(len(plans)) for name in ("dense", "moe", "embedding", "head", "in_flight", "mtp")}
+    columns |= {name: np.zeros(len(plans)) + value for name, value in content.items()}
+    stage = Stage(
+        dense=columns["dense"],
+        moe=columns["moe"],
+        embedding=columns["embedding"],
+        head=columns["head"],
+        in_flight=columns["in_flight"],
+        exists=np.ones(len(plans)),
+        mtp=columns["mtp"],
+    )
+    none = KeptBytes(each=np.zeros(len(plans)), once=np.zeros(len(plans)))
+    terms = stage_memory(job, plans, stage, none, none, states(job, plans, stage, knobs), buffers(job, plans))
+    return np.asarray(sum(terms.values(), np.zeros(len(plans))))

@@ -108,20 +108,25 @@ def stage_memory(
     moe: KeptBytes,
     held: dict[str, FloatArray],
     buffered: FloatArray,
+    spared: tuple[KeptBytes, ...] = (),
 ) -> dict[str, FloatArray]:
     """Every byte of one stage by term; the allocator's peak is their sum without fragmentation [B].
 
-    `held` are the stage's states, `buffered` its buffers. Dynamic terms (activations, logits, buffers) are what
-    fragments: reserved = allocated + fragmentation x dynamic.
+    `dense` and `moe` hold one layer's activations, `spared` those of dense and MoE layers that are not rebuilt. `held`
+    are the stage's states, `buffered` its buffers; prediction layers have logits of their own. Dynamic terms
+    (activations, logits, buffers) are what fragments: reserved = allocated + fragmentation x dynamic.
     """
-    kept, rebuilt = stage.dense * dense.each, dense.once
+    counts = stage.counts
+    kept, rebuilt = counts[0] * dense.each, dense.once * (counts[0] > 0)
     if job.model.experts:
-        kept = kept + stage.moe * moe.each
-        rebuilt = np.where(stage.moe > 0, np.maximum(moe.once, dense.once * (stage.dense > 0)), dense.once)
+        kept = kept + counts[1] * moe.each
+        rebuilt = np.maximum(rebuilt, moe.once * (counts[1] > 0))
+    for count, layer in zip(counts[2:], spared, strict=True):
+        kept = kept + count * layer.each
     activations = (kept * stage.in_flight + rebuilt) * job.stack["activation_factor"]
     tokens = plans.micro_batch * job.seq_len / plans.cp
     vocab = padded_vocab(job.model.vocab, plans.tp.astype(np.float64)) / plans.tp
-    logits = stage.head * tokens * vocab * job.stack["logit_memory"]
+    logits = stage.head * (1 + job.model.mtp_layers) * tokens * vocab * job.stack["logit_memory"]
     embedding = stage.embedding * stage.in_flight * 2.0 * tokens * job.model.hidden / _sp(plans)
     dynamic = activations + embedding + logits + buffered
     return held | {

@@ -34,7 +34,12 @@ def layer_parameters(model: Model, plans: Plans, moe: bool) -> LocalParameters:
 
 
 def stage_parameters(model: Model, plans: Plans, stage: Stage) -> LocalParameters:
-    """Elements of one stage on one GPU; tied embeddings are held twice when the pipeline is split."""
+    """Elements of one stage on one GPU; tied embeddings are held twice when the pipeline is split.
+
+    Prediction layers add a 2 hidden -> hidden projection and three norms, and the embedding where it is not at hand.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, megatron/core/models/gpt/gpt_model.py.
+    """
     tp = plans.tp.astype(np.float64)
     dense, moe = layer_parameters(model, plans, False), layer_parameters(model, plans, True)
     words = padded_vocab(model.vocab, tp) * model.hidden / tp
@@ -46,6 +51,10 @@ def stage_parameters(model: Model, plans: Plans, stage: Stage) -> LocalParameter
         + stage.embedding * (words + positions)
         + stage.head * (words * tied_copy + model.final_norm_params)
     )
+    if model.mtp_layers:
+        projection = 2.0 * model.hidden**2 / tp + 3.0 * model.norm_params
+        lookup = (1.0 - stage.embedding) * np.minimum(stage.mtp, 1.0) * (words + positions)
+        shared = shared + stage.mtp * projection + lookup
     return LocalParameters(shared=shared, experts=stage.moe * moe.experts)
 
 

@@ -1,14 +1,15 @@
-"""Which layers the first, the busiest middle and the last pipeline stage hold, for many plans at once."""
+"""Which layers the pipeline stages hold, for many plans at once: three that represent an even split, or all of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.model import Model
 from optimizer.objectives.operators import FloatArray
-from optimizer.plan import SCHEDULES, Plans
+from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Stage:
     """One representative stage of every plan: its layers by kind, and whether it holds embedding and head.
 
     `in_flight` is the number of micro-batches whose activations it keeps at most (fractional under interleaving).
-    `exists` is False where a plan has no such stage.
+    `exists` is False where a plan has no such stage. `mtp` of the layers predict further tokens. `spared` are the dense
+    and MoE layers that a plan under full recomputation does not rebuild (None: it rebuilds all).
     """
 
     dense: FloatArray
@@ -25,11 +27,37 @@ class Stage:
     head: FloatArray
     in_flight: FloatArray
     exists: FloatArray
+    mtp: FloatArray | float = 0.0
+    spared: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def counts(self) -> tuple[FloatArray, ...]:
+        """Layers by what they cost: dense, MoE, and those of either kind that are spared."""
+        if self.spared is None:
+            return self.dense, self.moe
+        return self.dense - self.spared[0], self.moe - self.spared[1], *self.spared
 
     @property
     def layers(self) -> FloatArray:
         """Layers of both kinds."""
         return self.dense + self.moe
+
+
+def layer_counts(model: Model) -> tuple[int, int]:
+    """Dense and MoE layers of the whole model, prediction layers among those of the last kind.
+
+    >>> from optimizer.presets import load_model
+    >>> layer_counts(load_model("deepseek-v3"))
+    (3, 59)
+    """
+    if model.experts is None:
+        return model.dense_layers + model.mtp_layers, 0
+    return model.dense_layers, model.moe_layers + model.mtp_layers
+
+
+def stages_of(model: Model, plans: Plans) -> tuple[Stage, ...]:
+    """Representative stages of an even split; every stage where some plan says where its layers lie."""
+    return representative_stages(model, plans) if plans.placements is None else placed_stages(model, plans)
 
 
 def balanced(layers: int, pp: int) -> tuple[int, ...]:
@@ -60,29 +88,89 @@ def representative_stages(model: Model, plans: Plans) -> tuple[Stage, Stage, Sta
     dense_stages = np.ceil(np.maximum(0.0, leading - first) / np.maximum(middle, 1.0))
     one = np.ones_like(pp)
 
-    def stage(count: FloatArray, before: FloatArray, **rest: FloatArray) -> Stage:
+    def stage(
+        count: FloatArray, before: FloatArray, number: FloatArray, ends: tuple[FloatArray, FloatArray], here: FloatArray
+    ) -> Stage:
         dense, moe = _kinds(model, count, np.maximum(0.0, dense_ahead - before))
-        return Stage(dense=dense, moe=moe, **rest)
+        embedding, head = ends
+        mtp = model.mtp_layers * head if model.mtp_layers else 0.0
+        dense, moe = (dense + mtp, moe) if model.experts is None else (dense, moe + mtp)
+        held = in_flight(plans, number)
+        return Stage(dense=dense, moe=moe, embedding=embedding, head=head, in_flight=held, exists=here, mtp=mtp)
 
+    second = np.minimum(1 + dense_stages, np.maximum(pp - 2, 1))
     return (
-        stage(first, 0 * pp, embedding=one, head=1 - several, in_flight=in_flight(plans, 0 * pp), exists=one),
-        stage(
-            middle,
-            model.layers - last - middle,
-            embedding=0 * pp,
-            head=0 * pp,
-            in_flight=in_flight(plans, np.minimum(1 + dense_stages, np.maximum(pp - 2, 1))),
-            exists=deep,
-        ),
-        stage(
-            last,
-            model.layers - last,
-            embedding=0 * pp,
-            head=several,
-            in_flight=in_flight(plans, pp - 1),
-            exists=several,
-        ),
+        stage(first, 0 * pp, 0 * pp, (one, 1 - several), one),
+        stage(middle, model.layers - last - middle, second, (0 * pp, 0 * pp), deep),
+        stage(last, model.layers - last, pp - 1, (0 * pp, several), several),
     )
+
+
+def placed_stages(model: Model, plans: Plans) -> tuple[Stage, ...]:
+    """Every stage of every plan, as many as the deepest pipeline has; MoE layers of a stage are rebuilt before others.
+
+    Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
+    virtual stages before it, and are rebuilt whenever recomputation is full.
+    """
+    placements = plans.placements or (Placement(),) * len(plans)
+    depth = int(plans.pp.max(initial=1))
+    moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
+    dense, moe, mtp, spared_dense, spared_moe = np.zeros((5, depth, len(plans)))
+    for row, placed in enumerate(placements):
+        pp, vpp = int(plans.pp[row]), int(plans.vpp[row])
+        edges = np.concatenate([[0], np.cumsum(virtual_stages(placed.layers, model.layers, pp, vpp))])
+        mixtures = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
+        held = np.diff(edges).reshape(vpp, pp).sum(axis=0)
+        dense[:pp, row], moe[:pp, row] = held - mixtures, mixtures
+        mtp[(pp * vpp - 1 - placed.mtp_ahead) % pp, row] = model.mtp_layers
+        if placed.rebuilt and plans.recompute[row] == RECOMPUTE.index("full"):
+            rebuilt = np.array(placed.rebuilt)
+            spared_moe[:pp, row] = np.maximum(0, mixtures - rebuilt)
+            spared_dense[:pp, row] = np.maximum(0, np.minimum(held - mixtures, held - rebuilt))
+    dense, moe = (dense + mtp, moe) if model.experts is None else (dense, moe + mtp)
+    stage_numbers = np.arange(depth, dtype=np.float64)[:, None]
+    return tuple(
+        Stage(
+            dense=dense[stage],
+            moe=moe[stage],
+            embedding=np.full(len(plans), float(stage == 0)),
+            head=(plans.pp == stage + 1).astype(np.float64),
+            in_flight=in_flight(plans, np.minimum(stage_numbers[stage], plans.pp - 1)),
+            exists=(plans.pp > stage).astype(np.float64),
+            mtp=mtp[stage],
+            spared=(spared_dense[stage], spared_moe[stage]),
+        )
+        for stage in range(depth)
+    )
+
+
+def moe_pattern(model: Model) -> NDArray[np.int64]:
+    """1 for every layer with a mixture of experts, 0 for every dense one, in the order of the model.
+
+    >>> from optimizer.presets import load_model
+    >>> moe_pattern(load_model("deepseek-v3"))[:5].tolist()
+    [0, 0, 0, 1, 1]
+    """
+    pattern = np.zeros(model.layers, dtype=np.int64)
+    if model.experts:
+        first, every = model.experts.first_dense_layers, model.experts.every
+        pattern[first + every - 1 :: every] = 1
+    return pattern
+
+
+def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers on each virtual stage in the order of the forward pass: chunk 0 of every stage, then chunk 1.
+
+    `layers` may list them already, or the stages', whose layers are dealt to the chunks as evenly as possible, the
+    last chunk the first to get one less; empty stands for the balanced split.
+
+    >>> virtual_stages((), 7, 2, 2), virtual_stages((3, 4), 7, 2, 2)
+    ((2, 2, 2, 1), (2, 2, 1, 2))
+    """
+    if len(layers) == pp * vpp:
+        return layers
+    per_stage = layers or balanced(total, pp)
+    return tuple(count // vpp + (chunk < count % vpp) for chunk in range(vpp) for count in per_stage)
 
 
 def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
@@ -110,11 +198,6 @@ def _counts(model: Model, plans: Plans) -> tuple[FloatArray, FloatArray, FloatAr
     last = most - (missing >= 1) * (pp > 1)
     first = most - (missing >= 2)
     middle = most - (missing >= pp)
-    if plans.uneven is not None:
-        for index, layout in enumerate(plans.uneven):
-            if layout:
-                first[index], last[index] = layout[0], layout[-1]
-                middle[index] = max(layout[1:-1], default=0)
     return first, middle, last
 
 

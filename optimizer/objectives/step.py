@@ -8,12 +8,14 @@ is plain arithmetic on arrays with one entry per plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job import Job
+from optimizer.model import Model
 from optimizer.objectives import data_parallel
 from optimizer.objectives.communication import collective
 from optimizer.objectives.distinct import distinct, pick
@@ -24,12 +26,14 @@ from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, ke
 from optimizer.objectives.operators import FloatArray, Shapes, head_operators, layer_operators
 from optimizer.objectives.parameters import LocalParameters, stage_parameters
 from optimizer.objectives.pipeline import bubble_fraction, pipeline_time
-from optimizer.objectives.stages import Stage, representative_stages
-from optimizer.plan import SCHEDULES, KnobColumns, Knobs, Plans
+from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
+from optimizer.plan import RECOMPUTE, SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 
 SHAPE_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "recompute")
 TRANSFER_KEYS = ("tp", "cp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
+# Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
+FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
 OPTIMIZER_TRAFFIC = 30.0  # bytes per element: reads gradient, master, two moments; writes master, moments, weight
 OFFLOAD_TRAFFIC = 34.0  # bytes per offloaded element: 6 over the host link, 28 in the host's memory at a like rate
 
@@ -52,29 +56,32 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
     Raises InputError when the device has no units for the job's dtype.
     """
     few, inverse = distinct(plans, SHAPE_KEYS)
-    dense, moe, head = _kinds(job, plans, few, inverse)
-    stages = representative_stages(job.model, plans)
+    dense, moe, head = layer_kinds(job, plans, few, inverse)
+    kinds: tuple[Kind, ...] = (dense, moe)
+    if plans.placements is not None:
+        plain = without_rebuilding(plans)
+        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2]
+    stages = stages_of(job.model, plans)
     per_stage = stage_extras(job, plans)
-    sharded = sharded_exposure(job, plans, dense, moe)
-    layer_totals = (dense.total + sharded[0], moe.total + sharded[1])
+    sharded = sharded_exposures(job, plans, kinds)
+    layer_totals = tuple(kind.total + exposed for kind, exposed in zip(kinds, sharded, strict=True))
 
-    totals = [_stage_total(stage, layer_totals, head.total, per_stage) for stage in stages]
+    totals = [_stage_total(job.model, stage, layer_totals, head.total, per_stage) for stage in stages]
     slowest = np.maximum.reduce(totals)
-    whole = (
-        job.model.dense_layers * layer_totals[0]
-        + job.model.moe_layers * layer_totals[1]
-        + head.total
-        + plans.pp * (per_stage["launch"] + per_stage["pp_communication"])
+    pipeline = pipeline_time(
+        plans.num_microbatches, plans.vpp, slowest, _whole(job, plans, totals, layer_totals, head.total, per_stage)
     )
-    pipeline = pipeline_time(plans.num_microbatches, plans.vpp, slowest, whole)
     pipeline = pipeline - filled_bubble(plans, pipeline - plans.num_microbatches * slowest, dense, moe, job)
-    time = _pipeline_terms(plans, stages, totals, (dense, moe, head), sharded, per_stage, pipeline)
-    once, hidden = once_per_step(job, plans, stages, (dense, moe, head), knobs)
+    time = _pipeline_terms(job.model, plans, stages, totals, (*kinds, head), sharded, per_stage, pipeline)
+    # What hides the collectives of a step are the passes of an even split; where some layers are spared, of one that
+    # rebuilds nothing.
+    even = stages if plans.placements is None else representative_stages(job.model, plans)
+    once, hidden = once_per_step(job, plans, even[0], kinds if len(kinds) == 2 else _spared(plans, kinds), knobs)
     time |= once
     step = sum(time.values(), np.zeros(len(plans)))
     time["stragglers"] = straggler_seconds(job, plans, step)
     step = step + time["stragglers"]
-    hidden = hidden + plans.num_microbatches * (stages[0].dense * dense.hidden + stages[0].moe * moe.hidden)
+    hidden = hidden + plans.num_microbatches * (even[0].dense * dense.hidden + even[0].moe * moe.hidden)
     return _costs(job, plans, stages, few, inverse, time, step, hidden, knobs)
 
 
@@ -88,8 +95,9 @@ def filled_bubble(plans: Plans, bubble: FloatArray, dense: Kind, moe: Kind, job:
     """
     if not np.any(plans.schedule >= SCHEDULES.index("zero-bubble")):
         return np.zeros(len(plans))
-    times = pick(plans.schedule, (0.0, 0.0, 2.0, 3.0))
-    weights = (job.model.dense_layers * dense.weight + job.model.moe_layers * moe.weight) / plans.pp
+    times = pick(plans.schedule, [FILLED.get(name, 0.0) for name in SCHEDULES])
+    counts = layer_counts(job.model)
+    weights = (counts[0] * dense.weight + counts[1] * moe.weight) / plans.pp
     return np.minimum(bubble, (plans.pp - 1) * times * weights)
 
 
@@ -99,7 +107,7 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
     return Shapes(**columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len)
 
 
-def _kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -> tuple[Kind, Kind, Kind]:
+def layer_kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -> tuple[Kind, Kind, Kind]:
     """Dense layer, MoE layer and head of every plan."""
     shapes = shapes_of(job, few)
     model, stack = job.model, job.stack
@@ -172,37 +180,103 @@ def sharded_exposure(job: Job, plans: Plans, dense: Kind, moe: Kind) -> tuple[Fl
     return exposures[0], exposures[1]
 
 
+def sharded_exposures(job: Job, plans: Plans, kinds: Sequence[Kind]) -> tuple[FloatArray, ...]:
+    """ZeRO-3's exposed seconds of dense and MoE layers, and of those that are spared [s]."""
+    pairs = [sharded_exposure(job, plans, *kinds[start : start + 2]) for start in range(0, len(kinds), 2)]
+    return tuple(seconds for pair in pairs for seconds in pair)
+
+
+def without_rebuilding(plans: Plans) -> Plans:
+    """The plans with nothing recomputed where recomputation is full: what a spared layer costs."""
+    full = plans.recompute == RECOMPUTE.index("full")
+    return replace(plans, recompute=np.where(full, RECOMPUTE.index("none"), plans.recompute))
+
+
+def _spared(plans: Plans, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """Dense and MoE layer of each plan, as if spared where the plan says which layers are rebuilt."""
+    partly = np.array([bool(placed.rebuilt) for placed in plans.placements or ()])
+    return tuple(
+        replace(
+            kind,
+            forward_compute=np.where(partly, plain.forward_compute, kind.forward_compute),
+            backward_compute=np.where(partly, plain.backward_compute, kind.backward_compute),
+        )
+        for kind, plain in zip(kinds[:2], kinds[2:], strict=True)
+    )
+
+
+def head_passes(model: Model, stage: Stage) -> FloatArray:
+    """Passes through the output head on a stage for one micro-batch [1].
+
+    One and one for each prediction layer where the head is, 2 hidden / vocab for the projection of each prediction
+    layer where that is.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, megatron/core/models/gpt/gpt_model.py.
+    """
+    if not model.mtp_layers:
+        return stage.head
+    return stage.head * (1 + model.mtp_layers) + stage.mtp * 2.0 * model.hidden / model.vocab
+
+
 def _stage_total(
-    stage: Stage, layers: tuple[FloatArray, FloatArray], head: FloatArray, extras: dict[str, FloatArray]
+    model: Model, stage: Stage, layers: Sequence[FloatArray], head: FloatArray, extras: dict[str, FloatArray]
 ) -> FloatArray:
-    busy = stage.dense * layers[0] + stage.moe * layers[1] + stage.head * head + sum(extras.values())
+    busy = head_passes(model, stage) * head + sum(extras.values())
+    for count, seconds in zip(stage.counts, layers, strict=True):
+        busy = busy + count * seconds
     return np.asarray(stage.exists * busy)
 
 
-def _pipeline_terms(
+def _whole(
+    job: Job,
     plans: Plans,
-    stages: tuple[Stage, Stage, Stage],
+    totals: Sequence[FloatArray],
+    layers: Sequence[FloatArray],
+    head: FloatArray,
+    extras: dict[str, FloatArray],
+) -> FloatArray:
+    """Time of all stages together for one micro-batch [s]."""
+    if plans.placements is not None:
+        return np.asarray(np.sum(totals, axis=0))
+    dense, moe = layer_counts(job.model)
+    mtp = job.model.mtp_layers
+    heads = 1 + mtp + mtp * 2.0 * job.model.hidden / job.model.vocab
+    beside = sum(extras.values(), np.zeros(len(plans)))
+    return dense * layers[0] + moe * layers[1] + heads * head + plans.pp * beside
+
+
+def _pipeline_terms(
+    model: Model,
+    plans: Plans,
+    stages: Sequence[Stage],
     totals: list[FloatArray],
-    kinds: tuple[Kind, Kind, Kind],
-    sharded: tuple[FloatArray, FloatArray],
+    kinds: tuple[Kind, ...],
+    sharded: Sequence[FloatArray],
     extras: dict[str, FloatArray],
     pipeline: FloatArray,
 ) -> dict[str, FloatArray]:
-    """What the slowest stage does for its m micro-batches, term by term; the rest of the pipeline's time is bubble."""
+    """What the slowest stage does for its m micro-batches, term by term; the rest of the pipeline's time is bubble.
+
+    `kinds` are the layers as Stage.counts lists them, and the head.
+    """
     slowest = np.argmax(np.stack(totals), axis=0)
-    dense_layers, moe_layers, heads = (
-        pick(slowest, [getattr(stage, name) for stage in stages]) for name in ("dense", "moe", "head")
-    )
+    counts = [pick(slowest, column) for column in zip(*(stage.counts for stage in stages), strict=True)]
+    heads = pick(slowest, [head_passes(model, stage) for stage in stages])
+    held = [
+        (count, kind, gathering)
+        for count, kind, gathering in zip(counts, kinds[:-1], sharded, strict=True)
+        if np.any(count)
+    ]
     m = plans.num_microbatches.astype(np.float64)
-    dense, moe, head = kinds
+    nothing = np.zeros(len(plans))
     terms = {}
     for term in TERMS:
-        busy = dense_layers * dense.terms[term] + extras.get(term, 0.0)
-        if np.any(moe_layers):
-            busy = busy + moe_layers * moe.terms[term]
+        busy = extras.get(term, nothing)
+        for count, kind, _ in held:
+            busy = busy + count * kind.terms[term]
         terms[term] = m * busy
-    terms["head"] = m * heads * head.total
-    terms["dp_communication"] = m * (dense_layers * sharded[0] + moe_layers * sharded[1])
+    terms["head"] = m * heads * kinds[-1].total
+    terms["dp_communication"] = m * sum((count * gathering for count, _, gathering in held), nothing)
     terms["pp_communication"] = m * extras["pp_communication"]
     terms["bubble"] = pipeline - m * np.maximum.reduce(totals)
     return terms
@@ -211,17 +285,20 @@ def _pipeline_terms(
 def once_per_step(
     job: Job,
     plans: Plans,
-    stages: tuple[Stage, Stage, Stage],
-    kinds: tuple[Kind, Kind, Kind],
+    first: Stage,
+    kinds: Sequence[Kind],
     knobs: Knobs | KnobColumns,
 ) -> tuple[dict[str, FloatArray], FloatArray]:
-    """Once per step: exposed gradient reduction, contention with it, optimizer, embedding reduction, overhead."""
-    dense, moe, _ = kinds
-    busiest = stage_parameters(job.model, plans, stages[0])
+    """Once per step: exposed gradient reduction, contention with it, optimizer, embedding reduction, overhead.
+
+    `first` is the first stage of the even split, which stands for all of them however the layers lie.
+    """
+    dense, moe = kinds[:2]
+    busiest = stage_parameters(job.model, plans, first)
     once = _once(job, plans, knobs)
     per_step = plans.zero_stage < 3
-    chunk = (stages[0].dense * dense.backward_compute + stages[0].moe * moe.backward_compute) / plans.vpp
-    ahead = (stages[0].dense * dense.forward_compute + stages[0].moe * moe.forward_compute) / plans.vpp
+    chunk = (first.dense * dense.backward_compute + first.moe * moe.backward_compute) / plans.vpp
+    ahead = (first.dense * dense.forward_compute + first.moe * moe.forward_compute) / plans.vpp
     overlap = np.where((plans.zero_stage == 0) | job.stack.features.overlap_sharded, job.stack["dp_overlap"], 0.0)
     hidden = overlap * (np.minimum(np.maximum(0.0, once.reduce - once.tail), chunk) + np.minimum(once.gather, ahead))
     exposed = once.reduce + once.gather - hidden
@@ -259,7 +336,7 @@ def straggler_seconds(job: Job, plans: Plans, step: FloatArray) -> FloatArray:
 
 def _once(job: Job, plans: Plans, knobs: Knobs | KnobColumns) -> data_parallel.DataParallel:
     """Gradient and weight collectives of the first stage, which holds the embedding besides its layers."""
-    if plans.uneven is not None or isinstance(knobs, KnobColumns):
+    if isinstance(knobs, KnobColumns):
         first = representative_stages(job.model, plans)[0]
         return data_parallel.per_step(job, plans, stage_parameters(job.model, plans, first), knobs)
     few, index = distinct(plans, REPLICA_KEYS)
@@ -271,7 +348,7 @@ def _once(job: Job, plans: Plans, knobs: Knobs | KnobColumns) -> data_parallel.D
 def _costs(
     job: Job,
     plans: Plans,
-    stages: tuple[Stage, Stage, Stage],
+    stages: Sequence[Stage],
     few: Plans,
     inverse: NDArray[np.intp],
     time: dict[str, FloatArray],
@@ -298,10 +375,10 @@ def _costs(
 
 
 def stage_states(
-    job: Job, plans: Plans, stages: tuple[Stage, Stage, Stage], knobs: Knobs | KnobColumns
+    job: Job, plans: Plans, stages: Sequence[Stage], knobs: Knobs | KnobColumns
 ) -> list[dict[str, FloatArray]]:
     """Weights, gradients and optimizer state of each representative stage [B]."""
-    if plans.uneven is not None or isinstance(knobs, KnobColumns):
+    if plans.placements is not None or isinstance(knobs, KnobColumns):
         return [states(job, plans, stage, knobs) for stage in stages]
     few, index = distinct(plans, REPLICA_KEYS)
     held = [states(job, few, stage, knobs) for stage in representative_stages(job.model, few)]
@@ -311,7 +388,7 @@ def stage_states(
 def peak_memory(
     job: Job,
     plans: Plans,
-    stages: tuple[Stage, Stage, Stage],
+    stages: Sequence[Stage],
     few: Plans,
     inverse: NDArray[np.intp],
     knobs: Knobs | KnobColumns,
@@ -319,17 +396,21 @@ def peak_memory(
     """Memory by term of the stage that reserves most, and its total [B]."""
     shapes, features, imbalance = shapes_of(job, few), job.stack.features, job.stack["expert_imbalance"]
 
-    def kept(moe: bool) -> KeptBytes:
+    def kept(moe: bool, recompute: IntArray = few.recompute) -> KeptBytes:
         table = activation_bytes(job.model, shapes, features, moe, imbalance, "fp8" in job.dtype)
-        distinct_kept = kept_bytes(table, few.recompute)
+        distinct_kept = kept_bytes(table, recompute)
         return KeptBytes(each=distinct_kept.each[inverse], once=distinct_kept.once[inverse])
 
     dense = kept(False)
     moe = kept(True) if job.model.experts else dense
+    spared: tuple[KeptBytes, ...] = ()
+    if plans.placements is not None:
+        plain = without_rebuilding(few).recompute
+        spared = (kept(False, plain), kept(bool(job.model.experts), plain))
     held = stage_states(job, plans, stages, knobs)
     buffered = buffers(job, plans)
     tables = [
-        stage_memory(job, plans, stage, dense, moe, states, buffered)
+        stage_memory(job, plans, stage, dense, moe, states, buffered, spared)
         for stage, states in zip(stages, held, strict=True)
     ]
     totals = np.stack([s.exists * sum(t.values(), np.zeros(1)) for s, t in zip(stages, tables, strict=True)])
@@ -347,4 +428,8 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     scores = total - 6.0 * matmul_params(job.model)
     layers = total - 6.0 * job.model.vocab * job.model.hidden
     tokens = plans.global_batch * job.seq_len
-    return tokens * pick(plans.recompute, (0.0, scores / 3, layers / 3))
+    share = np.ones(len(plans))
+    if plans.placements is not None:
+        layers_of = job.model.layers
+        share = np.array([sum(p.rebuilt) / layers_of if p.rebuilt else 1.0 for p in plans.placements])
+    return tokens * pick(plans.recompute, (0.0, scores / 3, share * layers / 3))

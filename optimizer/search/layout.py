@@ -6,7 +6,7 @@ layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT)  ->  L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor
 
@@ -15,14 +15,26 @@ import numpy as np
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, InputError, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.layer_costs import DENSE, HEAD, MOE, MTP, LayerCosts, Runs, layer_costs, layer_sequence
+from optimizer.objectives.layer_costs import (
+    DENSE,
+    EMBEDDING,
+    HEAD,
+    MOE,
+    MTP,
+    LayerCosts,
+    Runs,
+    StageCosts,
+    layer_costs,
+    layer_sequence,
+)
 from optimizer.objectives.pipeline import pipeline_time
-from optimizer.objectives.stages import balanced, in_flight
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.objectives.stages import in_flight, layer_counts, virtual_stages
+from optimizer.objectives.step import FILLED
+from optimizer.plan import Knobs, Placement, Plan, Plans
 from optimizer.search.integer_program import IntegerProgram, Term
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
-MEMORY_STEPS = 10**6  # integer steps of the usable memory; bytes are rounded up to them
+MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
 SMOOTHING = 0.5  # the solver's deterministic time for evening out chunks
 
 
@@ -33,7 +45,8 @@ class LayoutProblem:
     kinds: costs of a layer by kind. sequence: runs of layers of one kind; what surrounds them is pinned, the embedding
     to the first and the head to the last virtual stage. in_flight: micro-batches that each stage keeps. seconds, fixed:
     what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage [B].
-    even: the software cuts the layers into equal virtual stages only.
+    filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. even: the software cuts the
+    layers into equal virtual stages only.
     """
 
     kinds: Mapping[str, LayerCosts]
@@ -45,6 +58,7 @@ class LayoutProblem:
     usable: float
     seconds: float = 0.0
     fixed: float = 0.0
+    filled: float = 0.0
     even: bool = False
 
     def __post_init__(self) -> None:
@@ -64,6 +78,11 @@ class LayoutProblem:
     def chunks(self) -> int:
         """Virtual stages of the whole pipeline."""
         return self.pp * self.vpp
+
+    def pipeline(self, slowest: float, total: float) -> float:
+        """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
+        plain = float(pipeline_time(self.microbatches, self.vpp, slowest, total))
+        return max(plain - self.filled, self.microbatches * slowest) if self.filled else plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +119,20 @@ class Layout:
 
     @property
     def layers_per_stage(self) -> tuple[int, ...]:
-        """Transformer layers on each stage, as Plan carries them."""
+        """Transformer layers on each stage."""
         return tuple(sum(self.layers_per_chunk[stage :: self.pp]) for stage in range(self.pp))
+
+    def of(self, plan: Plan) -> Plan:
+        """The plan with its layers placed so; virtual stages are listed where they are not as even as can be."""
+        chunks, stages = self.layers_per_chunk, self.layers_per_stage
+        dealt = virtual_stages(stages, sum(stages), plan.pp, plan.vpp)
+        predicting = [index for index, runs in enumerate(self.kinds) if any(kind == MTP for kind, _ in runs)]
+        return replace(
+            plan,
+            layers_per_stage=stages if chunks == dealt else chunks,
+            recompute_layers=self.recomputed if plan.recompute == "full" else (),
+            mtp_ahead=len(chunks) - 1 - predicting[0] if predicting else 0,
+        )
 
 
 def best_layout(
@@ -117,12 +148,14 @@ def best_layout(
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
     """What a plan's layers cost, from the functions that price a step."""
-    costs = layer_costs(job, plan, knobs)
-    plans = Plans.of([plan] * plan.pp)
-    flying = in_flight(plans, np.arange(plan.pp, dtype=np.float64))
-    if plan.schedule.startswith("zero-bubble"):
-        # Activations wait for the weights' gradients, on every stage as long as on the first.
-        flying = np.full(plan.pp, flying[0])
+    return problem_of(job, plan, layer_costs(job, plan, knobs))
+
+
+def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
+    """The problem of a plan whose layers cost so much."""
+    flying = in_flight(Plans.of([plan] * plan.pp), np.arange(plan.pp, dtype=np.float64))
+    weights = zip((DENSE, MOE), layer_counts(job.model), strict=True)
+    mean = sum(count * costs.kinds[kind].weight for kind, count in weights if count) / plan.pp
     return LayoutProblem(
         kinds=costs.kinds,
         sequence=layer_sequence(job.model),
@@ -133,14 +166,18 @@ def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProble
         usable=job.usable_memory,
         seconds=costs.seconds,
         fixed=costs.fixed,
+        filled=(plan.pp - 1) * FILLED.get(plan.schedule, 0.0) * mean,
         even=not job.stack.features.uneven_stages,
     )
 
 
-def best_assignment(problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None) -> Layout:
+def best_assignment(
+    problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None, smooth: bool = True
+) -> Layout:
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s over layouts that fit.
 
-    T_s: time of stage s for one micro-batch, rebuilt layers included [s].
+    T_s: time of stage s for one micro-batch, rebuilt layers included [s]. Among interleaved layouts as good, `smooth`
+    looks for chunks of like length.
 
     Source of the objective: objectives/pipeline.py.
     """
@@ -150,7 +187,7 @@ def best_assignment(problem: LayoutProblem, *, seed: int = 0, time_limit: float 
         raise Infeasible(_why(problem))
     if answer.values is None:
         raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in {time_limit} s")
-    values = variables.smoothed(answer.values, seed) if problem.vpp > 1 else answer.values
+    values = variables.smoothed(answer.values, seed) if smooth and problem.vpp > 1 else answer.values
     runs = [
         tuple(
             (kind, values[variables.counts[index][chunk]])
@@ -168,26 +205,34 @@ def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
 
     Every layer that may be rebuilt is, or none; it may not fit.
     """
-    total = sum(count for kind, count in problem.sequence if kind in (DENSE, MOE))
-    stages = balanced(total, problem.pp)
-    counts = [n // problem.vpp + (chunk < n % problem.vpp) for chunk in range(problem.vpp) for n in stages]
+    return placed_layout(problem, Placement() if recompute else Placement(rebuilt=(0,) * problem.pp))
+
+
+def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
+    """The layout that a plan asks for; where it says nothing layers are split evenly and rebuilt if they may be.
+
+    Mixtures of a stage are rebuilt before its dense layers. It may not fit.
+    """
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    counts = virtual_stages(placed.layers, len(names), problem.pp, problem.vpp)
+    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
     runs: list[Runs] = []
     for chunk, count in enumerate(counts):
         held, names = names[:count], names[count:]
-        ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
-        before = [run for run in ends[:1] if chunk == 0 and run[0] not in (MTP, HEAD)]
-        after = [run for run in ends if chunk == problem.chunks - 1 and run[0] in (MTP, HEAD)]
+        places = {EMBEDDING: 0, MTP: problem.chunks - 1 - placed.mtp_ahead, HEAD: problem.chunks - 1}
+        here = [run for run in ends if places[run[0]] == chunk]
+        before = [run for run in here if run[0] == EMBEDDING]
+        after = [run for run in here if run[0] != EMBEDDING]
         runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
-    rebuilt = [
-        {
-            kind: sum(n for chunk in runs[stage :: problem.pp] for name, n in chunk if name == kind)
-            for kind in rebuildable(problem)
-        }
-        if recompute
-        else {}
-        for stage in range(problem.pp)
-    ]
+    rebuilt = []
+    for stage in range(problem.pp):
+        left = placed.rebuilt[stage] if placed.rebuilt else len(problem.sequence) * sum(counts)
+        again = {}
+        for kind in sorted(rebuildable(problem), key=(MOE, DENSE).index):
+            held_here = sum(n for chunk in runs[stage :: problem.pp] for name, n in chunk if name == kind)
+            again[kind] = min(left, held_here)
+            left -= again[kind]
+        rebuilt.append(again)
     return assess(problem, runs, rebuilt)
 
 
@@ -204,7 +249,8 @@ def assess(
         for kind, n in rebuilt[stage].items():
             time += n * costs[kind].recompute
             space -= n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-        space += max((costs[kind].rebuilt for kind, n in rebuilt[stage].items() if n), default=0.0)
+        again = [*rebuilt[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
+        space += max((costs[kind].rebuilt for kind, n in again if n), default=0.0)
         seconds.append(time)
         memory.append(space)
     return Layout(
@@ -213,7 +259,7 @@ def assess(
         rebuilt=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in rebuilt),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
-        objective=float(pipeline_time(problem.microbatches, problem.vpp, max(seconds), sum(seconds))),
+        objective=problem.pipeline(max(seconds), sum(seconds)),
         proven=proven,
     )
 
@@ -247,7 +293,8 @@ class _Variables:
             places = [self.program.variable(0, total) for _ in range(chunks)]
         elif kind == MTP:
             # Megatron-Core wants all prediction layers together, in the last chunk of their stage.
-            places = [self.program.choice((0, total) if chunk >= last else (0,)) for chunk in range(chunks)]
+            free = [chunk > last or chunk == chunks - 1 for chunk in range(chunks)]
+            places = [self.program.choice((0, total) if here else (0,)) for here in free]
         else:
             home = chunks - 1 if kind == HEAD else 0
             places = [self.program.choice((total if chunk == home else 0,)) for chunk in range(chunks)]
@@ -291,7 +338,17 @@ class _Variables:
             total = sum(n for name, n in self.problem.sequence if name == kind)
             found[kind] = self.program.variable(0, total)
             self.program.linear([(found[kind], 1), (self.held[stage][kind], -1)], None, 0)
+        if len(found) == 2:
+            # Plan counts the layers that a stage rebuilds, those of mixtures first.
+            self._before(self.held[stage][MOE], found[MOE], found[DENSE])
         return found
+
+    def _before(self, held: int, rebuilt: int, others: int) -> None:
+        """Either all layers held are rebuilt, or none of the others."""
+        total = sum(count for _, count in self.problem.sequence)
+        whole = self.program.variable(0, 1)
+        self.program.linear([(held, 1), (rebuilt, -1), (whole, total)], None, total)
+        self.program.linear([(others, 1), (whole, -total)], None, 0)
 
     def _held(self, stage: int) -> dict[str, int]:
         """Layers of each kind on all chunks of a stage."""
@@ -316,7 +373,10 @@ class _Variables:
             terms.append((rebuilt, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
         room = MEMORY_STEPS - ceil(problem.fixed / self.grain)
         self.program.linear(terms, None, room)
-        for kind, rebuilt in self.rebuilt[stage].items():
+        always = {kind: held for kind, held in self.held[stage].items() if not problem.kinds[kind].recomputes}
+        for kind, rebuilt in {**self.rebuilt[stage], **always}.items():
+            if not problem.kinds[kind].rebuilt:
+                continue
             total = sum(n for name, n in problem.sequence if name == kind)
             any_rebuilt = self.program.variable(0, 1)
             self.program.linear([(rebuilt, 1), (any_rebuilt, -total)], None, 0)
@@ -338,6 +398,14 @@ class _Variables:
         weight = problem.vpp * problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
         cost += [(rebuilt, extra[kind]) for stage in self.rebuilt for kind, rebuilt in stage.items()]
+        if problem.filled:
+            # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
+            beside = (problem.pp - 1) * round(problem.seconds / self.tick) - round(problem.filled / self.tick)
+            limit = most + problem.microbatches * most
+            end = self.program.variable(0, limit)
+            self.program.linear([*cost, (end, -1)], None, -(total + beside))
+            self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
+            cost = [(end, 1)]
         self.ticks, self.cost = ticks, cost
         self.program.minimise(cost)
 

@@ -18,12 +18,15 @@ def test_balanced_layouts_hold_every_layer_and_differ_by_one(layers: int, pp: in
 
 
 def test_the_middle_stage_of_deepseek_holds_moe_layers() -> None:
-    """61 layers, 3 of them dense, on 32 stages: 1 dense, 1 dense and 1 more, then pairs of MoE layers, 1 at the end."""
+    """61 layers, 3 of them dense, on 32 stages: 1 dense, 1 dense and 1 more, then pairs of MoE layers, 1 at the end.
+
+    The prediction layer lies there as well.
+    """
     plans = Plans.of([Plan(pp=32, num_microbatches=64)])
     first, middle, last = representative_stages(load_model("deepseek-v3"), plans)
     assert (first.dense[0], first.moe[0]) == (1, 0)
     assert (middle.dense[0], middle.moe[0]) == (0, 2)
-    assert (last.dense[0], last.moe[0], last.head[0]) == (0, 1, 1)
+    assert (last.dense[0], last.moe[0], last.mtp, last.head[0]) == (0, 1 + 1, 1, 1)
     assert middle.in_flight[0] == 30
 
 

@@ -1,0 +1,173 @@
+"""What no layout of a plan's layers can beat: a least step time for every plan of a lattice at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.job import Job
+from optimizer.objectives.distinct import distinct
+from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
+from optimizer.objectives.operators import FloatArray
+from optimizer.objectives.pipeline import pipeline_time
+from optimizer.objectives.stages import in_flight, layer_counts, representative_stages
+from optimizer.objectives.step import (
+    SHAPE_KEYS,
+    filled_bubble,
+    layer_kinds,
+    once_per_step,
+    sharded_exposures,
+    stage_extras,
+    straggler_seconds,
+    without_rebuilding,
+)
+from optimizer.plan import Knobs, Plans
+
+HALVINGS = 40  # of the interval that holds the least time of the slowest stage
+SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFloor:
+    """What a step of each plan takes whatever its layout, per plan.
+
+    layer: a layer of the kind most common in the model for one micro-batch, head: the passes through the head, beside:
+    what each stage spends beside its layers, whole: all stages together, nothing rebuilt [s]. filled: what a
+    zero-bubble schedule takes off the bubble at most [s]. once: what happens once per step, tuned: the part of it that
+    knobs can change [s].
+    """
+
+    job: Job
+    plans: Plans
+    layer: FloatArray
+    head: FloatArray
+    beside: FloatArray
+    whole: FloatArray
+    filled: FloatArray
+    once: FloatArray
+    tuned: FloatArray
+
+    def step_time(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
+        """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
+        m, possible = self.plans.num_microbatches, np.isfinite(slowest)
+        longest = np.where(possible, slowest, 0.0)
+        pipeline = pipeline_time(m, self.plans.vpp, longest, self.whole)
+        filled = np.maximum(np.minimum(pipeline - m * longest, self.filled), 0.0)
+        step = pipeline - filled + self.once - (self.tuned if any_knobs else 0.0)
+        bound = (step + straggler_seconds(self.job, self.plans, step)) * (1 - SLACK)
+        return np.where(possible, bound, np.inf)
+
+    def take(self, index: NDArray[np.int64]) -> StepFloor:
+        """Some of the plans."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
+        return StepFloor(
+            job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
+        )
+
+    def slowest(self) -> FloatArray:
+        """Time that the slowest stage takes under every layout [s]: the mean, or the fullest of whole layers.
+
+        With c layers beside the head, some other stage holds ceil((L - c) / (pp - 1)) of the L layers of the common
+        kind: min over c of max(ceil((L - c) / (pp - 1)) t, head + c t). The first falls with c and the second rises, so
+        that the least lies at one of the two whole numbers around the crossing of (L - c) / (pp - 1) t and head + c t.
+        """
+        count = float(max(layer_counts_of_decoder(self.job)))
+        others = np.maximum(self.plans.pp - 1.0, 1.0)
+        crossing = (count * self.layer / others - self.head) / (self.layer * (1 + 1 / others))
+        fullest = np.full(len(self.plans), np.inf)
+        for beside_head in (np.floor(crossing), np.floor(crossing) + 1):
+            c = np.clip(beside_head, 0.0, count)
+            elsewhere = np.ceil((count - c) / others) * self.layer
+            fullest = np.minimum(fullest, np.maximum(elsewhere, self.head + c * self.layer))
+        least = np.maximum(self.whole / self.plans.pp, self.beside + fullest)
+        return np.where(self.plans.pp > 1, least, self.whole)
+
+
+def layer_counts_of_decoder(job: Job) -> tuple[int, int]:
+    """Dense and MoE layers without prediction layers."""
+    return job.model.dense_layers, job.model.moe_layers
+
+
+def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
+    """The parts of a step that no layout changes; where recomputation is full, nothing is rebuilt [s]."""
+    plain = without_rebuilding(plans)
+    kinds = layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))
+    dense, moe, head = kinds
+    sharded = sharded_exposures(job, plain, (dense, moe))
+    layers = dense.total + sharded[0], moe.total + sharded[1]
+    beside = sum(stage_extras(job, plain).values(), np.zeros(len(plans)))
+    model, mtp = job.model, job.model.mtp_layers
+    heads = (1 + mtp) * head.total
+    counts = layer_counts(model)
+    projections = mtp * 2.0 * model.hidden / model.vocab * head.total
+    first = representative_stages(model, plain)[0]
+    once, _ = once_per_step(job, plain, first, (dense, moe), knobs)
+    return StepFloor(
+        job=job,
+        plans=plain,
+        layer=layers[1] if model.moe_layers >= model.dense_layers else layers[0],
+        head=heads,
+        beside=beside,
+        whole=counts[0] * layers[0] + counts[1] * layers[1] + heads + projections + plain.pp * beside,
+        filled=filled_bubble(plain, np.full(len(plans), np.inf), dense, moe, job),
+        once=sum(once.values(), np.zeros(len(plans))),
+        tuned=once["dp_exposed"] + once["contention"] + once["optimizer"],
+    )
+
+
+def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:
+    """Several floors as one, of these plans."""
+    names = [f.name for f in fields(StepFloor) if f.name not in ("job", "plans")]
+    columns = {name: np.concatenate([getattr(floor, name) for floor in floors]) for name in names}
+    return StepFloor(job=floors[0].job, plans=plans, **columns)
+
+
+def fitting_slowest(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> FloatArray:
+    """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
+
+    A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
+    have room for all of them. The least such T is found by halving. Where layers may be rebuilt, a share of one may be:
+
+    n <= (T + M r / d) / (t + a r / d), with M the memory left for layers [B], a the bytes of a layer that is spared and
+    d what rebuilding saves of them, t and r the seconds of a layer and of rebuilding it.
+    """
+    low = floor.slowest()
+    high = np.maximum(low, floor.whole * 4)
+    count = max(layer_counts_of_decoder(job))
+    found = np.where(_room(job, floor, table, plans, high) >= count, low, np.inf)
+    tight = np.flatnonzero(np.isfinite(found) & (_room(job, floor, table, plans, low) < count))
+    if not len(tight):
+        return found
+    floor, table, plans, low, high = floor.take(tight), table.take(tight), plans.take(tight), low[tight], high[tight]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        enough = _room(job, floor, table, plans, middle) >= count
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    found[tight] = low
+    return found
+
+
+def _room(job: Job, floor: StepFloor, table: LayerTable, plans: Plans, slowest: FloatArray) -> FloatArray:
+    """Layers of the common kind that all stages together have room for [layers]."""
+    kind = MOE if job.model.moe_layers >= job.model.dense_layers else DENSE
+    layer, embedding, head = (table.kinds[name] for name in (kind, EMBEDDING, HEAD))
+    saved = layer["kept"] - layer["kept_recomputed"]
+    total = np.zeros(len(plans))
+    for stage in range(int(plans.pp.max(initial=1))):
+        flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
+        last = plans.pp == stage + 1
+        memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
+        memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
+        seconds = np.maximum(0.0, slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0))
+        spared = layer["static"] + flying * layer["kept"]
+        rebuilt = layer["static"] + flying * layer["kept_recomputed"]
+        per_byte = layer["recompute"] / np.maximum(flying * saved, 1.0)
+        mixed = (seconds + np.maximum(memory, 0.0) * per_byte) / (floor.layer + spared * per_byte)
+        fast, small = seconds / floor.layer, memory / spared
+        most = np.where(fast <= small, fast, np.where(saved > 0, np.minimum(mixed, memory / rebuilt), small))
+        total = total + np.where(plans.pp > stage, np.floor(np.maximum(most, 0.0) + SLACK), 0.0)
+        total = np.where((plans.pp > stage) & (memory < 0), -np.inf, total)
+    return total

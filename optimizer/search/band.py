@@ -1,0 +1,207 @@
+"""The best layout over the whole lattice: bounds first, then CP-SAT for the few plans that could still win.
+
+bound of every plan  ->  band below the best so far  ->  layouts, lowest bound first  ->  LaidOut
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.errors import Infeasible, TimeLimit
+from optimizer.job import Job
+from optimizer.objectives.layer_costs import layer_table
+from optimizer.objectives.layout_bound import StepFloor, fitting_slowest, joined, step_floor
+from optimizer.objectives.step import price
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.enumerate import concatenate
+from optimizer.search.layout import Layout, LayoutProblem, best_assignment, even_layout, problem_of
+from optimizer.search.oracle import FASTEST
+
+SLICE = 4096  # plans of the band whose memory is looked at together
+SAME = 3e-9  # relative: an even split so close to its bound is a best layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A plan with the best layout found for it, or without one where its bound rules it out. `seconds` is the step time
+    of the layout, else the bound [s].
+    """
+
+    plan: Plan
+    seconds: float
+    solved: bool = False
+    proven: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaidOut:
+    """The best plan over lattice and layouts. `best` is None when no layout of any plan fits.
+
+    candidates: the plans with the lowest bounds, the best among them. bound: no layout of any plan is faster [s].
+    knob_bound: the same at any setting of the knobs [s]. band: plans whose bound is below the best even split, `solved`
+    of them with CP-SAT. `complete`: no plan of the band was left out for want of time.
+    """
+
+    best: Candidate | None
+    candidates: tuple[Candidate, ...]
+    bound: float
+    knob_bound: float
+    space: int
+    band: int
+    solved: int
+    complete: bool
+
+
+@dataclass
+class _Search:
+    """What has been found so far."""
+
+    job: Job
+    knobs: Knobs
+    seed: int
+    deadline: float
+    best: Candidate | None = None
+    limit: float = np.inf
+    found: dict[int, Candidate] = field(default_factory=dict)
+    solved: int = 0
+
+    def left(self) -> float | None:
+        """Seconds until the deadline."""
+        return None if self.deadline == np.inf else self.deadline - perf_counter()
+
+    def expired(self) -> bool:
+        """Whether the time is over."""
+        return perf_counter() >= self.deadline
+
+
+def lay_out(
+    job: Job,
+    chunks: Iterable[Plans],
+    knobs: Knobs = Knobs(),
+    *,
+    even: float = np.inf,
+    seed: int = 0,
+    time_limit: float | None = None,
+) -> LaidOut:
+    """The fastest plan with the fastest layout that fits; `even` is the step time of the best even split [s].
+
+    Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
+    """
+    search = _Search(
+        job=job, knobs=knobs, seed=seed, deadline=np.inf if time_limit is None else perf_counter() + time_limit
+    )
+    plans, floor, space = _lowest(job, chunks, knobs, even)
+    bounds = floor.step_time(floor.slowest())
+    order = np.argsort(bounds, kind="stable")
+    search.limit = even * (1 + SAME)
+    fitting = bounds.copy()
+    end = 0
+    while end < len(order) and bounds[order[end]] < search.limit and not search.expired():
+        part = order[end : end + SLICE]
+        fitting[part] = _visit(search, plans.take(part), floor.take(part), part)
+        end += len(part)
+    left = fitting[order[end:]] if end < len(order) else np.array([np.inf])
+    unproven = [candidate for candidate in search.found.values() if not candidate.proven]
+    open_bounds = [float(left.min()), *(fitting[index] for index, c in search.found.items() if not c.proven)]
+    value = search.best.seconds if search.best else np.inf
+    bound = min(value, *open_bounds) if search.expired() or unproven else value
+    chosen = order[:FASTEST]
+    if search.best is not None:
+        winner = next(index for index, candidate in search.found.items() if candidate is search.best)
+        chosen = chosen if winner in chosen else np.append(chosen, winner)
+    return LaidOut(
+        best=search.best,
+        candidates=tuple(
+            search.found.get(int(i)) or Candidate(plan=plans.plan(int(i)), seconds=_finite(fitting[i], bounds[i]))
+            for i in np.sort(chosen)
+        ),
+        bound=bound,
+        knob_bound=_knob_bound(job, plans, floor, value),
+        space=space,
+        band=int(np.sum(bounds < even)),
+        solved=search.solved,
+        complete=not search.expired() and not unproven,
+    )
+
+
+def _finite(fitting: float, bound: float) -> float:
+    return float(fitting if np.isfinite(fitting) else bound)
+
+
+def _lowest(job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float) -> tuple[Plans, StepFloor, int]:
+    """The plans with a bound below the best even split, and the lowest ones anyhow, in the order of the lattice."""
+    kept: list[Plans] = []
+    floors: list[StepFloor] = []
+    space = 0
+    for plans in chunks:
+        floor = step_floor(job, plans, knobs)
+        bounds = floor.step_time(floor.slowest(), any_knobs=True)
+        low = bounds < even
+        low[np.argsort(bounds, kind="stable")[:FASTEST]] = True
+        index = np.flatnonzero(low)
+        kept.append(plans.take(index))
+        floors.append(floor.take(index))
+        space += len(plans)
+    every = concatenate(kept)
+    return every, joined(floors, every), space
+
+
+def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Lay out those plans whose bound stays below the best once memory counts; the bounds [s]."""
+    table = layer_table(search.job, plans, search.knobs)
+    bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans))
+    for position in np.argsort(bounds, kind="stable"):
+        if bounds[position] >= search.limit or search.expired():
+            break
+        plan = plans.plan(int(position))
+        problem = problem_of(search.job, plan, table.row(int(position)))
+        candidate = _solve(search, plan, problem, float(bounds[position]))
+        if candidate is None:
+            continue
+        search.found[int(numbers[position])] = candidate
+        if search.best is None or candidate.seconds < search.best.seconds:
+            search.best, search.limit = candidate, candidate.seconds
+    return bounds
+
+
+def _solve(search: _Search, plan: Plan, problem: LayoutProblem, bound: float) -> Candidate | None:
+    """The best layout of one plan: the even split if it meets the bound, else CP-SAT's; None when none fits."""
+    even = even_layout(problem, recompute=False)
+    if max(even.memory) <= search.job.usable_memory:
+        candidate = _priced(search, plan, even, proven=True)
+        if candidate.seconds <= bound * (1 + SAME):
+            return candidate
+    search.solved += 1
+    try:
+        layout = best_assignment(problem, seed=search.seed, time_limit=search.left(), smooth=False)
+    except Infeasible:
+        return None
+    except TimeLimit:
+        return Candidate(plan=plan, seconds=bound, proven=False)
+    return _priced(search, plan, layout, proven=layout.proven)
+
+
+def _priced(search: _Search, plan: Plan, layout: Layout, *, proven: bool) -> Candidate:
+    placed = layout.of(plan)
+    seconds = float(price(search.job, Plans.of([placed]), search.knobs).step_time[0])
+    return Candidate(plan=placed, seconds=seconds, solved=True, proven=proven)
+
+
+def _knob_bound(job: Job, plans: Plans, floor: StepFloor, best: float) -> float:
+    """A step time that no setting of the knobs beats on any plan with any layout [s]: all state is on the host."""
+    bounds = floor.step_time(floor.slowest(), any_knobs=True)
+    order = np.argsort(bounds, kind="stable")
+    least, free = best, Knobs(offload=1.0)
+    for start in range(0, len(order), SLICE):
+        part = order[start : start + SLICE]
+        if bounds[part[0]] >= least:
+            break
+        some, rows = plans.take(part), floor.take(part)
+        slowest = fitting_slowest(job, rows, layer_table(job, some, free), some)
+        least = min(least, float(rows.step_time(slowest, any_knobs=True).min()))
+    return least
