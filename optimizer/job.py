@@ -10,7 +10,8 @@ from optimizer.hardware import Cluster
 from optimizer.model import Model
 from optimizer.stack import Stack
 
-DTYPES = ("bf16", "fp16", "fp8")
+DTYPES = ("bf16", "fp16", "fp8", "fp4")
+QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,16 @@ class Job:
     def peak_flops(self) -> float:
         """Dense peak of one GPU in the job's dtype [FLOP/s]."""
         return self.cluster.device.peak(self.dtype)
+
+    @property
+    def quantised(self) -> bool:
+        """Whether matrix products run in a narrower format than the rest of the layer."""
+        return any(name in self.dtype for name in QUANTISED)
+
+    @property
+    def wide_dtype(self) -> str:
+        """The format of everything but quantised matrix products."""
+        return "bf16" if self.quantised else self.dtype
 
     def with_limits(self, **changes: object) -> Job:
         """The same job under other limits."""

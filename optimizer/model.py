@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CLAMPED = "clamped-swiglu"  # the activation of gpt-oss
+
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:

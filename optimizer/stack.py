@@ -103,6 +103,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 
+DISPATCHERS = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -117,6 +118,8 @@ class Features:
     grad_bytes: bytes per element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are
     reduced in fp32. zero_stages, schedules, recompute: those it offers. uneven_stages: PP need not divide the layers.
     logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained with it.
+    dispatcher: how MoE tokens travel, see DISPATCHERS. cuda_graphs: layers are replayed without the host.
+    balanced_experts: routing is forced to be even, as benchmarks do.
     unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where it does, below 1 in a
     stack that leaves such a vocabulary unpadded.
     """
@@ -137,6 +140,9 @@ class Features:
     uneven_stages: bool = True
     logit_bytes: int = 4
     dropout: bool = False
+    dispatcher: str = "alltoall"
+    cuda_graphs: bool = False
+    balanced_experts: bool = False
     unsplit_head_rate: float = 1.0
 
 
@@ -165,6 +171,11 @@ class Stack:
         6e-06
         """
         return self.parameters.get(name, PARAMETERS[name].default)
+
+    @property
+    def imbalance(self) -> float:
+        """Tokens of the busiest expert rank / mean [1]: 1 where routing is forced to be even."""
+        return 1.0 if self.features.balanced_experts else self["expert_imbalance"]
 
 
 FEATURES = tuple(f.name for f in fields(Features))

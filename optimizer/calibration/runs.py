@@ -13,6 +13,7 @@ from typing import Any
 
 from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import number_problems
+from optimizer.calibration.row_recipe import rebuilt_layers, under_recipe
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.hardware import Cluster
 from optimizer.job import Job
@@ -110,7 +111,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     if re.search(r"\b(lora|peft)\b", (row.get("notes", "") + row.get("table", "")).lower()):
         raise InputError("the run trains adapters (LoRA), not all weights")
     gpus, seq_len = _integer(row, "gpus"), _integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
-    stack = _row_features(row, stack)
+    stack = under_recipe(row, stack)
     dtype = _dtype(row, cluster)
     tp, cp, pp, vpp = (_integer(row, name, 1) for name in ("tp", "cp", "pp", "vpp"))
     ep = _integer(row, "ep", 1)
@@ -134,6 +135,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         zero_stage=zero,
         shard=shard,
         recompute=recompute if recompute in ("none", "selective", "full") else "none",
+        recompute_layers=rebuilt_layers(row, pp),
         schedule=_schedule(row, vpp),
     )
     job = Job(
@@ -298,25 +300,10 @@ def _device_name(row: Row, assumed: list[str]) -> str:
     return name
 
 
-def _row_features(row: Row, stack: Stack) -> Stack:
-    """The stack with the attention kernel that the row names."""
-    kernel = row.get("attention_kernel", "").lower()
-    changes: dict[str, Any] = {}
-    if "flash1" in kernel:
-        changes["attention"] = "flash1"
-    elif "flash" in kernel:
-        changes["attention"] = stack.features.attention if stack.features.attention.startswith("flash") else "flash"
-    elif kernel:
-        changes["attention"] = "fused_softmax" if "fused" in kernel else "unfused"
-    if kernel and not stack.features.fused_norm:
-        changes["fused_norm"] = "fused_rmsnorm" in kernel
-    if not changes:
-        return stack
-    return replace(stack, features=replace(stack.features, **changes))
-
-
 def _dtype(row: Row, cluster: Cluster) -> str:
     text = row.get("dtype", "").lower()
+    if "fp4" in text and "fp4" in cluster.device.peak_flops:
+        return "fp4"
     if "fp8" in text or "fp4" in text:
         return "fp8"
     if "bf16" not in cluster.device.peak_flops:

@@ -12,6 +12,7 @@ from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share,
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import merged
 from optimizer.errors import InputError, InvalidFile
+from optimizer.job import QUANTISED
 
 if TYPE_CHECKING:
     from optimizer.hardware import Cluster
@@ -185,6 +186,5 @@ def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
         notes.append("another HBM size changes neither price nor power (a what-if question)")
     if axes["nic"] != ((0.0,), None) and not wish.buy:
         notes.append("rent does not change with the network; with --buy its price and power do")
-    if "fp8" in wish.dtype:
-        notes.append("fp8 is taken to need no more tokens than bf16")
+    notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in wish.dtype]
     return tuple(notes)

@@ -38,7 +38,7 @@ JOB_OPTIONS = (
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{DEFAULT_STACK}]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16 or fp8. [bf16]"),
+    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),

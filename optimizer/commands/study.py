@@ -27,7 +27,7 @@ OPTIONS = (
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{DEFAULT_STACK}]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16 or fp8. [bf16]"),
+    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable; repeatable."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),

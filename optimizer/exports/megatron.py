@@ -143,6 +143,8 @@ def precision_flags(job: Job) -> dict[str, str | None]:
     flags: dict[str, str | None] = {"--fp16": None} if job.dtype == "fp16" else {"--bf16": None}
     if "fp8" in job.dtype:
         flags["--fp8-format"] = "hybrid"
+    if "fp4" in job.dtype:
+        flags |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
     if job.stack.features.grad_bytes == 4:
         flags["--accumulate-allreduce-grads-in-fp32"] = None
     flags["--attention-backend"] = "flash" if job.stack.features.attention.startswith("flash") else "unfused"
@@ -161,7 +163,9 @@ def model_flags(model: Model) -> dict[str, str | None]:
         flags |= {"--group-query-attention": None, "--num-query-groups": str(model.kv_heads)}
     if model.mla is None and model.head_dim * model.heads != model.hidden:
         flags["--kv-channels"] = str(model.head_dim)
-    if model.gated_mlp:
+    if model.activation == CLAMPED:
+        flags |= {"--quick-geglu": None, "--glu-linear-offset": "1.0", "--activation-func-clamp-value": "7.0"}
+    elif model.gated_mlp:
         flags["--swiglu"] = None
     elif model.activation in ACTIVATIONS:
         flags[ACTIVATIONS[model.activation]] = None

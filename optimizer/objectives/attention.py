@@ -51,7 +51,7 @@ def flash_seconds(job: Job, core: Attention) -> FloatArray:
     Source: Dao, arXiv 2307.08691, sections 3.1 and 3.2.
     """
     device = job.cluster.device
-    peak = device.peak("bf16" if "fp8" in job.dtype else job.dtype)
+    peak = device.peak(job.wide_dtype)
     waves = core.heads * np.maximum(core.queries / TILE, 1.0) / device.sms
     fill = waves / (waves + 0.5)
     wasted = 1.0 + np.minimum(1.0, TILE / core.keys)
@@ -70,7 +70,7 @@ def unfused_seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
     Source: Dao et al., arXiv 2205.14135, section 2.2 (standard attention); that unaligned head dimensions are slow:
     Anthony et al., arXiv 2401.14489; by how much: assumed, see MISALIGNED.
     """
-    curve = curve_for(job.cluster.device, "bf16" if "fp8" in job.dtype else job.dtype)
+    curve = curve_for(job.cluster.device, job.wide_dtype)
     scores = gemm_time(core.queries, core.keys, float(core.qk_dim), curve, batch=core.heads)
     values = gemm_time(core.queries, float(core.v_dim), core.keys, curve, batch=core.heads)
     aligned = core.qk_dim % 8 == 0 and core.v_dim % 8 == 0

@@ -21,7 +21,7 @@ COORDINATES: Mapping[str, Callable[[Job], float]] = {
     "seq_len": lambda job: float(job.seq_len),
     "gpus": lambda job: float(job.gpus),
     "experts": lambda job: float(job.model.experts.count) if job.model.experts else 0.0,
-    "fp8": lambda job: float(job.dtype == "fp8"),
+    "fp8": lambda job: float(job.quantised),
 }
 
 

@@ -15,6 +15,7 @@ from optimizer.objectives import attention
 from optimizer.objectives.communication import collective
 from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
 from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
+from optimizer.objectives.topology import span
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 BACKWARD_KERNELS = 1.8  # kernels of a backward pass / those of its forward pass: two products per matrix, fused rest
@@ -64,9 +65,10 @@ def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool
 
 
 def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
-    """Traffic of quantising a product's operands to fp8, with the transposed copy that the backward pass needs [B].
+    """Traffic of quantising a product's operands, with the transposed copy that the backward pass needs [B].
 
-    Reads 2 bytes and writes 1 + 1 per element: forward the inputs and weights, backward the output's gradient.
+    Reads 2 bytes and writes 1 + 1 per element: forward the inputs and weights, backward the output's gradient. Formats
+    of four bits write less but look for the scale of every block and rotate: taken as the same.
 
     Source: Transformer Engine's fused cast-transpose, Micikevicius et al., arXiv 2209.05433 for the recipe.
     """
@@ -86,7 +88,8 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
     silent = _silence(shapes)
     comm, hidden = _communication(job, shapes, moe, forward) if communicates else ((silent, silent), (0.0, 0.0))
     collectives = collectives_per_pass(job, shapes, moe) if communicates else np.zeros_like(shapes.tp)
-    host = (_kernels(job, layer) + collectives) * job.stack["launch"]
+    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    host = (_kernels(job, layer) + collectives) * launches
     again = {term: np.zeros_like(shapes.tp) for term in TERMS} | {"attention": forward["attention"]}
     if job.stack.features.selective == "ops":
         again |= {"attention": again["gemm"], "gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
@@ -101,12 +104,12 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
 def _compute(job: Job, layer: Layer, *, backward: bool) -> dict[str, FloatArray]:
     """GPU seconds of the compute terms in one direction."""
     stack, device = job.stack, job.cluster.device
-    low, high = curve_for(device, job.dtype), curve_for(device, "bf16" if "fp8" in job.dtype else job.dtype)
+    low, high = curve_for(device, job.dtype), curve_for(device, job.wide_dtype)
     scale = stack["gemm_efficiency"]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
     for product in layer.gemms:
-        quantised = "fp8" in job.dtype and product.low_precision
+        quantised = job.quantised and product.low_precision
         gemm = gemm + gemm_seconds(product, low if quantised else high, scale, backward)
         if quantised:
             casts = casts + cast_bytes(product, backward)
@@ -122,7 +125,7 @@ def _compute(job: Job, layer: Layer, *, backward: bool) -> dict[str, FloatArray]
 def _kernels(job: Job, layer: Layer) -> float:
     """Kernels of one forward pass."""
     core = attention.KERNELS[job.stack.features.attention] if layer.attention else 0
-    casts = 2 * len(layer.gemms) if "fp8" in job.dtype else 0
+    casts = 2 * len(layer.gemms) if job.quantised else 0
     return len(layer.gemms) + core + casts + sum(op.kernels for op in layer.elementwise)
 
 
@@ -231,13 +234,33 @@ def context_seconds(job: Job, shapes: Shapes) -> tuple[FloatArray, FloatArray]:
 def expert_seconds(job: Job, shapes: Shapes) -> FloatArray:
     """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside [s].
 
-    Each rank sends tokens / tp x top_k rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
+    Each rank sends tokens / tp x copies rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
+    copies: top_k, one for each expert; those of `copies_sent` where the dispatcher removes duplicates.
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
     """
     experts = job.model.experts
     if experts is None:
         return np.zeros_like(shapes.tp)
-    message = 2.0 * shapes.tokens / shapes.tp * experts.top_k * job.model.hidden * job.stack["expert_imbalance"]
+    copies: FloatArray | float = float(experts.top_k)
+    if job.stack.features.dispatcher == "deduplicated":
+        group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
+        domains = group.domains(0)
+        copies = copies_sent(np.where(domains > 1, domains, shapes.ep), experts.top_k)
+    message = 2.0 * shapes.tokens / shapes.tp * copies * job.model.hidden * job.stack.imbalance
     exchange = 2 * collective(job, "all_to_all", message, shapes.ep, shapes.etp)
     return exchange + 2 * collective(job, "all_gather", message * shapes.etp, shapes.etp, 1)
+
+
+def copies_sent(destinations: FloatArray, top_k: int) -> FloatArray:
+    """Copies of a token that leave when each destination gets one, however many of its experts it serves [1].
+
+    Expected number of distinct destinations of top_k independent choices: n (1 - (1 - 1/n)^top_k). Destinations are
+    the scale-up domains where the group spans several, since the copy is then spread inside; else the ranks.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.2 (tokens cross the network once per node).
+
+    >>> copies_sent(np.array([1.0, 8.0]), 8).round(2).tolist()
+    [1.0, 5.25]
+    """
+    return np.asarray(destinations * (1.0 - (1.0 - 1.0 / destinations) ** top_k))

@@ -233,7 +233,7 @@ def _waiting(nothing: FloatArray) -> dict[str, FloatArray]:
 def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
     """Activations of one layer: kept, kept where it is rebuilt, and held once while it is [B]."""
     table = activation_bytes(
-        job.model, shapes_of(job, plans), job.stack.features, moe, job.stack["expert_imbalance"], "fp8" in job.dtype
+        job.model, shapes_of(job, plans), job.stack.features, moe, job.stack.imbalance, job.quantised
     )
     spared, rebuilt = kept_bytes(table, without_rebuilding(plans).recompute), kept_bytes(table, plans.recompute)
     reserved = job.stack["activation_factor"] * (1 + job.stack["fragmentation"])

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.model import Model
+from optimizer.model import CLAMPED, Model
 from optimizer.stack import Stack
 
 FloatArray = NDArray[np.float64]
 
 
+# Passes of gpt-oss's activation as it is written (two clamps, scale, sigmoid, product, sum, product: 15 reads and writes
+# of the width) over those of a fused SwiGLU (3): counted in openai/gpt-oss, gpt_oss/torch/model.py.
+UNFUSED_CLAMP = 5.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
 
@@ -199,7 +202,12 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     """Norms, residuals, dropout, rotary embedding, activation and (for MoE) permutation, 2 bytes an element.
 
     Per element of the residual stream a fused norm reads and writes once, a residual addition reads twice and
-    writes once; the backward pass moves about twice as much. Activation: reads its inputs, writes its output.
+    writes once; the backward pass moves about twice as much. Activation: reads its inputs, writes its output; one that
+    clamps has no fused kernel and is UNFUSED_CLAMP times as much. Routed tokens are read and written four times: sorted
+    by rank before and by expert after the all-to-all, and back; the backward pass also reads them for the gradient of
+    the router's weights.
+
+    Source: NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py for the order of permutations.
     """
     t, half = shapes.tokens, 2.0
     stream = t * model.hidden / shapes.sp
@@ -215,11 +223,13 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     if moe and model.experts:
         rows = t / shapes.tp * model.experts.top_k
         width = model.experts.ffn_hidden * rows + model.experts.shared_ffn_hidden * t / shapes.tp
-        permute = 4 * half * rows * model.hidden
-        ops.append(Elementwise(name="permute", forward_bytes=permute, backward_bytes=permute, kernels=40))
+        moved = half * rows * model.hidden
+        permute = Elementwise(name="permute", forward_bytes=8 * moved, backward_bytes=10 * moved, kernels=40)
+        ops.append(permute)
     else:
         width = model.ffn_hidden * t / shapes.tp
-    activation = (inputs + 1) * half * width
+    unfused = UNFUSED_CLAMP if model.activation == CLAMPED else 1.0
+    activation = (inputs + 1) * half * width * unfused
     ops.append(Elementwise(name="activation", forward_bytes=activation, backward_bytes=1.67 * activation, kernels=2))
     return tuple(ops)
 
@@ -227,7 +237,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
 def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> Layer:
     """Everything one layer runs: projections, attention core, MLP or experts, element-wise kernels."""
     dense = () if moe else mlp_gemms(model, shapes, model.ffn_hidden)
-    experts = expert_gemms(model, shapes, stack["expert_imbalance"]) if moe else ()
+    experts = expert_gemms(model, shapes, stack.imbalance) if moe else ()
     return Layer(
         gemms=attention_gemms(model, shapes) + dense + experts,
         attention=attention_core(model, shapes),

@@ -394,10 +394,10 @@ def peak_memory(
     knobs: Knobs | KnobColumns,
 ) -> tuple[dict[str, FloatArray], FloatArray]:
     """Memory by term of the stage that reserves most, and its total [B]."""
-    shapes, features, imbalance = shapes_of(job, few), job.stack.features, job.stack["expert_imbalance"]
+    shapes, features, imbalance = shapes_of(job, few), job.stack.features, job.stack.imbalance
 
     def kept(moe: bool, recompute: IntArray = few.recompute) -> KeptBytes:
-        table = activation_bytes(job.model, shapes, features, moe, imbalance, "fp8" in job.dtype)
+        table = activation_bytes(job.model, shapes, features, moe, imbalance, job.quantised)
         distinct_kept = kept_bytes(table, recompute)
         return KeptBytes(each=distinct_kept.each[inverse], once=distinct_kept.once[inverse])
 

@@ -11,9 +11,10 @@ from typing import Any
 from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
-from optimizer.stack import ATTENTION, FEATURES, PARAMETERS, Features, Stack
+from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, Features, Stack
 
 DEFAULT_STACK = "megatron-core"
+WORDS = {"attention": ATTENTION, "dispatcher": DISPATCHERS}
 WANTED = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "tuple": "a list"}
 TABLES = ("parameters", "features", "intervals", "ranges", "residuals", "provenance")
 
@@ -109,8 +110,8 @@ def _feature_problems(features: Mapping[str, Any]) -> list[str]:
                 "tuple": "a list",
             }
             problems.append(f"features.{key}: expected {wanted[kind.__name__]}, but got {value!r}")
-        elif key == "attention" and value not in ATTENTION:
-            problems.append(f"features.attention: expected one of {', '.join(ATTENTION)}, but got {value!r}")
+        elif key in WORDS and value not in WORDS[key]:
+            problems.append(f"features.{key}: expected one of {', '.join(WORDS[key])}, but got {value!r}")
     return problems
 
 

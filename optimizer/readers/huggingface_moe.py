@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.model import Experts, LatentAttention, SlidingWindow
+from optimizer.model import CLAMPED, Experts, LatentAttention, SlidingWindow
 from optimizer.readers.huggingface_dense import (
     COUNT,
     DECODER,
@@ -142,7 +142,7 @@ def grok(config: Config) -> Fields:
 
 
 def gpt_oss(config: Config) -> Fields:
-    """gpt-oss: biases everywhere, attention sinks, a window in every other layer."""
+    """gpt-oss: biases everywhere, attention sinks, a clamped activation, a window in every other layer."""
     experts = Experts(
         count=config["num_local_experts"],
         top_k=config["num_experts_per_tok"],
@@ -153,6 +153,7 @@ def gpt_oss(config: Config) -> Fields:
         gated_rms(config)
         | window(config["sliding_window"], config, 2)
         | {
+            "activation": CLAMPED,
             "attention_bias": config["attention_bias"],
             "attention_out_bias": config["attention_bias"],
             "attention_sinks": True,

@@ -86,7 +86,7 @@ def layer_roofline(job: Job, plan: Plan, sent: Sequence[float]) -> LayerRoofline
     level = max(range(len(tiers)), key=lambda number: sent[number] / tiers[number].bandwidth)
     return LayerRoofline(
         flops=_flops(layer),
-        memory=_memory(layer, 1.0 if "fp8" in job.dtype else 2.0),
+        memory=_memory(layer, 1.0 if job.quantised else 2.0),
         network=sent[level],
         peak=job.peak_flops,
         memory_bandwidth=job.cluster.device.memory_bandwidth,

@@ -155,7 +155,7 @@ def _experts(s: Setting) -> Iterator[Traffic]:
     experts = s.model.experts
     if experts is None:
         return
-    imbalance = s.job.stack["expert_imbalance"]
+    imbalance = s.job.stack.imbalance
     message = ELEMENT * s.tokens / s.plan.tp * experts.top_k * s.model.hidden * imbalance
     passes = 2 * (s.forwards + 1)
     etp = s.plan.etp
