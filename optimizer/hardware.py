@@ -73,7 +73,8 @@ class Link:
     `efficiency` is the largest share of `bandwidth` that collectives reach, `half_message` the message size per
     step at which they reach half of that [B]. `in_switch_reduction` marks NVLS/SHARP. `topology` is "switch", "mesh",
     "torus" or "bus"; on a mesh or torus, one pair of neighbours has only `p2p_bandwidth` [B/s] (0: all of it).
-    `quantities` holds everything else that is known of the link, in SI (NCCL's latencies, number of links, ...).
+    `quantities` holds everything else that is known of the link, in SI (NCCL's latencies, number of links, the `axes`
+    of a torus and `wraparound`, the fewest chips on an axis that make it a ring, ...).
     """
 
     name: str

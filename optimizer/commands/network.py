@@ -20,7 +20,8 @@ Without --scale-up the logs are taken to stay inside one node; with it, --link i
 
 \b
 optimize calibrate-link all_reduce.log all_gather.log --link nvlink4
-optimize calibrate-link multi_node.log --link infiniband-ndr --scale-up nvlink4 --gpus-per-node 8
+optimize calibrate-link multi_node.log --link infiniband-ndr \\
+    --scale-up nvlink4 --gpus-per-node 8
 """
 TOPOLOGY_HELP = """The links of a node from the output of nvidia-smi topo -m.
 

@@ -4,8 +4,7 @@ Ring, tree (chain inside a node, tree between nodes), reduction inside the NVLin
 nodes by trees (NVLSTree) or inside network switches (SHARP), and pairwise exchange. Which one is taken depends on the
 message, and is the business of `collectives`.
 
-A torus is taken as one ring over all its axes at once, whose rate grows with the neighbours in the group; contention
-between the axes, and the bisection limit of an all-to-all, are not modelled.
+On a torus a ring is one ring per axis, and an all-to-all passes through the chips between: see `torus`.
 
 Source: NVIDIA/nccl src/graph/tuning.cc @5067397 (v2.30.7), restated.
 """
@@ -21,6 +20,7 @@ from optimizer.hardware import Cluster
 from optimizer.objectives.estimate import FloatArray
 from optimizer.objectives.protocols import PAIRWISE, RING, Profile, profile
 from optimizer.objectives.topology import Span
+from optimizer.objectives.torus import is_torus, torus_detour, torus_rate, torus_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,33 +33,43 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """One tier as the groups meet it: `crossings` of a chain through all ranks, `inside` ranks below one domain."""
+    """One tier as the groups meet it: `crossings` of a chain through all ranks, `inside` ranks below one domain.
+
+    `detour` is how often each byte of an all-to-all crosses a link of the tier [1].
+    """
 
     profile: Profile
     rate: FloatArray
     used: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     crossings: FloatArray
     inside: FloatArray
+    detour: FloatArray
 
 
 def levels(group: Span, cluster: Cluster, scale_up_efficiency: float, network_efficiency: float) -> tuple[Level, ...]:
     """The tiers with what a rank can send over each at best [B/s], before protocols.
 
-    On a mesh or torus a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth).
+    On a mesh a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth), on a torus the axes
+    that its group has.
     """
     found = []
     for number, tier in enumerate(cluster.tiers):
         below = group.domains(number - 1)
         inside = group.members[number - 1] if number else np.ones_like(group.size)
-        peers = np.maximum(1, group.members[number] - inside)
-        rate = np.minimum(tier.link.bandwidth, peers * tier.link.pair_bandwidth) / tier.oversubscription
+        members = group.members[number]
+        rate = np.minimum(tier.link.bandwidth, np.maximum(1, members - inside) * tier.link.pair_bandwidth)
+        crossings, detour = (below - group.domains(number)).astype(np.float64), np.ones(group.size.shape)
+        if number == 0 and is_torus(tier):
+            rate, detour = torus_rate(members, tier), torus_detour(members, tier)
+            crossings = torus_steps(members, tier) * group.domains(number)
         found.append(
             Level(
                 profile=profile(tier.link, network=number > 0),
-                rate=rate * (network_efficiency if number else scale_up_efficiency),
-                used=group.members[number] > inside,
-                crossings=(below - group.domains(number)).astype(np.float64),
+                rate=rate / tier.oversubscription * (network_efficiency if number else scale_up_efficiency),
+                used=members > inside,
+                crossings=crossings,
                 inside=inside.astype(np.float64),
+                detour=detour,
             )
         )
     return tuple(found)
@@ -158,8 +168,8 @@ def _in_switch(group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
 def _pairwise(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> Line:
     """All-to-all as n - 1 sends at once, or one send: each tier carries its share of the peers, the slowest decides.
 
-    slope = max over tiers of peers / n / (share x rate), peers being the ranks reached over that tier or a later one,
-    because a rank's own NIC carries all of its traffic out of the node. A single send: slope = 1 / (share x rate).
+    slope = max over tiers of detour x peers / n / (share x rate), peers being the ranks reached over that tier or a
+    later one, because a rank's own NIC carries all of its traffic out of the node. A single send: 1 / (share x rate).
     """
     n = group.size.astype(np.float64)
     latency = _base(tiers, [t.profile.pairwise[number].base for t in tiers])
@@ -171,7 +181,8 @@ def _pairwise(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> 
             continue
         peers = (group.members[0] - 1.0) if level == 0 else n - tier.inside
         latency = latency + np.where(tier.used, (group.members[level] - tier.inside) * protocol.step, 0.0)
-        slope = np.maximum(slope, np.where(tier.used, peers / n / (protocol.share * tier.rate), 0.0))
+        reached = tier.detour * peers / n / (protocol.share * tier.rate)
+        slope = np.maximum(slope, np.where(tier.used, reached, 0.0))
     if kind == "all_to_all":
         slope = slope + np.where(n > 1, 1.0 / (n * tiers[0].profile.copy(kind) * tiers[0].rate), 0.0)
     return Line(latency=latency, slope=slope)

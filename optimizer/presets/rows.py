@@ -58,6 +58,7 @@ def _table(file: str) -> Mapping[str, list[tuple[int, dict[str, str]]]]:
     return table
 
 
+@cache
 def names(file: str, having: str = "") -> tuple[str, ...]:
     """Every name of a preset file, in the order of the file; only those `having` a row of some quantity, if given."""
     return tuple(

@@ -21,7 +21,8 @@ _KINDS = {
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+(?:\[[^\]]*\]\s*)?(.*)")
 _HEADER = re.compile(r"#\s*size\s+count\s+type\s")
 _END = re.compile(r"#\s*Avg bus bandwidth")
-_PREFIX = re.compile(r"^\[\d+,\d+\]<std\w+>:\s?")  # mpirun --tag-output
+_PREFIX = re.compile(r"^(?:\[\d+,\d+\]<std\w+>:|\s*\d+:\s)")  # mpirun --tag-output, srun --label
+_DEBUG = re.compile(r"\sNCCL (?:INFO|WARN|TRACE)\s")  # what NCCL_DEBUG puts between the rows
 ROUNDING = 1e-3  # older programs print the largest deviation instead of a count of wrong elements
 _TIMES = ("time", "cputime")
 
@@ -51,7 +52,7 @@ def read_nccl_tests(
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read the nccl-tests log {str(source)!r}: {error}; give a text or JSON file"
@@ -62,7 +63,7 @@ def read_nccl_tests(
 
 
 def _from_text(source: Path, text: str, kind: str | None, ranks: int | None) -> tuple[CollectiveSample, ...]:
-    lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
+    lines = ["" if _DEBUG.search(line) else _PREFIX.sub("", line).strip() for line in text.splitlines()]
     found = [match for match in map(_RANK.match, lines) if match]
     named = [line for line in lines if "_perf" in line]
     setting = {
@@ -82,6 +83,11 @@ def _from_text(source: Path, text: str, kind: str | None, ranks: int | None) -> 
         for number, line in enumerate(lines[header + 1 : end], start=header + 2):
             if line[:1].isdigit():
                 _row(number, line, columns, setting, samples, problems)
+        problems += [
+            f"line {number}: a second table; give the output of each run in a file of its own"
+            for number, line in enumerate(lines, start=1)
+            if number > header + 1 and _HEADER.match(line)
+        ]
         if end is None:
             problems.append(f"line {len(lines)}: the log stops here, before its '# Avg bus bandwidth' line")
         if not samples and not problems:
@@ -95,9 +101,9 @@ def _missing(setting: Mapping[str, Any]) -> list[str]:
     """What a measurement does not say about itself."""
     problems = []
     if not setting["kind"]:
-        problems.append("no collective named: keep the program's name (all_reduce_perf, ...) in it, or give `kind`")
+        problems.append("no collective named: keep the program's name (all_reduce_perf, ...) in it, or give its kind")
     if not setting["ranks"]:
-        problems.append("no list of ranks and devices: keep the head of the output, or give `ranks`")
+        problems.append("no list of ranks and devices: keep the head of the output, or give the ranks")
     return problems
 
 
@@ -139,7 +145,7 @@ def _append(
 ) -> None:
     """Append the samples of one message size; `times` [s] are keyed 0 out of place, 1 in place."""
     for in_place, time in times.items():
-        if size > 0 and time > 0:
+        if size > 0 and 0 < time < float("inf"):
             samples.append(CollectiveSample(**setting, message=size, time=time, in_place=bool(in_place), dtype=dtype))
 
 
@@ -149,17 +155,21 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
         report = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidFile(source, [f"line {error.lineno}: {error.msg}; was the run cut short?"]) from error
-    config = report.get("config", {})
-    devices = config.get("devices", [])
+    config = _held(report.get("config"), dict)
+    devices = [_held(device, dict) for device in _held(config.get("devices"), list)]
+    try:
+        driven = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
+    except (TypeError, ValueError):
+        raise InvalidFile(source, ["config.nthreads and config.ngpus must be whole numbers"]) from None
     setting = {
-        "kind": kind or _kind_named(*(str(word) for word in report.get("args", [])[:1]), source.stem),
-        "ranks": ranks or len(devices) * int(config.get("nthreads", 1)) * int(config.get("ngpus", 1)),
-        "nodes": len({device.get("hostname") for device in devices}) or 1,
-        "device": devices[0].get("device_info", "") if devices else "",
+        "kind": kind or _kind_named(*(str(word) for word in _held(report.get("args"), list)[:1]), source.stem),
+        "ranks": ranks or len(devices) * driven,
+        "nodes": len({str(device.get("hostname")) for device in devices}) or 1,
+        "device": str(devices[0].get("device_info", "")) if devices else "",
     }
     problems = _missing(setting)
     samples: list[CollectiveSample] = []
-    for position, result in enumerate(report.get("results", []), start=1):
+    for position, result in enumerate(_held(report.get("results"), list), start=1):
         try:
             bodies = {place: result.get(key) for place, key in enumerate(("out_of_place", "in_place"))}
             times = {p: float(body.get("time", body.get("cpu_time"))) * 1e-6 for p, body in bodies.items() if body}
@@ -171,6 +181,11 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
     if problems:
         raise InvalidFile(source, problems)
     return tuple(samples)
+
+
+def _held(value: Any, kind: type[Any]) -> Any:
+    """The object or list that a report holds at a place, empty where it holds something else."""
+    return value if isinstance(value, kind) else kind()
 
 
 def _kind_named(*texts: str) -> str:

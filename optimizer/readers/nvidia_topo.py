@@ -116,8 +116,19 @@ def _rows(lines: list[str], start: int, columns: list[str], problems: list[str])
             problems.append(
                 f"line {number}: {name} has unknown connections {', '.join(strange)}; known: NV#, X, {', '.join(PCIE)}"
             )
+        elif name.startswith("GPU") and (wrong := _misplaced(name, columns, codes)):
+            problems.append(f"line {number}: {name} cannot be connected as {', '.join(wrong)}")
         rows[name] = cells
     return rows
+
+
+def _misplaced(gpu: str, columns: list[str], codes: list[str]) -> list[str]:
+    """Connections of a GPU that no machine has: itself other than as X, another as X, a NIC other than over PCIe."""
+    return [
+        f"{code} to {other}"
+        for other, code in zip(columns, codes, strict=True)
+        if ((code == "X") != (other == gpu) if other.startswith("GPU") else code not in PCIE)
+    ]
 
 
 def _asymmetries(gpus: tuple[str, ...], columns: list[str], rows: dict[str, list[str]]) -> list[str]:

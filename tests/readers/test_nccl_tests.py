@@ -75,6 +75,27 @@ def test_rank_lines_of_mpirun_and_two_hosts(tmp_path: Path) -> None:
     assert (len(samples), samples[0].ranks, samples[0].nodes) == (40, 8, 2)
 
 
+def test_logs_of_srun_and_of_windows(tmp_path: Path) -> None:
+    path = tmp_path / "labelled.txt"
+    path.write_text("\n".join(f" 0: {line}" for line in A100.read_text().splitlines()), encoding="utf-8-sig")
+    assert read_nccl_tests(path) == read_nccl_tests(A100)
+
+
+def test_messages_of_nccl_between_the_rows_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "debug.txt"
+    message = "10.0.0.5:4100:4123 [0] NCCL INFO Channel 00/24 :    0   1   2"
+    path.write_text("\n".join(f"{line}\n{message}" for line in A100.read_text().splitlines()))
+    assert read_nccl_tests(path) == read_nccl_tests(A100)
+
+
+def test_two_runs_in_one_file_are_refused(tmp_path: Path) -> None:
+    """The second may be another collective on other GPUs."""
+    path = tmp_path / "both.txt"
+    path.write_text(A100.read_text() * 2)
+    with pytest.raises(InvalidFile, match=r"line \d+: a second table"):
+        read_nccl_tests(path)
+
+
 def test_older_row_without_redop_and_root(tmp_path: Path) -> None:
     """Programs before 2022 leave the columns of `redop` and `root` blank for an all-gather."""
     head = A100.read_text().split("    32768")[0].replace("all_reduce", "all_gather")
@@ -95,6 +116,8 @@ def test_older_row_without_redop_and_root(tmp_path: Path) -> None:
             "result 1",
         ),
         ('{"args": ["all_reduce_perf"], "config": {"devices": [{}]}, "results": [3]}', "result 1"),
+        ('{"args": ["all_reduce_perf"], "config": [], "results": 3}', "no list of ranks"),
+        ('{"args": {}, "config": {"ngpus": "many"}}', "whole numbers"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: str, complaint: str) -> None:

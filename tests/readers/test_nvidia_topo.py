@@ -69,6 +69,21 @@ def test_nics_and_their_affinity() -> None:
     assert found.numa == ("0", "1")
 
 
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("GPU0\tNV1\tNV1\tPIX", "GPU0 cannot be connected as NV1 to GPU0"),
+        ("GPU0\tX\tX\tPIX", "as X to GPU1"),
+        ("GPU0\tX\tNV1\tNV1", "as NV1 to NIC0"),
+    ],
+)
+def test_connections_that_no_machine_has(tmp_path: Path, row: str, complaint: str) -> None:
+    path = tmp_path / "topo.txt"
+    path.write_text(f"\tGPU0\tGPU1\tNIC0\n{row}\nGPU1\tNV1\tX\tPIX\nNIC0\tPIX\tPIX\tX\n")
+    with pytest.raises(InvalidFile, match=complaint):
+        read_topo(path)
+
+
 def test_a_link_that_is_no_nvlink() -> None:
     with pytest.raises(InputError, match="nvlink4"):
         read_topo(DATA / "topo_h100.txt").nvlink_bandwidth(Link(name="pcie5", bandwidth=63e9, latency=0.0))
