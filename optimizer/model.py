@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CLAMPED = "clamped-swiglu"  # the activation of gpt-oss
-
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:

@@ -163,7 +163,7 @@ def model_flags(model: Model) -> dict[str, str | None]:
         flags |= {"--group-query-attention": None, "--num-query-groups": str(model.kv_heads)}
     if model.mla is None and model.head_dim * model.heads != model.hidden:
         flags["--kv-channels"] = str(model.head_dim)
-    if model.activation == CLAMPED:
+    if model.activation == "clamped-swiglu":
         flags |= {"--quick-geglu": None, "--glu-linear-offset": "1.0", "--activation-func-clamp-value": "7.0"}
     elif model.gated_mlp:
         flags["--swiglu"] = None

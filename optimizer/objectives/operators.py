@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.model import CLAMPED, Model
+from optimizer.model import Model
 from optimizer.stack import Stack
 
 FloatArray = NDArray[np.float64]
 
 
-# Passes of gpt-oss's activation as it is written (two clamps, scale, sigmoid, product, sum, product: 15 reads and writes
-# of the width) over those of a fused SwiGLU (3): counted in openai/gpt-oss, gpt_oss/torch/model.py.
+# Passes of gpt-oss's activation as it is written (two clamps, scale, sigmoid, product, sum, product: 15 reads and
+# writes of the width) over those of a fused SwiGLU (3): counted in openai/gpt-oss, gpt_oss/torch/model.py.
 UNFUSED_CLAMP = 5.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
@@ -228,7 +228,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         ops.append(permute)
     else:
         width = model.ffn_hidden * t / shapes.tp
-    unfused = UNFUSED_CLAMP if model.activation == CLAMPED else 1.0
+    unfused = UNFUSED_CLAMP if model.activation == "clamped-swiglu" else 1.0
     activation = (inputs + 1) * half * width * unfused
     ops.append(Elementwise(name="activation", forward_bytes=activation, backward_bytes=1.67 * activation, kernels=2))
     return tuple(ops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.model import CLAMPED, Experts, LatentAttention, SlidingWindow
+from optimizer.model import Experts, LatentAttention, SlidingWindow
 from optimizer.readers.huggingface_dense import (
     COUNT,
     DECODER,
@@ -153,7 +153,7 @@ def gpt_oss(config: Config) -> Fields:
         gated_rms(config)
         | window(config["sliding_window"], config, 2)
         | {
-            "activation": CLAMPED,
+            "activation": "clamped-swiglu",
             "attention_bias": config["attention_bias"],
             "attention_out_bias": config["attention_bias"],
             "attention_sinks": True,

@@ -170,8 +170,8 @@ def test_preset_is_physically_plausible(name):
     assert model.norms_per_layer in (1, 2, 4)
     assert model.norm in ("layer", "layer1p", "rms")
     assert model.position in ("learned", "rope", "alibi")
-    assert model.activation in ("gelu", "relu", "relu2", "swiglu", "geglu")
-    assert model.gated_mlp == (model.activation in ("swiglu", "geglu"))
+    assert model.activation in ("gelu", "relu", "relu2", "swiglu", "clamped-swiglu", "geglu")
+    assert model.gated_mlp == (model.activation in ("swiglu", "clamped-swiglu", "geglu"))
     assert model.qk_norm or not model.qk_norm_full
     if model.mla:
         assert model.kv_heads == model.heads

@@ -46,7 +46,7 @@ def test_all_problems_of_a_file_at_once(tmp_path: Path) -> None:
         read_stack(path)
     text = str(caught.value)
     assert len(caught.value.problems) == 5
-    assert "parameters.launch: expected a number from 5e-07 to 5e-05 [s], but got 9.0" in text
+    assert "parameters.launch: expected a number from 5e-07 to 0.0002 [s], but got 9.0" in text
     assert "parameters.lanch: unknown; did you mean launch?" in text
     assert "features.fused_nrm: unknown; did you mean fused_norm?" in text
     assert "features.dropout: expected true or false, but got 3" in text
