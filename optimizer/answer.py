@@ -24,8 +24,10 @@ class Certificate:
     """What was proven. `lower_bound` and `best` are step times [s]; `gap` is 1 - lower_bound / best.
 
     `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and the `candidates` among the
-    fastest went through CP-SAT. Both times hold for the answer's knobs; `knob_bound` is a time that no setting of the
-    continuous knobs beats on any plan [s]. `method` says in words what was proven over what.
+    fastest went through CP-SAT. Over all layouts of the layers, `band` plans could beat the best even split, `even` [s]
+    (infinite where none fits), and CP-SAT laid out `solved` of them. All times hold for the answer's knobs;
+    `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s]. `method` says in words what
+    was proven over what.
     """
 
     proven: bool
@@ -35,7 +37,15 @@ class Certificate:
     fitting: int = 0
     candidates: int = 0
     knob_bound: float = 0.0
+    even: float = float("inf")
+    band: int = 0
+    solved: int = 0
     method: str = ""
+
+    @property
+    def layout_gain(self) -> float | None:
+        """Step time of the best even split over that of the best plan, minus one; None where no even split fits."""
+        return self.even / self.best - 1.0 if self.even < float("inf") else None
 
     @property
     def gap(self) -> float:
@@ -200,6 +210,10 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
         "fitting": certificate.fitting,
         "candidates": certificate.candidates,
         "knob_bound_s": certificate.knob_bound,
+        "even_split_s": certificate.even if certificate.even < float("inf") else None,
+        "layout_gain": certificate.layout_gain,
+        "band": certificate.band,
+        "layouts_solved": certificate.solved,
         "method": certificate.method,
     }
 

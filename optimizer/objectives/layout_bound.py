@@ -26,7 +26,7 @@ from optimizer.objectives.step import (
 )
 from optimizer.plan import Knobs, Plans
 
-HALVINGS = 40  # of the interval that holds the least time of the slowest stage
+HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 
 
@@ -60,6 +60,17 @@ class StepFloor:
         bound = (step + straggler_seconds(self.job, self.plans, step)) * (1 - SLACK)
         return np.where(possible, bound, np.inf)
 
+    def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
+        """A slowest stage with which the step takes at least `limit`: step_time solved for it, all filled [s]."""
+        m, v = self.plans.num_microbatches, self.plans.vpp
+        rate = straggler_seconds(self.job, self.plans, np.ones(len(self.plans)))
+        once = self.once - (self.tuned if any_knobs else 0.0)
+        pipeline = limit / ((1 + rate) * (1 - SLACK)) - once + self.filled
+        times = np.maximum(m - 1 / v, 0.0)
+        with np.errstate(divide="ignore"):
+            slowest = np.where(times > 0, (pipeline - self.whole / v) / times, np.inf)
+        return np.asarray(slowest * (1 + SLACK))
+
     def take(self, index: NDArray[np.int64]) -> StepFloor:
         """Some of the plans."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
@@ -74,7 +85,7 @@ class StepFloor:
         kind: min over c of max(ceil((L - c) / (pp - 1)) t, head + c t). The first falls with c and the second rises, so
         that the least lies at one of the two whole numbers around the crossing of (L - c) / (pp - 1) t and head + c t.
         """
-        count = float(max(layer_counts_of_decoder(self.job)))
+        count = float(max(self.job.model.dense_layers, self.job.model.moe_layers))
         others = np.maximum(self.plans.pp - 1.0, 1.0)
         crossing = (count * self.layer / others - self.head) / (self.layer * (1 + 1 / others))
         fullest = np.full(len(self.plans), np.inf)
@@ -84,11 +95,6 @@ class StepFloor:
             fullest = np.minimum(fullest, np.maximum(elsewhere, self.head + c * self.layer))
         least = np.maximum(self.whole / self.plans.pp, self.beside + fullest)
         return np.where(self.plans.pp > 1, least, self.whole)
-
-
-def layer_counts_of_decoder(job: Job) -> tuple[int, int]:
-    """Dense and MoE layers without prediction layers."""
-    return job.model.dense_layers, job.model.moe_layers
 
 
 def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
@@ -125,20 +131,27 @@ def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:
     return StepFloor(job=floors[0].job, plans=plans, **columns)
 
 
-def fitting_slowest(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> FloatArray:
+def fitting_slowest(
+    job: Job, floor: StepFloor, table: LayerTable, plans: Plans, limit: float = np.inf, *, any_knobs: bool = False
+) -> FloatArray:
     """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
 
     A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
     have room for all of them. The least such T is found by halving. Where layers may be rebuilt, a share of one may be:
 
     n <= (T + M r / d) / (t + a r / d), with M the memory left for layers [B], a the bytes of a layer that is spared and
-    d what rebuilding saves of them, t and r the seconds of a layer and of rebuilding it.
+    d what rebuilding saves of them, t and r the seconds of a layer and of rebuilding it. Where the step cannot take
+    less than `limit` [s] it is not found out how much longer.
     """
     low = floor.slowest()
-    high = np.maximum(low, floor.whole * 4)
-    count = max(layer_counts_of_decoder(job))
-    found = np.where(_room(job, floor, table, plans, high) >= count, low, np.inf)
-    tight = np.flatnonzero(np.isfinite(found) & (_room(job, floor, table, plans, low) < count))
+    longest, reached = np.maximum(low, floor.whole * 4), np.maximum(low, floor.slowest_within(limit, any_knobs))
+    high = np.minimum(longest, reached)
+    beyond = np.where(reached < longest, reached, np.inf)
+    count = max(job.model.dense_layers, job.model.moe_layers)
+    found = np.where(_room(job, floor, table, plans, high) >= count, low, beyond)
+    open_ones = np.flatnonzero(found == low)
+    rooms = _room(job, floor.take(open_ones), table.take(open_ones), plans.take(open_ones), low[open_ones])
+    tight = open_ones[rooms < count]
     if not len(tight):
         return found
     floor, table, plans, low, high = floor.take(tight), table.take(tight), plans.take(tight), low[tight], high[tight]

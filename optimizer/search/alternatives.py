@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,10 +10,13 @@ from optimizer.answer import Alternative, NearTies
 from optimizer.job import Job
 from optimizer.objectives.estimate import Costs, Estimate
 from optimizer.objectives.flops import model_flops
-from optimizer.objectives.stages import balanced
 from optimizer.objectives.step import price
-from optimizer.plan import Knobs, Plan
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.search.band import LaidOut, place
+from optimizer.search.layout import laid_out
 from optimizer.search.oracle import STRUCTURE, Points
+
+PLACED = 8  # runners-up whose layers are placed
 
 # Highest MFU published for training in 16-bit on each device, as its authors count FLOPs.
 # A100: Hagemann et al., arXiv 2311.05610 (LLaMA 13B). H100: NVIDIA/dgxc-benchmarking, nemotron/README.md (15B).
@@ -28,11 +30,11 @@ MEASURED_MFU: Mapping[str, float] = {
 }
 
 
-def runners_up(points: Points, best: int, count: int) -> list[int]:
+def runners_up(points: Points, best: Plan, count: int) -> list[int]:
     """Positions of the fastest plans that fit, one per structure, none of the best plan's own, fastest first."""
     order = np.argsort(points.seconds, kind="stable")
     columns = [getattr(points.plans, name) for name in STRUCTURE]
-    seen = {tuple(int(column[best]) for column in columns)}
+    seen = {structure(best)}
     chosen: list[int] = []
     for position in order[points.fits[order]]:
         key = tuple(int(column[position]) for column in columns)
@@ -44,18 +46,29 @@ def runners_up(points: Points, best: int, count: int) -> list[int]:
     return chosen
 
 
-def alternatives(job: Job, points: Points, best: int, count: int, knobs: Knobs) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, at the same knobs."""
-    chosen = runners_up(points, best, count)
-    if not chosen:
+def structure(plan: Plan) -> tuple[int, ...]:
+    """What makes a plan another one than a variant of it."""
+    return tuple(getattr(plan, name) for name in STRUCTURE)
+
+
+def alternatives(
+    job: Job, points: Points, laid: LaidOut, best: Plan, seconds: float, count: int, knobs: Knobs
+) -> tuple[Alternative, ...]:
+    """The runners-up of the best plan, at the same knobs: the first of them with their best layouts."""
+    chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
+    placed = place(job, Plans.of(chosen[:PLACED]), knobs) if chosen else ()
+    pool = [found.plan for found in placed if found] + [laid_out(job, plan) for plan in chosen[PLACED:]]
+    pool += [found.plan for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
+    if not pool:
         return ()
-    seconds = float(points.seconds[best])
-    plans = points.plans.take(np.array(chosen))
-    costs = price(job, plans, knobs)
-    estimates = [estimate_of(job, costs, index) for index in range(len(chosen))]
+    costs = price(job, Plans.of(pool), knobs)
+    first: dict[tuple[int, ...], int] = {}
+    for index in np.argsort(costs.step_time, kind="stable"):
+        first.setdefault(structure(pool[index]), int(index))
+    estimates = [(pool[index], estimate_of(job, costs, index)) for index in list(first.values())[:count]]
     return tuple(
-        Alternative(plan=laid_out(job, plans.plan(index)), estimate=estimate, slower=estimate.step_time / seconds - 1)
-        for index, estimate in enumerate(estimates)
+        Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
+        for plan, estimate in estimates
     )
 
 
@@ -65,18 +78,14 @@ def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
     return costs.estimate(index, job.tokens, job.gpus, useful)
 
 
-def laid_out(job: Job, plan: Plan) -> Plan:
-    """The plan with the layers of every stage written out."""
-    return replace(plan, layers_per_stage=balanced(job.model.layers, plan.pp))
-
-
-def near_ties(points: Points, best: int) -> NearTies:
-    """How many other plans that fit come within 1 % and 5 % of the best."""
-    ratio = points.seconds[points.fits] / points.seconds[best]
-    return NearTies(
-        within_1_percent=int(np.sum(ratio <= 1.01)) - 1,
-        within_5_percent=int(np.sum(ratio <= 1.05)) - 1,
-    )
+def near_ties(points: Points, best: Plan, seconds: float) -> NearTies:
+    """How many other plans that fit, evenly split, come within 1 % and 5 % of the best."""
+    other = np.zeros(len(points.plans), dtype=bool)
+    mine = Plans.of([best])
+    for name in FIELDS:
+        other |= getattr(points.plans, name) != getattr(mine, name)
+    ratio = points.seconds[points.fits & other] / seconds
+    return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
 
 
 def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:

@@ -14,15 +14,24 @@ from numpy.typing import NDArray
 
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.layer_costs import layer_table
+from optimizer.objectives.layer_costs import layer_costs, layer_table
 from optimizer.objectives.layout_bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.enumerate import concatenate
-from optimizer.search.layout import Layout, LayoutProblem, best_assignment, even_layout, problem_of
-from optimizer.search.oracle import FASTEST
+from optimizer.search.layout import (
+    Layout,
+    LayoutProblem,
+    best_assignment,
+    even_layout,
+    laid_out,
+    placed_layout,
+    problem_of,
+)
+from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
+LEADING = 20  # even splits whose stages are looked at one by one
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 
@@ -88,7 +97,7 @@ def lay_out(
     seed: int = 0,
     time_limit: float | None = None,
 ) -> LaidOut:
-    """The fastest plan with the fastest layout that fits; `even` is the step time of the best even split [s].
+    """The fastest plan with the fastest layout that fits, if it is no slower than `even`, the best even split [s].
 
     Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
     """
@@ -129,6 +138,43 @@ def lay_out(
     )
 
 
+def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> tuple[Candidate | None, ...]:
+    """Each plan with its best layout; None where none fits."""
+    search = _Search(job=job, knobs=knobs, seed=seed, deadline=np.inf)
+    floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
+    bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
+    found: list[Candidate | None] = []
+    for index, bound in enumerate(bounds):
+        plan = plans.plan(index)
+        problem = problem_of(job, plan, table.row(index)) if np.isfinite(bound) else None
+        found.append(_solve(search, plan, problem, float(bound)) if problem else None)
+    return tuple(found)
+
+
+def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
+    """The plan with chunks of like length where layouts are as good: unlike chunks stall the interleaved schedule."""
+    if len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
+        return plan
+    problem = problem_of(job, plan, layer_costs(job, plan, knobs))
+    given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
+    return found.of(plan) if found.objective <= given.objective * (1 + SAME) else plan
+
+
+def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
+    """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
+    order = np.argsort(points.seconds, kind="stable")
+    chosen = order[points.fits[order]][:LEADING]
+    if not len(chosen):
+        return None
+    plans = [laid_out(job, points.plans.plan(int(position))) for position in chosen]
+    costs = price(job, Plans.of(plans), knobs)
+    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
+    first = int(np.argmin(seconds))
+    if not np.isfinite(seconds[first]):
+        return None
+    return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True)
+
+
 def _finite(fitting: float, bound: float) -> float:
     return float(fitting if np.isfinite(fitting) else bound)
 
@@ -154,7 +200,7 @@ def _lowest(job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float) -> tup
 def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """Lay out those plans whose bound stays below the best once memory counts; the bounds [s]."""
     table = layer_table(search.job, plans, search.knobs)
-    bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans))
+    bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans, search.limit))
     for position in np.argsort(bounds, kind="stable"):
         if bounds[position] >= search.limit or search.expired():
             break
@@ -164,7 +210,7 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
         if candidate is None:
             continue
         search.found[int(numbers[position])] = candidate
-        if search.best is None or candidate.seconds < search.best.seconds:
+        if candidate.seconds < search.limit:
             search.best, search.limit = candidate, candidate.seconds
     return bounds
 
@@ -202,6 +248,6 @@ def _knob_bound(job: Job, plans: Plans, floor: StepFloor, best: float) -> float:
         if bounds[part[0]] >= least:
             break
         some, rows = plans.take(part), floor.take(part)
-        slowest = fitting_slowest(job, rows, layer_table(job, some, free), some)
+        slowest = fitting_slowest(job, rows, layer_table(job, some, free), some, least, any_knobs=True)
         least = min(least, float(rows.step_time(slowest, any_knobs=True).min()))
     return least

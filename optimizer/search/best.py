@@ -8,8 +8,9 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
 from optimizer.objectives.step import price
-from optimizer.plan import Knobs, Plan
-from optimizer.search.alternatives import estimate_of, laid_out
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.alternatives import estimate_of
+from optimizer.search.layout import laid_out
 from optimizer.search.oracle import Sweep, sweep
 
 
@@ -41,10 +42,10 @@ def best_of(job: Job, swept: Sweep, position: int, knobs: Knobs) -> Best | None:
     """One plan of a sweep, priced again term by term; None for a sweep without plans."""
     if swept.points is None:
         return None
-    chosen = swept.points.plans.take(slice(position, position + 1))
+    chosen = laid_out(job, swept.points.plans.plan(position))
     return Best(
         job=job,
-        plan=laid_out(job, chosen.plan(0)),
-        estimate=estimate_of(job, price(job, chosen, knobs), 0),
+        plan=chosen,
+        estimate=estimate_of(job, price(job, Plans.of([chosen]), knobs), 0),
         swept=swept,
     )

@@ -3,81 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.answer import Certificate
 from optimizer.constraints.rule import Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
+from optimizer.plan import Plans
+from optimizer.search.band import LaidOut
 from optimizer.search.lattice import prove
-from optimizer.search.oracle import FASTEST, Points, Sweep
+from optimizer.search.oracle import Sweep
 
 
 def certify(
-    job: Job, rules: Sequence[Rule], swept: Sweep, *, seed: int = 0, time_limit: float | None = None
+    job: Job,
+    rules: Sequence[Rule],
+    swept: Sweep,
+    laid: LaidOut,
+    even: float,
+    *,
+    seed: int = 0,
+    time_limit: float | None = None,
 ) -> Certificate:
-    """The proof of a sweep that found a plan: exhaustion by numpy, and CP-SAT's own reading of the rules.
+    """The proof of a sweep and its layouts: bounds on every plan, and CP-SAT's own reading of the rules.
 
-    An unfinished sweep leaves the bound of an MFU of 1. Raises OptimizerError if the two ever disagree.
+    `even` is the step time of the best even split [s]. Raises OptimizerError if numpy and CP-SAT ever disagree.
     """
-    points = swept.points
-    if points is None or swept.best < 0:
+    best = laid.best
+    if best is None:
         return without_plan(swept)
-    best = float(points.seconds[swept.best])
-    if not swept.complete:
-        return _certificate(swept, best, swept.ideal, 0, "Time limit: the bound is a step at an MFU of 100 %.")
-    chosen = _candidates(points, swept.best)
-    hint = int(np.searchsorted(chosen, swept.best))
+    certificate = Certificate(
+        proven=True,
+        lower_bound=laid.bound,
+        best=best.seconds,
+        space=swept.space,
+        fitting=swept.fitting,
+        knob_bound=laid.knob_bound,
+        even=even,
+        band=laid.band,
+        solved=laid.solved,
+    )
+    if not laid.complete:
+        words = f"Time limit: {laid.band:,} plans could beat the best even split, and not all were laid out."
+        return replace(certificate, proven=False, method=words)
     proof = prove(
         job,
         rules,
-        points.plans.take(chosen),
-        points.seconds[chosen],
-        hint=hint,
+        Plans.of(candidate.plan for candidate in laid.candidates),
+        np.array([candidate.seconds for candidate in laid.candidates]),
+        hint=laid.candidates.index(best),
         seed=seed,
         time_limit=time_limit,
     )
     if not proof.proven:
-        return _certificate(swept, best, best, 0, f"{_exhaustion(swept)} CP-SAT ran out of time.")
-    if hint not in proof.band:
+        return replace(certificate, method=f"{_exhaustion(swept, laid)} CP-SAT ran out of time.")
+    if laid.candidates.index(best) not in proof.band:
         raise OptimizerError(
-            f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against {best} s; "
-            "please report this job"
+            f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
+            f"{best.seconds} s; please report this job"
         )
-    words = f"CP-SAT proved the best of {len(chosen):,} candidates, and every other plan is slower or does not fit."
-    return _certificate(swept, best, best, len(chosen), f"{_exhaustion(swept)} {words}")
+    count = len(laid.candidates)
+    words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
+    return replace(certificate, candidates=count, method=f"{_exhaustion(swept, laid)} {words}")
+
+
+def unfinished(swept: Sweep, best: float) -> Certificate:
+    """The certificate of a sweep that ran out of time with a plan: the bound is that of an MFU of 1."""
+    return Certificate(
+        proven=False,
+        lower_bound=swept.ideal,
+        best=best,
+        space=swept.space,
+        fitting=swept.fitting,
+        even=best,
+        method="Time limit: the bound is a step at an MFU of 100 %.",
+    )
 
 
 def without_plan(swept: Sweep) -> Certificate:
     """The certificate of a sweep in which nothing fits."""
-    proven = swept.complete
-    words = _exhaustion(swept) if proven else f"Time limit after {swept.space:,} plans, none of which fits."
-    return _certificate(swept, float("inf"), swept.ideal, 0, words, proven)
-
-
-def _candidates(points: Points, best: int) -> NDArray[np.intp]:
-    """The fastest points, those included that do not fit; only fitting ones where too many do not."""
-    order = np.argsort(points.seconds, kind="stable")
-    chosen = order[:FASTEST]
-    return np.sort(chosen if best in chosen else order[points.fits[order]][:FASTEST])
-
-
-def _certificate(
-    swept: Sweep, best: float, bound: float, candidates: int, method: str, proven: bool | None = None
-) -> Certificate:
+    words = f"Time limit after {swept.space:,} plans, none of which fits."
+    if swept.complete:
+        words = (
+            f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, however its layers lie."
+        )
     return Certificate(
-        proven=swept.complete if proven is None else proven,
-        lower_bound=bound,
-        best=best,
-        space=swept.space,
-        fitting=swept.fitting,
-        candidates=candidates,
-        knob_bound=swept.knob_bound if np.isfinite(swept.knob_bound) else 0.0,
-        method=method,
+        proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, method=words
     )
 
 
-def _exhaustion(swept: Sweep) -> str:
-    return f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; {swept.fitting:,} fit."
+def _exhaustion(swept: Sweep, laid: LaidOut) -> str:
+    plans = "1 plan" if laid.solved == 1 else f"{laid.solved:,} plans"
+    return (
+        f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; evenly split, "
+        f"{swept.fitting:,} fit. With any layout {laid.band:,} have a bound below the best even split; CP-SAT found "
+        f"the best layout of {plans}, and the bounds rule out the others."
+    )

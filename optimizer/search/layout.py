@@ -28,7 +28,7 @@ from optimizer.objectives.layer_costs import (
     layer_sequence,
 )
 from optimizer.objectives.pipeline import pipeline_time
-from optimizer.objectives.stages import in_flight, layer_counts, virtual_stages
+from optimizer.objectives.stages import balanced, in_flight, layer_counts, virtual_stages
 from optimizer.objectives.step import FILLED
 from optimizer.plan import Knobs, Placement, Plan, Plans
 from optimizer.search.integer_program import IntegerProgram, Term
@@ -198,6 +198,12 @@ def best_assignment(
     ]
     rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
     return assess(problem, runs, rebuilt, proven=answer.status == OPTIMAL)
+
+
+def laid_out(job: Job, plan: Plan) -> Plan:
+    """The plan with the layers of its even split written out, all of them rebuilt under full recomputation."""
+    layers = balanced(job.model.layers, plan.pp)
+    return replace(plan, layers_per_stage=layers, recompute_layers=layers if plan.recompute == "full" else ())
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:

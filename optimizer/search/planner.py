@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 
-from optimizer.answer import Answer
+import numpy as np
+
+from optimizer.answer import Answer, NearTies
 from optimizer.constraints.memory import Memory
+from optimizer.constraints.rule import Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step import price
-from optimizer.plan import Knobs
-from optimizer.search.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, laid_out, near_ties
-from optimizer.search.certificate import certify, without_plan
+from optimizer.plan import Knobs, Plans
+from optimizer.search.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
+from optimizer.search.band import SAME, Candidate, LaidOut, best_even, lay_out, smoothed
+from optimizer.search.certificate import certify, unfinished, without_plan
 from optimizer.search.conflict import conflict
-from optimizer.search.knobs import tunable, tune
+from optimizer.search.enumerate import lattice
+from optimizer.search.knobs import STARTS, tunable, tune
 from optimizer.search.oracle import Sweep, sweep
 
 
@@ -62,26 +67,87 @@ def plan(
     with clock.phase("resweep"):
         if knobs not in (None, Knobs()) and swept.complete:
             swept = sweep(job, rules, knobs)
-    if knobs is None or swept.points is None or swept.best < 0:
+    if not swept.complete:
+        return _unfinished(job, swept, knobs, clock, ceilings)
+    with clock.phase("layouts"):
+        found = _layouts(job, rules, swept, knobs, seed, _left(time_limit, clock))
+    if found is None:
         return _without_plan(job, swept, clock)
     with clock.phase("proof"):
-        left = None if time_limit is None else time_limit - sum(clock.seconds.values())
-        memory = Memory(price=partial(price, knobs=knobs))
-        certificate = certify(job, (*rules, memory), swept, seed=seed, time_limit=left)
+        memory = Memory(price=partial(price, knobs=found.knobs))
+        certificate = certify(
+            job, (*rules, memory), found.swept, found.laid, found.even, seed=seed, time_limit=_left(time_limit, clock)
+        )
     with clock.phase("alternatives"):
-        best = swept.points.plans.take(slice(swept.best, swept.best + 1))
-        estimate = estimate_of(job, price(job, best, knobs), 0)
-        others = alternatives(job, swept.points, swept.best, top, knobs)
-        ties = near_ties(swept.points, swept.best)
+        best = smoothed(job, found.best.plan, found.knobs, seed=seed)
+        estimate = estimate_of(job, price(job, Plans.of([best]), found.knobs), 0)
+        points = found.swept.points
+        others = alternatives(job, points, found.laid, best, found.best.seconds, top, found.knobs) if points else ()
+        ties = near_ties(points, best, found.best.seconds) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
         job=job,
-        plan=laid_out(job, best.plan(0)),
-        knobs=knobs,
+        plan=best,
+        knobs=found.knobs,
         estimate=estimate,
         certificate=certificate,
         alternatives=others,
         near_ties=ties,
+        flags=flags(job, estimate, ceilings),
+        search_s=clock.all(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The best plan with its layout, the sweep at its knobs, and the step time of the best even split [s]."""
+
+    best: Candidate
+    knobs: Knobs
+    swept: Sweep
+    laid: LaidOut
+    even: float
+
+
+def _layouts(
+    job: Job, rules: Sequence[Rule], swept: Sweep, knobs: Knobs | None, seed: int, time_limit: float | None
+) -> _Found | None:
+    """The best layout at the tuned knobs, and at those of them that leave the optimizer's state on the device.
+
+    Layouts may fit where no even split does, so that the default knobs are tried, and everything on the host.
+    """
+    found: _Found | None = None
+    tried = STARTS if knobs is None else (knobs, replace(knobs, offload=0.0))
+    for setting in dict.fromkeys(tried):
+        at_setting = swept if setting == (knobs or Knobs()) else sweep(job, rules, setting)
+        even = best_even(job, at_setting.points, setting) if at_setting.points else None
+        limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
+        laid = lay_out(job, lattice(job, rules), setting, even=limit, seed=seed, time_limit=time_limit)
+        if laid.best is not None and (found is None or laid.best.seconds < found.best.seconds * (1 - SAME)):
+            seconds = even.seconds if even else np.inf
+            found = _Found(best=laid.best, knobs=setting, swept=at_setting, laid=laid, even=seconds)
+        if knobs is None and found is not None:
+            break
+    return found
+
+
+def _left(time_limit: float | None, clock: Clock) -> float | None:
+    return None if time_limit is None else max(0.0, time_limit - sum(clock.seconds.values()))
+
+
+def _unfinished(job: Job, swept: Sweep, knobs: Knobs | None, clock: Clock, ceilings: Mapping[str, float]) -> Answer:
+    """The best even split that was seen before the time was over."""
+    even = best_even(job, swept.points, knobs) if swept.points and knobs else None
+    if even is None or knobs is None:
+        return _without_plan(job, swept, clock)
+    estimate = estimate_of(job, price(job, Plans.of([even.plan]), knobs), 0)
+    return Answer(
+        status="feasible",
+        job=job,
+        plan=even.plan,
+        knobs=knobs,
+        estimate=estimate,
+        certificate=unfinished(swept, even.seconds),
         flags=flags(job, estimate, ceilings),
         search_s=clock.all(),
     )
