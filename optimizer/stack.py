@@ -120,6 +120,7 @@ class Features:
     logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained with it.
     dispatcher: how MoE tokens travel, see DISPATCHERS. cuda_graphs: layers are replayed without the host.
     balanced_experts: routing is forced to be even, as benchmarks do.
+    gathered_logits: every TP rank holds the logits of the whole vocabulary.
     unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where it does, below 1 in a
     stack that leaves such a vocabulary unpadded.
     """
@@ -143,6 +144,7 @@ class Features:
     dispatcher: str = "alltoall"
     cuda_graphs: bool = False
     balanced_experts: bool = False
+    gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
 
 

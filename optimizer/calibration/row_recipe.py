@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from optimizer.plan import RECOMPUTE
 from optimizer.stack import Stack
 
 _REBUILT = re.compile(r"recompute_num_layers=(\d+)")
@@ -20,7 +21,18 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     'deduplicated'
     """
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
+    if _rematerialises(row):
+        changes["selective"] = "ops"
     return replace(stack, features=replace(stack.features, **changes)) if changes else stack
+
+
+def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
+    """The mode of recomputation that a row names, or that its framework always has."""
+    named = row.get("recompute", "")
+    if not named and _rematerialises(row):
+        assumed.append("selective recomputation, as MaxText's policies keep some products of each layer")
+        return "selective"
+    return named if named in RECOMPUTE else "none"
 
 
 def rebuilt_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
@@ -31,6 +43,11 @@ def rebuilt_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
     """
     match = _REBUILT.search(row.get("notes", ""))
     return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
+
+
+def _rematerialises(row: Mapping[str, str]) -> bool:
+    """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
+    return "maxtext" in row.get("framework", "").lower()
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import number_problems
-from optimizer.calibration.row_recipe import rebuilt_layers, under_recipe
+from optimizer.calibration.row_recipe import rebuilt_layers, recomputation, under_recipe
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.hardware import Cluster
 from optimizer.job import Job
@@ -121,7 +121,6 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     micro_batch, global_batch = _batch(row, dp, assumed)
     zero, shard = _sharding(row, stack, cluster)
     sequence_parallel = _flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
-    recompute = row.get("recompute") or "none"
     plan = Plan(
         tp=tp,
         cp=cp,
@@ -134,7 +133,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         sequence_parallel=sequence_parallel,
         zero_stage=zero,
         shard=shard,
-        recompute=recompute if recompute in ("none", "selective", "full") else "none",
+        recompute=recomputation(row, assumed),
         recompute_layers=rebuilt_layers(row, pp),
         schedule=_schedule(row, vpp),
     )

@@ -14,7 +14,7 @@ from optimizer.job import Job
 from optimizer.objectives import attention
 from optimizer.objectives.communication import collective
 from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
-from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
+from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes, padded_vocab
 from optimizer.objectives.topology import span
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
@@ -85,8 +85,9 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
 def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: bool = True) -> LayerTime:
     """Price all operators and collectives of one layer."""
     forward, backward = _compute(job, layer, backward=False), _compute(job, layer, backward=True)
-    silent = _silence(shapes)
-    comm, hidden = _communication(job, shapes, moe, forward) if communicates else ((silent, silent), (0.0, 0.0))
+    comm, hidden = (
+        _communication(job, shapes, moe, forward) if communicates else (_head_communication(job, shapes), (0.0, 0.0))
+    )
     collectives = collectives_per_pass(job, shapes, moe) if communicates else np.zeros_like(shapes.tp)
     launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
     host = (_kernels(job, layer) + collectives) * launches
@@ -166,6 +167,15 @@ def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:
 def _silence(shapes: Shapes) -> dict[str, FloatArray]:
     zero = np.zeros_like(shapes.tp)
     return {"tp_communication": zero, "cp_communication": zero, "ep_communication": zero}
+
+
+def _head_communication(job: Job, shapes: Shapes) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Exposed seconds of the head, forward and backward: its logits where every TP rank wants them all."""
+    silent = _silence(shapes)
+    if not job.stack.features.gathered_logits:
+        return silent, silent
+    message = 2.0 * shapes.tokens * padded_vocab(job.model.vocab, shapes.tp)
+    return silent | {"tp_communication": collective(job, "all_gather", message, shapes.tp, 1)}, silent
 
 
 def _communication(

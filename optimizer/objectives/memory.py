@@ -125,7 +125,8 @@ def stage_memory(
         kept = kept + count * layer.each
     activations = (kept * stage.in_flight + rebuilt) * job.stack["activation_factor"]
     tokens = plans.micro_batch * job.seq_len / plans.cp
-    vocab = padded_vocab(job.model.vocab, plans.tp.astype(np.float64)) / plans.tp
+    vocab = padded_vocab(job.model.vocab, plans.tp.astype(np.float64))
+    vocab = vocab if job.stack.features.gathered_logits else vocab / plans.tp
     logits = stage.head * (1 + job.model.mtp_layers) * tokens * vocab * job.stack["logit_memory"]
     embedding = stage.embedding * stage.in_flight * 2.0 * tokens * job.model.hidden / _sp(plans)
     dynamic = activations + embedding + logits + buffered

@@ -249,12 +249,13 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
     """Final norm, output projection over the padded vocabulary / tp, and the cross-entropy over its logits.
 
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
-    the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit. Where tensor
+    the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit, all of them on every
+    rank where the stack gathers them. Where tensor
     parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see Features).
     """
     t = shapes.tokens
     vocab = padded_vocab(model.vocab, shapes.tp)
-    logits = t * vocab / shapes.tp
+    logits = t * vocab / (1.0 if stack.features.gathered_logits else shapes.tp)
     wide = float(stack.features.logit_bytes)
     stream = t * model.hidden / shapes.sp
     return Layer(
