@@ -80,10 +80,24 @@ def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
 
 
 def pipeline_flags(plan: Plan, model: Model) -> dict[str, str | None]:
-    """How the layers lie on the stages: nothing to say, first and last stage, or an explicit layout."""
-    layers = model.layers
+    """The schedule if it is no usual one, and how the layers lie on the stages."""
     if plan.pp == 1:
         return {}
+    return zero_bubble_flags(plan) | layout_flags(plan, model)
+
+
+def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
+    """Schedules that only a fork of Megatron-LM runs, by the micro-batches whose weights' gradients may wait.
+
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md.
+    """
+    pending = {"zero-bubble": plan.pp, "zero-bubble-2p": 2 * plan.pp}.get(plan.schedule)
+    return {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": str(pending)} if pending else {}
+
+
+def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
+    """The split of the layers: nothing to say, first and last stage, or an explicit layout."""
+    layers = model.layers
     if is_even(plan, layers) and not model.mtp_layers:
         if plan.vpp == 1:
             return {}

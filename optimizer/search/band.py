@@ -175,6 +175,15 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True)
 
 
+def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
+    """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
+    plans, floor, _ = _lowest(job, chunks, knobs, seconds)
+    low = np.flatnonzero(floor.step_time(floor.slowest()) < seconds)
+    table = layer_table(job, plans.take(low), knobs)
+    bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
+    return int(np.sum(bounds < seconds * (1 - SAME)))
+
+
 def _finite(fitting: float, bound: float) -> float:
     return float(fitting if np.isfinite(fitting) else bound)
 
