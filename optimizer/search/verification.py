@@ -175,9 +175,7 @@ def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
     if plan.recompute_layers:
         found.append(_rebuilt(job, plan))
     if plan.mtp_ahead:
-        reason = f"prediction layers must lie in the last chunk, at most {plan.pp - 2} stages before the head"
-        holds = bool(job.model.mtp_layers) and plan.mtp_ahead <= max(0, plan.pp - 2)
-        found.append(Finding(name="prediction layers", holds=holds, reason=f"{reason}; {plan.mtp_ahead} are given"))
+        found.append(_predicting(job, plan, found[0].holds))
     return tuple(found)
 
 
@@ -191,6 +189,16 @@ def _layers(job: Job, plan: Plan) -> Finding:
     if whole and not even:
         reason = f"{job.stack.name} cuts the layers into equal stages only"
     return Finding(name="layers per stage", holds=whole and even, reason=reason)
+
+
+def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
+    most = max(0, plan.pp - 2)
+    holds = placed and bool(job.model.mtp_layers) and plan.mtp_ahead <= most
+    if holds:
+        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        holds = not any(chunks[len(chunks) - plan.mtp_ahead :])
+    reason = f"prediction layers must follow all others, at most {most} stages before the head"
+    return Finding(name="prediction layers", holds=holds, reason=f"{reason}; {plan.mtp_ahead} are given")
 
 
 def _rebuilt(job: Job, plan: Plan) -> Finding:
