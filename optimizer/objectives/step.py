@@ -192,6 +192,11 @@ def without_rebuilding(plans: Plans) -> Plans:
     return replace(plans, recompute=np.where(full, RECOMPUTE.index("none"), plans.recompute))
 
 
+def with_spared_layers(job: Job, plans: Plans) -> Plans:
+    """The plans as their leanest layers are: spared where a plan may choose, not where a person asked for all."""
+    return plans if job.limits.fixed.get("recompute") == "full" else without_rebuilding(plans)
+
+
 def _spared(plans: Plans, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
     """Dense and MoE layer of each plan, as if spared where the plan says which layers are rebuilt."""
     partly = np.array([bool(placed.rebuilt) for placed in plans.placements or ()])

@@ -103,7 +103,7 @@ def jobs(draw: st.DrawFn) -> Job:
         max_tp=draw(st.sampled_from([0, 2])),
         max_micro_batch=draw(st.sampled_from([1, 2])),
         max_vpp=draw(st.sampled_from([1, 4])),
-        fixed=draw(st.sampled_from([{}, {}, {}, {"tp": 2}, {"pp": 2, "cp": 1}, {"sequence_parallel": False}])),
+        fixed=draw(st.sampled_from([{}, {}, {}, {"tp": 2}, {"pp": 2, "cp": 1}, {"pp": 2, "recompute": "full"}])),
     )
     return Job(
         model=model,

@@ -46,7 +46,8 @@ def layouts(job: Job, given_plan: Plan) -> Iterator[Plan]:
         if not allowed(job, given_plan, counts, ahead):
             continue
         held = [sum(counts[stage::pp]) for stage in range(pp)]
-        rebuilt = product(*(range(n + 1) for n in held)) if given_plan.recompute == "full" else [()]
+        chosen = given_plan.recompute == "full" and "recompute" not in job.limits.fixed
+        rebuilt = product(*(range(n + 1) for n in held)) if chosen else [()]
         for numbers in rebuilt:
             yield replace(given_plan, layers_per_stage=counts, recompute_layers=tuple(numbers), mtp_ahead=ahead)
 
