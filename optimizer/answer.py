@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,17 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Format:
+    """The best plan in another number format, `slower` times the best plan's step time minus one; None if none fits."""
+
+    dtype: str
+    status: str
+    plan: Plan | None = None
+    estimate: Estimate | None = None
+    slower: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class NearTies:
     """How many other plans come within 1 % and 5 % of the best, at the same knobs."""
 
@@ -85,7 +96,10 @@ class Clash:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan."""
+    """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
+
+    `formats` are the number formats besides the job's that were searched too.
+    """
 
     status: str
     job: Job
@@ -94,6 +108,7 @@ class Answer:
     estimate: Estimate | None = None
     certificate: Certificate | None = None
     alternatives: tuple[Alternative, ...] = ()
+    formats: tuple[Format, ...] = ()
     conflict: tuple[Clash, ...] = ()
     near_ties: NearTies = field(default_factory=NearTies)
     flags: tuple[str, ...] = ()
@@ -116,6 +131,18 @@ class Answer:
                     "slower": other.slower,
                 }
                 for other in self.alternatives
+            ],
+            "formats": [
+                {
+                    "dtype": other.dtype,
+                    "status": other.status,
+                    "plan": plan_dict(other.plan) if other.plan else None,
+                    "estimate": _sure(replace(self.job, dtype=other.dtype), other.plan, other.estimate)
+                    if other.plan and other.estimate
+                    else None,
+                    "slower": other.slower,
+                }
+                for other in self.formats
             ],
             "conflict": [asdict(clash) for clash in self.conflict],
             "near_ties": asdict(self.near_ties),

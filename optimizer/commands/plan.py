@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ LIMITS = {
 }
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
+ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
 POSITIVE = click.IntRange(min=1)
 
@@ -38,7 +40,7 @@ JOB_OPTIONS = (
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{DEFAULT_STACK}]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
+    click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),
@@ -106,12 +108,24 @@ def run_plan(
 
         check_free(export)
     storage = storage_url(study) if study else None
-    limits = limits_of(options)
-    job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits, **options))
+    limits, dtypes = limits_of(options), options.pop("dtype")
+    several = "," in dtypes or dtypes == ANY
+    request = Request(model=model, gpus=gpus, limits=limits, dtype="" if several else dtypes, **options)
+    job, assumed = job_of(request)
     from optimizer.search.planner import plan
+    from optimizer.search.precision import best_format, formats_of
 
-    count = top if within is None else EVERY_STRUCTURE
-    answer = plan(job, top=count, trials=trials, time_limit=time_limit, seed=seed, study=storage)
+    formats = formats_of(dtypes, job) if several else (job.dtype,)
+    search = partial(
+        plan,
+        top=top if within is None else EVERY_STRUCTURE,
+        trials=trials,
+        time_limit=time_limit and time_limit / len(formats),
+        seed=seed,
+        study=storage,
+    )
+    answer = best_format(job, formats, search)
+    job = answer.job
     if within is not None:
         near = tuple(other for other in answer.alternatives if other.slower <= within)
         answer = replace(answer, alternatives=near)

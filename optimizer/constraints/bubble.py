@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-import numpy as np
-
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
+from optimizer.objectives.pipeline import LEFT, bubble_fraction
 from optimizer.plan import Plans
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bubble:
-    """(pp - 1) / (vpp m + pp - 1) <= ceiling.
+    """(pp - 1) / (vpp m + pp - 1) <= ceiling; zero-bubble schedules leave a third of the pp - 1, or nothing.
 
-    Source: Narayanan et al., arXiv 2104.04473, section 2.2, as a share of the whole pipeline time.
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2, as a share of the whole pipeline time; see
+    objectives/pipeline.py for what schedules leave of it.
     """
 
     name: str = "bubble"
-    variables: tuple[str, ...] = ("pp", "vpp", "num_microbatches")
+    variables: tuple[str, ...] = ("pp", "vpp", "num_microbatches", "schedule")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the stages wait little enough."""
@@ -33,11 +33,12 @@ class Bubble:
         fewest = "fewest_microbatches"
         counts = program.domains["num_microbatches"]
         rows = []
-        for pp, vpp in product(program.domains["pp"], program.domains["vpp"]):
-            enough = [m for m in counts if (pp - 1) / (vpp * m + pp - 1) <= job.limits.bubble]
-            rows += [(pp, vpp, min(enough))] if enough else []
+        shapes = ("pp", "vpp", "schedule")
+        for pp, vpp, schedule in product(*(program.domains[name] for name in shapes)):
+            enough = [m for m in counts if bubble_fraction(pp, vpp, m, LEFT[schedule]) <= job.limits.bubble]
+            rows += [(pp, vpp, schedule, min(enough))] if enough else []
         program.add(fewest, counts)
-        program.allow(("pp", "vpp", fewest), rows, literal)
+        program.allow((*shapes, fewest), rows, literal)
         program.at_least("num_microbatches", fewest, literal)
 
     def explain(self, job: Job) -> str:
@@ -46,7 +47,7 @@ class Bubble:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """The bubble of each plan."""
-        return np.asarray((plans.pp - 1) / (plans.vpp * plans.num_microbatches + plans.pp - 1), dtype=np.float64)
+        return bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, LEFT[plans.schedule])
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A higher ceiling, in tenths of a percent."""

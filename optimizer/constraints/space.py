@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
-from optimizer.plan import RECOMPUTE
+from optimizer.plan import RECOMPUTE, SCHEDULES
 
 WIDEST_TP = 64
 FREE = (
@@ -29,6 +29,8 @@ DERIVED = ("dp", "num_microbatches", "schedule")
 def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> dict[str, tuple[int, ...]]:
     """Values of the FREE variables; the DERIVED ones follow from them unless they are pinned.
 
+    The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
+    share states (HSDP) are all replicas or those of one node, unless a range asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -44,12 +46,21 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
         "etp": {etp for etp in degrees if etp <= ceiling(job)} if model.experts else {1},
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
-        "shard": {0},
+        "shard": _groups(job),
         "recompute": set(range(len(RECOMPUTE))),
     }
+    if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
+        values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
     chosen = limits.fixed if pinned is None else pinned
     values |= {name: {code(name, value)} for name, value in chosen.items()}
     return {name: tuple(sorted(allowed)) for name, allowed in values.items()}
+
+
+def _groups(job: Job) -> set[int]:
+    """Replicas over which states may be sharded, 0 for all; smaller groups pay where weights are gathered (ZeRO-3)."""
+    if "shard" in job.limits.ranges:
+        return {0, *divisors(job.gpus)}
+    return {0, *divisors(job.cluster.gpus_per_node)} if 3 in job.stack.features.zero_stages else {0}
 
 
 def _chunks(job: Job) -> list[int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.model import Model
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.stages import balanced
+from optimizer.objectives.stages import balanced, virtual_stages
 from optimizer.plan import Plan
 
 LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}
@@ -40,10 +41,7 @@ def chunks(plan: Plan, layers: int) -> tuple[int, ...]:
     >>> chunks(Plan(pp=2, vpp=2), 7)
     (2, 2, 2, 1)
     """
-    if len(plan.layers_per_stage) == plan.pp * plan.vpp:
-        return plan.layers_per_stage
-    per_stage = stage_layers(plan, layers)
-    return tuple(count // plan.vpp + (chunk < count % plan.vpp) for chunk in range(plan.vpp) for count in per_stage)
+    return virtual_stages(plan.layers_per_stage, layers, plan.pp, plan.vpp)
 
 
 def first_and_last(per_stage: Sequence[int]) -> tuple[int | None, int | None] | None:
@@ -63,20 +61,22 @@ def first_and_last(per_stage: Sequence[int]) -> tuple[int | None, int | None] | 
     return first, last
 
 
-def megatron_layout(counts: Sequence[int], mtp_layers: int = 0) -> str:
-    """Virtual stages in the notation of Megatron-Core's --pipeline-model-parallel-layout.
+def plan_layout(plan: Plan, model: Model) -> str:
+    """Where all layers of a plan lie, in the notation of Megatron-Core's --pipeline-model-parallel-layout.
 
     E is the embedding, t a transformer layer, m a multi-token-prediction layer, L the loss; "|" ends a stage.
 
     Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
 
-    >>> megatron_layout([7, 8, 8, 7])
-    'Et*7|t*8|t*8|t*7L'
+    >>> from optimizer.presets import load_model
+    >>> plan_layout(Plan(pp=4, layers_per_stage=(21, 20, 20, 0), mtp_ahead=1), load_model("deepseek-v3"))
+    'Et*21|t*20|t*20m|L'
     """
-    stages = [f"t*{count}" if count > 1 else "t" * count for count in counts]
-    stages[0] = "E" + stages[0]
-    stages[-1] += "m" * mtp_layers + "L"
-    return "|".join(stages)
+    stages = [LETTERS[DENSE] * count for count in chunks(plan, model.layers)]
+    stages[0] = LETTERS[EMBEDDING] + stages[0]
+    stages[len(stages) - 1 - plan.mtp_ahead] += LETTERS[MTP] * model.mtp_layers
+    stages[-1] += LETTERS[HEAD]
+    return "|".join(_letters(stage) for stage in stages)
 
 
 def runs_layout(runs: Sequence[Runs]) -> str:

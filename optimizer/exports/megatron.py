@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.layout import chunks, first_and_last, is_even, megatron_layout, stage_layers
+from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -80,17 +80,31 @@ def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
 
 
 def pipeline_flags(plan: Plan, model: Model) -> dict[str, str | None]:
-    """How the layers lie on the stages: nothing to say, first and last stage, or an explicit layout."""
-    layers = model.layers
+    """The schedule if it is no usual one, and how the layers lie on the stages."""
     if plan.pp == 1:
         return {}
+    return zero_bubble_flags(plan) | layout_flags(plan, model)
+
+
+def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
+    """Schedules that only a fork of Megatron-LM runs, by the micro-batches whose weights' gradients may wait.
+
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md.
+    """
+    pending = {"zero-bubble": plan.pp, "zero-bubble-2p": 2 * plan.pp}.get(plan.schedule)
+    return {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": str(pending)} if pending else {}
+
+
+def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
+    """The split of the layers: nothing to say, first and last stage, or an explicit layout."""
+    layers = model.layers
     if is_even(plan, layers) and not model.mtp_layers:
         if plan.vpp == 1:
             return {}
         return {"--num-layers-per-virtual-pipeline-stage": str(layers // (plan.pp * plan.vpp))}
     ends = first_and_last(stage_layers(plan, layers))
     if plan.vpp > 1 or ends is None or model.mtp_layers:
-        return {"--pipeline-model-parallel-layout": megatron_layout(chunks(plan, layers), model.mtp_layers)}
+        return {"--pipeline-model-parallel-layout": plan_layout(plan, model)}
     names = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
     return {name: str(count) for name, count in zip(names, ends, strict=True) if count is not None}
 
@@ -133,9 +147,41 @@ def recompute_flags(plan: Plan) -> dict[str, str | None]:
     """Activation recomputation: of the attention core, or of whole layers."""
     if plan.recompute == "selective":
         return {"--recompute-granularity": "selective", "--recompute-modules": "core_attn"}
-    if plan.recompute == "full":
+    if plan.recompute == "full" and not plan.recompute_layers:
         return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1"}
+    if plan.recompute == "full" and any(plan.recompute_layers):
+        per_chunk = str(recomputed_per_chunk(plan))
+        return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": per_chunk}
     return {}
+
+
+def recomputed_per_chunk(plan: Plan) -> int:
+    """Layers that every virtual stage must rebuild so that each stage rebuilds at least those it has to.
+
+    Megatron-LM takes one number for all: stages that need to rebuild fewer layers rebuild more than the plan says.
+
+    Source: Megatron-LM, megatron/training/arguments.py, --recompute-num-layers with --recompute-method block.
+
+    >>> from optimizer.plan import Plan
+    >>> recomputed_per_chunk(Plan(pp=2, vpp=2, recompute="full", recompute_layers=(3, 0)))
+    2
+    """
+    return -(-max(plan.recompute_layers, default=0) // plan.vpp)
+
+
+def launch_notes(plan: Plan) -> tuple[str, ...]:
+    """What the arguments cannot say of a plan, for a person to know before launching it."""
+    notes = []
+    if plan.recompute == "full" and any(plan.recompute_layers):
+        per_stage, counts = recomputed_per_chunk(plan) * plan.vpp, " ".join(map(str, plan.recompute_layers))
+        if {*plan.recompute_layers} != {per_stage}:
+            notes.append(
+                f"Megatron-LM rebuilds as many layers on every stage, {per_stage}; the plan rebuilds {counts}, so that "
+                "the step is slower than predicted"
+            )
+    if plan.schedule.startswith("zero-bubble"):
+        notes.append("zero-bubble schedules need the fork sail-sg/zero-bubble-pipeline-parallelism")
+    return tuple(notes)
 
 
 def precision_flags(job: Job) -> dict[str, str | None]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.layout import chunks, first_and_last, is_even, megatron_layout, stage_layers
-from optimizer.exports.megatron import SHARDING
+from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.exports.megatron import SHARDING, recompute_flags
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -65,7 +65,7 @@ def _pipeline(plan: Plan, model: Model) -> dict[str, object]:
         return values
     ends = first_and_last(stage_layers(plan, model.layers))
     if model.mtp_layers or ends is None or (plan.vpp > 1 and not is_even(plan, model.layers)):
-        values["model.pipeline_model_parallel_layout"] = megatron_layout(chunks(plan, model.layers), model.mtp_layers)
+        values["model.pipeline_model_parallel_layout"] = plan_layout(plan, model)
     elif plan.vpp == 1:
         values["model.num_layers_in_first_pipeline_stage"], values["model.num_layers_in_last_pipeline_stage"] = ends
     if plan.vpp > 1:
@@ -74,11 +74,12 @@ def _pipeline(plan: Plan, model: Model) -> dict[str, object]:
 
 
 def _recompute(plan: Plan) -> dict[str, object]:
-    full = plan.recompute == "full"
+    flags = recompute_flags(plan)
+    count = flags.get("--recompute-num-layers")
     return {
-        "model.recompute_granularity": None if plan.recompute == "none" else plan.recompute,
-        "model.recompute_method": "uniform" if full else None,
-        "model.recompute_num_layers": 1 if full else None,
+        "model.recompute_granularity": flags.get("--recompute-granularity"),
+        "model.recompute_method": flags.get("--recompute-method"),
+        "model.recompute_num_layers": int(count) if count else None,
     }
 
 

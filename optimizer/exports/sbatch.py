@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from optimizer.exports.megatron import megatron_arguments
+from optimizer.exports.megatron import launch_notes, megatron_arguments
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -19,7 +19,7 @@ TEMPLATE = """\
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node={gpus_per_node}
 #SBATCH --exclusive
-# {summary}
+# {summary}{notes}
 # sbatch THIS_FILE /path/to/Megatron-LM --data-path ... --train-iters ... --lr ...
 set -euo pipefail
 megatron=$1
@@ -51,6 +51,7 @@ def sbatch_script(answer: Answer) -> str:
         nodes=-(-job.gpus // per_node),
         gpus_per_node=per_node,
         summary=answer.plan.summary() if answer.plan else "",
+        notes="".join(f"\n# {note}" for note in (launch_notes(answer.plan) if answer.plan else ())),
         environment="\n".join(
             f"export {name}={value}" for name, value in environment(job, answer.plan, answer.knobs).items()
         ),

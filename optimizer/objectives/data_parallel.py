@@ -44,11 +44,13 @@ def per_step(job: Job, plans: Plans, parameters: LocalParameters, knobs: Knobs |
     """Gradient reduction and weight gathering of ZeRO-0/1/2, once per step [s].
 
     ZeRO-0: all-reduce of the gradients. ZeRO-1/2: reduce-scatter of the gradients and all-gather of the weights.
-    Gradients go in buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a ring's latency grows
-    with its ranks; the last bucket has nothing to hide under.
+    ZeRO-3 in groups (HSDP): all-reduce of the group's shards of the gradients among the groups, for the last
+    micro-batch. Gradients go in buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a ring's
+    latency grows with its ranks; the last bucket has nothing to hide under.
 
-    Source: Rajbhandari et al., arXiv 1910.02054, section 7; Li et al., arXiv 2006.15704, section 3.2 (buckets);
-    NVIDIA/Megatron-LM megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
+    Source: Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.2.2; Li et al.,
+    arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
+    megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
     """
     shared_ranks, expert_ranks = replicas(plans)
     reduce, gather, tail = np.zeros(len(plans)), np.zeros(len(plans)), np.zeros(len(plans))
@@ -59,7 +61,8 @@ def per_step(job: Job, plans: Plans, parameters: LocalParameters, knobs: Knobs |
     ):
         if not np.any(elements):
             continue
-        volume = elements * gradient
+        hybrid = hybrid_groups(plans, ranks)
+        volume = elements * gradient / np.where(hybrid > 1, plans.shard, 1)
         buckets = np.maximum(1.0, np.ceil(volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * ranks)))
         reduction, gathering = np.zeros(len(plans)), np.zeros(len(plans))
         if np.any(plans.zero_stage == 0):
@@ -68,6 +71,12 @@ def per_step(job: Job, plans: Plans, parameters: LocalParameters, knobs: Knobs |
             scatter = collective(job, "reduce_scatter", volume / buckets, ranks, stride)
             reduction = np.where(plans.zero_stage == 0, reduction, scatter)
             gathering = collective(job, "all_gather", elements * 2.0 / buckets, ranks, stride)
+        if np.any(hybrid > 1):
+            among = collective(
+                job, "all_reduce", volume / buckets, np.maximum(hybrid, 1), stride * np.maximum(plans.shard, 1)
+            )
+            reduction = np.where(hybrid > 1, among, reduction)
+            gathering = np.where(hybrid > 1, 0.0, gathering)
         reduce = reduce + buckets * reduction
         gather = gather + np.where(plans.zero_stage == 0, 0.0, buckets * gathering)
         tail = tail + reduction
@@ -97,6 +106,17 @@ def sharded_layer(job: Job, plans: Plans, moe: bool) -> tuple[FloatArray, FloatA
         gather = gather + collective(job, "all_gather", elements * 2.0, group, stride)
         scatter = scatter + collective(job, "reduce_scatter", elements * gradient, group, stride)
     return gather, scatter
+
+
+def hybrid_groups(plans: Plans, ranks: FloatArray) -> IntArray:
+    """Groups over which ZeRO-3 repeats the states that it shards inside each (HSDP); 0 where it shards over all.
+
+    >>> from optimizer.plan import Plan
+    >>> hybrid_groups(Plans.of([Plan(dp=64, zero_stage=3, shard=8), Plan(dp=64, zero_stage=3)]), np.full(2, 64.0))
+    array([8, 0])
+    """
+    grouped = (plans.zero_stage == 3) & (plans.shard > 0) & (plans.shard < ranks)
+    return np.where(grouped, ranks / np.maximum(plans.shard, 1), 0).astype(np.int64)
 
 
 def shard_ranks(plans: Plans, ranks: FloatArray) -> IntArray:

@@ -16,8 +16,8 @@ from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, ke
 from optimizer.objectives.operators import FloatArray, head_operators, layer_operators
 from optimizer.objectives.simulator import PassTimes
 from optimizer.objectives.stages import Stage, moe_pattern
-from optimizer.objectives.step import Kind, shapes_of, sharded_exposure, stage_extras, without_rebuilding
-from optimizer.plan import RECOMPUTE, IntArray, Knobs, Plan, Plans
+from optimizer.objectives.step import Kind, shapes_of, sharded_exposure, stage_extras, with_spared_layers
+from optimizer.plan import IntArray, Knobs, Plan, Plans
 
 Runs = tuple[tuple[str, int], ...]
 EMBEDDING, DENSE, MOE, MTP, HEAD = "embedding", "dense", "moe", "mtp", "head"
@@ -86,7 +86,7 @@ class LayerTable:
 def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts:
     """The costs from which objectives/step.py adds up a step, layer by layer.
 
-    Under full recomputation each layer may or may not be rebuilt; under the other modes the mode's cost is in
+    Under full recomputation each layer may or may not be rebuilt, unless the job pins it; else the mode's cost is in
     `backward` and `kept`. A prediction layer is one more layer of the last kind and a projection, always rebuilt under
     full recomputation; its logits are the head's.
     """
@@ -153,11 +153,11 @@ def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
     if model.experts:
         layers[MOE] = layer_time(job, layer_operators(model, shapes, stack, True), shapes, True)
     dense, last = layers[DENSE], layers.get(MOE, layers[DENSE])
+    lean = with_spared_layers(job, plans).recompute
     spared, rebuilt = (
-        sharded_exposure(job, plans, _kind(dense, mode), _kind(last, mode))
-        for mode in (without_rebuilding(plans).recompute, plans.recompute)
+        sharded_exposure(job, plans, _kind(dense, mode), _kind(last, mode)) for mode in (lean, plans.recompute)
     )
-    found = {kind: _passes(time, plans, spared[i], rebuilt[i]) for i, (kind, time) in enumerate(layers.items())}
+    found = {kind: _passes(time, plans, lean, spared[i], rebuilt[i]) for i, (kind, time) in enumerate(layers.items())}
     nothing = np.zeros(len(plans))
     once = {"forward": head.forward.total, "backward": head.backward.total, "weight": head.backward.terms["gemm"] / 2}
     found[EMBEDDING] = dict.fromkeys((*once, "recompute"), nothing)
@@ -182,14 +182,16 @@ def _kind(time: LayerTime, recompute: IntArray) -> Kind:
     )
 
 
-def _passes(time: LayerTime, plans: Plans, spared: FloatArray, rebuilt: FloatArray) -> dict[str, FloatArray]:
-    """Seconds of a layer that is spared, with what a pass exposes, and what rebuilding it adds."""
-    selective = pick(plans.recompute, (0.0, time.selective.total, 0.0))
-    full = pick(plans.recompute, (0.0, 0.0, time.full.total + rebuilt - spared))
+def _passes(
+    time: LayerTime, plans: Plans, lean: IntArray, spared: FloatArray, rebuilt: FloatArray
+) -> dict[str, FloatArray]:
+    """Seconds of a layer at its leanest, with what a pass exposes, and what rebuilding it adds."""
+    again = pick(lean, (0.0, time.selective.total, time.full.total))
+    more = np.where(plans.recompute != lean, time.full.total + rebuilt - spared, 0.0)
     return {
         "forward": time.forward.total + spared / 2,
-        "backward": time.backward.total + selective + spared / 2,
-        "recompute": full,
+        "backward": time.backward.total + again + spared / 2,
+        "recompute": more,
         # Gradients of inputs and of weights are two products of equal size; attention has no weights.
         "weight": time.backward.terms["gemm"] / 2,
     }
@@ -235,13 +237,14 @@ def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
     table = activation_bytes(
         job.model, shapes_of(job, plans), job.stack.features, moe, job.stack.imbalance, job.quantised
     )
-    spared, rebuilt = kept_bytes(table, without_rebuilding(plans).recompute), kept_bytes(table, plans.recompute)
+    lean = with_spared_layers(job, plans).recompute
+    spared, rebuilt = kept_bytes(table, lean), kept_bytes(table, plans.recompute)
     reserved = job.stack["activation_factor"] * (1 + job.stack["fragmentation"])
     return {
         "kept": spared.each * reserved,
         "kept_recomputed": rebuilt.each * reserved,
         "rebuilt": rebuilt.once * reserved,
-        "recomputes": (plans.recompute == RECOMPUTE.index("full")).astype(np.float64),
+        "recomputes": (plans.recompute != lean).astype(np.float64),
     }
 
 

@@ -22,7 +22,7 @@ from optimizer.objectives.step import (
     sharded_exposures,
     stage_extras,
     straggler_seconds,
-    without_rebuilding,
+    with_spared_layers,
 )
 from optimizer.plan import Knobs, Plans
 
@@ -98,8 +98,8 @@ class StepFloor:
 
 
 def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
-    """The parts of a step that no layout changes; where recomputation is full, nothing is rebuilt [s]."""
-    plain = without_rebuilding(plans)
+    """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s]."""
+    plain = with_spared_layers(job, plans)
     kinds = layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))
     dense, moe, head = kinds
     sharded = sharded_exposures(job, plain, (dense, moe))

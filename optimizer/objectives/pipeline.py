@@ -6,6 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.objectives.operators import FloatArray
+from optimizer.plan import SCHEDULES
+
+# What a schedule leaves of the bubble of 1F1B, (pp - 1) (F + B + W), where the three passes take equally long.
+# Source: sail-sg/zero-bubble-pipeline-parallelism, README.md, comparison of schedules (T_F = T_B = T_W).
+BUBBLE_LEFT = {"zero-bubble": 1 / 3, "zero-bubble-2p": 0.0}
+LEFT = np.array([BUBBLE_LEFT.get(schedule, 1.0) for schedule in SCHEDULES])  # by the code of the schedule
 
 
 def pipeline_time(microbatches: ArrayLike, vpp: ArrayLike, slowest: ArrayLike, total: ArrayLike) -> FloatArray:
@@ -23,16 +29,18 @@ def pipeline_time(microbatches: ArrayLike, vpp: ArrayLike, slowest: ArrayLike, t
     return (m - 1) * longest + _float(total) / v + (1 - 1 / v) * longest
 
 
-def bubble_fraction(pp: ArrayLike, vpp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
-    """Share of the pipeline's time that a stage idles: (pp - 1) / (vpp m + pp - 1) [1].
+def bubble_fraction(pp: ArrayLike, vpp: ArrayLike, microbatches: ArrayLike, left: ArrayLike = 1.0) -> FloatArray:
+    """Share of the pipeline's time that a stage idles: (pp - 1) l / (vpp m + (pp - 1) l) [1].
+
+    `left` l is what the schedule leaves of the bubble of 1F1B (BUBBLE_LEFT).
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2, there as idle over ideal time (pp - 1) / (vpp m).
 
-    >>> round(float(bubble_fraction(4, 1, 16)), 3)
-    0.158
+    >>> round(float(bubble_fraction(4, 1, 16)), 3), round(float(bubble_fraction(4, 1, 16, 1 / 3)), 3)
+    (0.158, 0.059)
     """
-    stages, chunks = np.asarray(pp, dtype=np.float64), np.asarray(vpp, dtype=np.float64)
-    return (stages - 1) / (chunks * np.asarray(microbatches, dtype=np.float64) + stages - 1)
+    idle = (_float(pp) - 1) * _float(left)
+    return idle / (_float(vpp) * _float(microbatches) + idle)
 
 
 def uneven_pipeline_time(microbatches: int, vpp: int, forward: ArrayLike, backward: ArrayLike) -> float:

@@ -24,8 +24,8 @@ from optimizer.objectives.flops import matmul_params, model_flops
 from optimizer.objectives.layer import TERMS, LayerTime, layer_time
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
 from optimizer.objectives.operators import FloatArray, Shapes, head_operators, layer_operators
-from optimizer.objectives.parameters import LocalParameters, stage_parameters
-from optimizer.objectives.pipeline import bubble_fraction, pipeline_time
+from optimizer.objectives.parameters import LocalParameters, replicas, stage_parameters
+from optimizer.objectives.pipeline import LEFT, bubble_fraction, pipeline_time
 from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
 from optimizer.plan import RECOMPUTE, SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 
@@ -192,6 +192,11 @@ def without_rebuilding(plans: Plans) -> Plans:
     return replace(plans, recompute=np.where(full, RECOMPUTE.index("none"), plans.recompute))
 
 
+def with_spared_layers(job: Job, plans: Plans) -> Plans:
+    """The plans as their leanest layers are: spared where a plan may choose, not where a person asked for all."""
+    return plans if job.limits.fixed.get("recompute") == "full" else without_rebuilding(plans)
+
+
 def _spared(plans: Plans, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
     """Dense and MoE layer of each plan, as if spared where the plan says which layers are rebuilt."""
     partly = np.array([bool(placed.rebuilt) for placed in plans.placements or ()])
@@ -296,7 +301,7 @@ def once_per_step(
     dense, moe = kinds[:2]
     busiest = stage_parameters(job.model, plans, first)
     once = _once(job, plans, knobs)
-    per_step = plans.zero_stage < 3
+    per_step = (plans.zero_stage < 3) | (data_parallel.hybrid_groups(plans, replicas(plans)[0]) > 1)
     chunk = (first.dense * dense.backward_compute + first.moe * moe.backward_compute) / plans.vpp
     ahead = (first.dense * dense.forward_compute + first.moe * moe.forward_compute) / plans.vpp
     overlap = np.where((plans.zero_stage == 0) | job.stack.features.overlap_sharded, job.stack["dp_overlap"], 0.0)
@@ -319,7 +324,7 @@ def optimizer_seconds(job: Job, plans: Plans, held: LocalParameters, knobs: Knob
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 for the state; Ren et al., arXiv 2101.06840 for offload.
     """
-    shards = np.where(plans.zero_stage >= 1, plans.dp * plans.cp, 1)
+    shards = np.where(plans.zero_stage >= 1, data_parallel.shard_ranks(plans, replicas(plans)[0]), 1)
     on_device = OPTIMIZER_TRAFFIC * job.stack["optimizer_passes"] / job.cluster.device.memory_bandwidth
     on_host = OFFLOAD_TRAFFIC / job.cluster.host_bandwidth
     return (held.shared + held.experts) / shards * (on_device * (1 - knobs.offload) + on_host * knobs.offload)
@@ -369,7 +374,7 @@ def _costs(
         allocated=allocated,
         mfu=useful / available,
         hfu=(useful + recomputed_flops(job, plans)) / available,
-        bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches),
+        bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, LEFT[plans.schedule]),
         overlappable=hidden,
     )
 

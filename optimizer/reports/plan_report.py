@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.exports.layout import plan_layout, stage_layers
 from optimizer.objectives.interval import LEVEL, interval
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.terms import bar, label, largest_first
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer import Alternative, Answer, Certificate, NearTies
+    from optimizer.answer import Alternative, Answer, Certificate, Format, NearTies
     from optimizer.job import Job
     from optimizer.objectives.estimate import Estimate
     from optimizer.plan import Knobs, Plan
 
 BAR = 36
 AT_LIMIT = 0.95
+SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 COLOURS = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"}
 
 
@@ -93,6 +95,8 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     ]
     if answer.alternatives:
         parts += [title("Runners-up of another structure"), runners_up(answer.alternatives)]
+    if answer.formats:
+        parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
         lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time)
         parts += notes("Proof", [*lines, timings(answer.search_s)])
@@ -123,8 +127,8 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
     table.add_row(
         "micro-batches", f"{plan.num_microbatches:,} of {plan.micro_batch} per step, {plan.schedule} schedule"
     )
-    if plan.pp > 1 and plan.layers_per_stage:
-        table.add_row("layers per stage", " ".join(map(str, plan.layers_per_stage)))
+    for name, words in layout_rows(job, plan):
+        table.add_row(name, words)
     table.add_row(
         "knobs",
         f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
@@ -142,6 +146,20 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         f"{seconds(estimate.none_hidden)} if none does",
     )
     return table
+
+
+def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
+    """Layers on the stages, those rebuilt, and Megatron's notation where the virtual stages are not all alike."""
+    rows = []
+    if plan.pp > 1 and plan.layers_per_stage:
+        rows.append(("layers per stage", " ".join(map(str, stage_layers(plan, job.model.layers)))))
+    if sum(plan.recompute_layers) and len(set(plan.recompute_layers)) > 1:
+        rows.append(("recomputed layers", " ".join(map(str, plan.recompute_layers))))
+    elif sum(plan.recompute_layers):
+        rows.append(("recomputed layers", f"{plan.recompute_layers[0]} on every stage"))
+    if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
+        rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
+    return rows
 
 
 def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:
@@ -213,6 +231,29 @@ def runners_up(alternatives: Iterable[Alternative]) -> Table:
     return table
 
 
+def formats_table(formats: Iterable[Format]) -> Table:
+    """The best plan in each other number format."""
+    table = grid("left", "left", "right", "right", "right", expand="1")
+    for other in formats:
+        if other.plan is None or other.estimate is None:
+            table.add_row(other.dtype, f"no plan: {other.status}", "", "", "")
+            continue
+        step, mfu = seconds(other.estimate.step_time), f"{other.estimate.mfu:.1%}"
+        table.add_row(other.dtype, other.plan.summary(), step, mfu, f"{other.slower:+.1%}")
+    return table
+
+
+def layout_line(certificate: Certificate) -> str:
+    """What the layout of the layers gains over an even split."""
+    if certificate.best == float("inf"):
+        return ""
+    if certificate.layout_gain is None:
+        return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
+    if certificate.layout_gain < SHOWN_GAIN:
+        return "An even split of the layers is as fast as any layout."
+    return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
+
+
 def proof_lines(certificate: Certificate, ties: NearTies, step_time: float) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
@@ -225,6 +266,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float) -> l
     ]
     if certificate.method:
         lines.append(certificate.method)
+    lines.append(layout_line(certificate))
     if step_time < certificate.best * (1 - 1e-9):
         lines.append(
             f"The step from {seconds(certificate.best)} to {seconds(step_time)} comes from tuning the knobs, which was "

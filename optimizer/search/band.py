@@ -96,15 +96,17 @@ def lay_out(
     even: float = np.inf,
     seed: int = 0,
     time_limit: float | None = None,
+    any_knobs: bool = True,
 ) -> LaidOut:
     """The fastest plan with the fastest layout that fits, if it is no slower than `even`, the best even split [s].
 
     Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
+    `any_knobs` asks for the bound over all knobs as well, else it is nothing.
     """
     search = _Search(
         job=job, knobs=knobs, seed=seed, deadline=np.inf if time_limit is None else perf_counter() + time_limit
     )
-    plans, floor, space = _lowest(job, chunks, knobs, even)
+    plans, floor, space = _lowest(job, chunks, knobs, even, any_knobs)
     bounds = floor.step_time(floor.slowest())
     order = np.argsort(bounds, kind="stable")
     search.limit = even * (1 + SAME)
@@ -130,7 +132,7 @@ def lay_out(
             for i in np.sort(chosen)
         ),
         bound=bound,
-        knob_bound=_knob_bound(job, plans, floor, value),
+        knob_bound=_knob_bound(job, plans, floor, value) if any_knobs else 0.0,
         space=space,
         band=int(np.sum(bounds < even)),
         solved=search.solved,
@@ -175,18 +177,29 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True)
 
 
+def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
+    """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
+    plans, floor, _ = _lowest(job, chunks, knobs, seconds, False)
+    low = np.flatnonzero(floor.step_time(floor.slowest()) < seconds)
+    table = layer_table(job, plans.take(low), knobs)
+    bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
+    return int(np.sum(bounds < seconds * (1 - SAME)))
+
+
 def _finite(fitting: float, bound: float) -> float:
     return float(fitting if np.isfinite(fitting) else bound)
 
 
-def _lowest(job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float) -> tuple[Plans, StepFloor, int]:
+def _lowest(
+    job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float, any_knobs: bool
+) -> tuple[Plans, StepFloor, int]:
     """The plans with a bound below the best even split, and the lowest ones anyhow, in the order of the lattice."""
     kept: list[Plans] = []
     floors: list[StepFloor] = []
     space = 0
     for plans in chunks:
         floor = step_floor(job, plans, knobs)
-        bounds = floor.step_time(floor.slowest(), any_knobs=True)
+        bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
         low = bounds < even
         low[np.argsort(bounds, kind="stable")[:FASTEST]] = True
         index = np.flatnonzero(low)

@@ -1,4 +1,4 @@
-"""The fastest plan of a job by the sweep alone: every plan priced, neither solver nor tuning of the knobs."""
+"""The fastest plan of a job at given knobs, with its best layout: every plan priced, no tuning and no certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from optimizer.objectives.estimate import Estimate
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.alternatives import estimate_of
-from optimizer.search.layout import laid_out
+from optimizer.search.band import best_even, lay_out
+from optimizer.search.enumerate import lattice
 from optimizer.search.oracle import Sweep, sweep
 
 
@@ -34,18 +35,16 @@ def best_plan(job: Job, knobs: Knobs = Knobs()) -> Best | None:
 
     Raises InputError for a pin on an unknown variable.
     """
-    swept = sweep(job, structural(job), knobs)
-    return best_of(job, swept, swept.best, knobs) if swept.best >= 0 else None
-
-
-def best_of(job: Job, swept: Sweep, position: int, knobs: Knobs) -> Best | None:
-    """One plan of a sweep, priced again term by term; None for a sweep without plans."""
+    rules = structural(job)
+    swept = sweep(job, rules, knobs)
     if swept.points is None:
         return None
-    chosen = laid_out(job, swept.points.plans.plan(position))
-    return Best(
-        job=job,
-        plan=chosen,
-        estimate=estimate_of(job, price(job, Plans.of([chosen]), knobs), 0),
-        swept=swept,
-    )
+    even = best_even(job, swept.points, knobs)
+    limit = even.seconds if even else float("inf")
+    found = lay_out(job, lattice(job, rules), knobs, even=limit, any_knobs=False).best
+    return best_of(job, swept, found.plan, knobs) if found else None
+
+
+def best_of(job: Job, swept: Sweep, plan: Plan, knobs: Knobs) -> Best:
+    """One plan of a sweep, priced again term by term."""
+    return Best(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), knobs), 0), swept=swept)

@@ -95,9 +95,11 @@ def without_plan(swept: Sweep) -> Certificate:
 
 
 def _exhaustion(swept: Sweep, laid: LaidOut) -> str:
-    plans = "1 plan" if laid.solved == 1 else f"{laid.solved:,} plans"
+    solved = "the even splits reach their bounds"
+    if laid.solved:
+        solved = f"CP-SAT found the best layout of {laid.solved:,} of them"
     return (
         f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; evenly split, "
-        f"{swept.fitting:,} fit. With any layout {laid.band:,} have a bound below the best even split; CP-SAT found "
-        f"the best layout of {plans}, and the bounds rule out the others."
+        f"{swept.fitting:,} fit. With any layout, {laid.band:,} have a bound below the best even split; {solved}, and "
+        "the bounds rule out the others."
     )

@@ -17,9 +17,10 @@ from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
 from optimizer.objectives.step import price
 from optimizer.plan import FIELDS, Plan, Plans
-from optimizer.search.best import Best, best_of
+from optimizer.search.best import Best, best_of, best_plan
 from optimizer.search.conflict import conflict
 from optimizer.search.enumerate import plans_of
+from optimizer.search.layout import laid_out
 from optimizer.search.oracle import Sweep, sweep
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
@@ -96,9 +97,13 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to compare with: the answer is {answer.status}")
     asked = pinned_job(job, pins)
-    swept = sweep(asked, structural(asked), answer.knobs)
-    other = best_of(asked, swept, swept.best if swept.best >= 0 else leanest(swept), answer.knobs)
-    fits = swept.best >= 0
+    other = best_plan(asked, answer.knobs)
+    fits = other is not None
+    if other is None:
+        swept = sweep(asked, structural(asked), answer.knobs)
+        if swept.points is not None:
+            lean = laid_out(asked, swept.points.plans.plan(leanest(swept)))
+            other = best_of(asked, swept, lean, answer.knobs)
     return Comparison(
         pins=pins_text(pins),
         verdict=_verdict(answer.estimate.step_time, other) if fits else "infeasible",

@@ -123,8 +123,13 @@ def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
 
 
 def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
-    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none."""
+    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none.
+
+    None either where the job has such a plan as it is.
+    """
     names = {other.name for other in others}
+    if question.holds(question.job, {*names, rule.name}):
+        return ""
     if isinstance(rule, Stepped):
         step = question.step(rule, names)
         return step[1] if step else ""

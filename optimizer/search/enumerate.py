@@ -35,6 +35,8 @@ def lattice(
     for name in FREE:
         if name not in OPTIONS:
             columns, waiting = _join(job, columns, name, values, bound, waiting)
+        if name == "vpp" and len(values.get("schedule", ())) > 1:
+            columns, waiting = _join(job, columns, "schedule", values, bound, waiting)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
     rows, step = len(columns["tp"]), max(1, chunk // combinations)
     for start in range(0, rows, step):
@@ -73,8 +75,8 @@ def _join(
     columns[name] = np.tile(options, rows)
     bound.add(name)
     for derived, needs, derive in DERIVATIONS:
-        if derived not in bound and needs <= bound:
-            pin = values.get(derived)
+        pin = values.get(derived)
+        if derived not in bound and needs <= bound and (pin is None or len(pin) == 1):
             columns[derived] = derive(job, columns) if pin is None else np.full(len(columns["tp"]), pin[0])
             bound.add(derived)
     ready = [rule for rule in waiting if set(rule.variables) <= bound]

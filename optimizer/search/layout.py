@@ -91,7 +91,7 @@ class Layout:
 
     rebuilt: runs of layers that each stage rebuilds in the backward pass. stage_seconds: time of each stage for one
     micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline [s]. proven: no other layout
-    is faster (by more than the rounding of times to 1e-7 of a micro-batch).
+    is faster (by more than the rounding of times to 1e-7 of a micro-batch). chosen: a layer may be rebuilt or spared.
     """
 
     kinds: tuple[Runs, ...]
@@ -101,6 +101,7 @@ class Layout:
     memory: tuple[float, ...]
     objective: float
     proven: bool = False
+    chosen: bool = False
 
     @property
     def slowest(self) -> float:
@@ -130,7 +131,7 @@ class Layout:
         return replace(
             plan,
             layers_per_stage=stages if chunks == dealt else chunks,
-            recompute_layers=self.recomputed if plan.recompute == "full" else (),
+            recompute_layers=self.recomputed if self.chosen else (),
             mtp_ahead=len(chunks) - 1 - predicting[0] if predicting else 0,
         )
 
@@ -201,9 +202,10 @@ def best_assignment(
 
 
 def laid_out(job: Job, plan: Plan) -> Plan:
-    """The plan with the layers of its even split written out, all of them rebuilt under full recomputation."""
+    """The plan with the layers of its even split written out, and all of them rebuilt where it may be chosen which."""
     layers = balanced(job.model.layers, plan.pp)
-    return replace(plan, layers_per_stage=layers, recompute_layers=layers if plan.recompute == "full" else ())
+    chosen = plan.recompute == "full" and job.limits.fixed.get("recompute") != "full"
+    return replace(plan, layers_per_stage=layers, recompute_layers=layers if chosen else ())
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
@@ -267,6 +269,7 @@ def assess(
         memory=tuple(memory),
         objective=problem.pipeline(max(seconds), sum(seconds)),
         proven=proven,
+        chosen=bool(rebuildable(problem)),
     )
 
 

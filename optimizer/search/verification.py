@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,13 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
+from optimizer.objectives.stages import virtual_stages
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.readers.answer_file import SavedAnswer
 from optimizer.search.alternatives import estimate_of
+from optimizer.search.band import undecided
+from optimizer.search.enumerate import lattice
 from optimizer.search.oracle import Sweep, sweep
 from optimizer.units import GB
 
@@ -76,24 +79,39 @@ def verify(saved: SavedAnswer) -> Verification:
         findings += certificate_findings(saved, swept)
         unchecked = (
             "the run of CP-SAT behind the certificate was not repeated: its bound was compared with every plan of the "
-            "lattice, listed and priced again by numpy",
+            f"lattice, listed and priced again by numpy; {_left_to_solver(saved)}",
         )
     return Verification(job=job, plan=plan, estimate=estimate, findings=tuple(findings), unchecked=unchecked)
 
 
+def _left_to_solver(saved: SavedAnswer) -> str:
+    """How many plans numpy's bounds over all layouts do not decide."""
+    best = saved.certificate.get("best_s")
+    limit = float(best) if isinstance(best, int | float) else np.inf
+    count = undecided(saved.job, lattice(saved.job, structural(saved.job)), saved.knobs, limit)
+    if not count:
+        return "bounds over every layout rule out any faster one"
+    return f"bounds over every layout rule out faster ones of all but {count:,}, which only CP-SAT has compared"
+
+
 def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
-    """What the plan costs, with the layers on its stages as written."""
+    """What the plan costs, with the layers on its stages as written if they can lie so, else evenly split."""
+    if not all(finding.holds for finding in placement_findings(job, plan)):
+        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
     return estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
 
 
 def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding, ...]:
     """Every rule of the job by its own `check`, memory at these knobs, and the layers on the stages."""
+    placement = placement_findings(job, plan)
+    if not all(finding.holds for finding in placement):
+        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
     plans = Plans.of([plan])
     rules = (*structural(job), Memory(price=partial(price, knobs=knobs)))
     found = [
         Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job)) for rule in rules
     ]
-    return (*found, _placement(job, plan))
+    return (*found, *placement)
 
 
 def claim_findings(saved: SavedAnswer, estimate: Estimate) -> tuple[Finding, ...]:
@@ -151,11 +169,52 @@ def certificate_findings(saved: SavedAnswer, swept: Sweep) -> tuple[Finding, ...
     return tuple(found)
 
 
-def _placement(job: Job, plan: Plan) -> Finding:
-    stages, layers = plan.layers_per_stage, job.model.layers
-    holds = not stages or (len(stages) == plan.pp and sum(stages) == layers and min(stages) >= 0)
-    reason = f"{plan.pp} stages must hold {layers} layers; {len(stages)} are given with {sum(stages)}" if stages else ""
-    return Finding(name="layers per stage", holds=holds, reason=reason or "even")
+def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
+    """Whether the layers that a plan places are the model's, and those that it rebuilds or predicts with are there."""
+    found = [_layers(job, plan)]
+    if plan.recompute_layers:
+        found.append(_rebuilt(job, plan))
+    if plan.mtp_ahead:
+        found.append(_predicting(job, plan, found[0].holds))
+    return tuple(found)
+
+
+def _layers(job: Job, plan: Plan) -> Finding:
+    given, layers = plan.layers_per_stage, job.model.layers
+    if not given:
+        return Finding(name="layers per stage", holds=True, reason="even")
+    whole = len(given) in (plan.pp, plan.pp * plan.vpp) and sum(given) == layers and min(given) >= 0
+    even = job.stack.features.uneven_stages or len(set(given)) == 1
+    reason = f"{plan.pp} stages must hold {layers} layers; {len(given)} are given with {sum(given)}"
+    if whole and not even:
+        reason = f"{job.stack.name} cuts the layers into equal stages only"
+    return Finding(name="layers per stage", holds=whole and even, reason=reason)
+
+
+def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
+    most = max(0, plan.pp - 2)
+    holds = placed and bool(job.model.mtp_layers) and plan.mtp_ahead <= most
+    if holds:
+        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        holds = not any(chunks[len(chunks) - plan.mtp_ahead :])
+    reason = f"prediction layers must follow all others, at most {most} stages before the head"
+    return Finding(name="prediction layers", holds=holds, reason=f"{reason}; {plan.mtp_ahead} are given")
+
+
+def _rebuilt(job: Job, plan: Plan) -> Finding:
+    rebuilt = plan.recompute_layers
+    held = [0] * plan.pp
+    if _layers(job, plan).holds:
+        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        held = [sum(chunks[stage :: plan.pp]) for stage in range(plan.pp)]
+    holds = (
+        plan.recompute == "full"
+        and len(rebuilt) == plan.pp
+        and all(0 <= count <= most for count, most in zip(rebuilt, held, strict=True))
+    )
+    reason = f"{plan.pp} stages of up to {max(held)} layers may rebuild theirs under full recomputation"
+    given = f"{len(rebuilt)} counts of up to {max(rebuilt)} layers are given under {plan.recompute} recomputation"
+    return Finding(name="recomputed layers", holds=holds, reason=f"{reason}; {given}")
 
 
 def _terms(

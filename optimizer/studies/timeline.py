@@ -35,10 +35,12 @@ def timeline_of(job: Job, plan: Plan, *, best: bool = False, seed: int = 0) -> P
     Raises InputError when the schedule cannot run, Infeasible when no layout fits in memory.
     """
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
-    problem = layout_problem(job, plan)
+    # What pins a plan does not pin its layout, as far as the layout is asked for.
+    free = job.with_limits(fixed={})
+    problem = layout_problem(free, plan)
     layout = best_assignment(problem, seed=seed) if best else placed_layout(problem, plan.placement)
     split = plan.schedule in FILLED
-    times = pass_times(layer_costs(job, plan), layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
+    times = pass_times(layer_costs(free, plan), layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
     return PipelineStudy(
         job=job,
         plan=layout.of(plan),

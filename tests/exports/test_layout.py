@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
-from optimizer.exports.layout import chunks, first_and_last, is_even, megatron_layout, runs_layout, stage_layers
+from optimizer.exports.layout import chunks, first_and_last, is_even, plan_layout, runs_layout, stage_layers
 from optimizer.plan import Plan
+from optimizer.presets import load_model
 
 
 def test_the_plans_own_layers_win_over_the_balanced_split() -> None:
@@ -31,7 +34,10 @@ def test_two_stages_need_only_the_first_to_be_named() -> None:
 
 
 def test_layout_of_deepseek_like_stages() -> None:
-    assert megatron_layout((4, 4, 1), mtp_layers=1) == "Et*4|t*4|tmL"
+    model = load_model("deepseek-v3")
+    plan = Plan(pp=4, layers_per_stage=(20, 20, 20, 1))
+    assert plan_layout(plan, model) == "Et*20|t*20|t*20|tmL"
+    assert plan_layout(replace(plan, layers_per_stage=(20, 20, 21, 0), mtp_ahead=1), model) == "Et*20|t*20|t*21m|L"
 
 
 def test_a_plan_may_list_its_virtual_stages() -> None:

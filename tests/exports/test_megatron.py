@@ -4,7 +4,15 @@ import pytest
 
 from optimizer.answer import Answer
 from optimizer.errors import InputError
-from optimizer.exports.megatron import megatron_arguments, model_flags, parallel_flags, sharding_flags
+from optimizer.exports.megatron import (
+    launch_notes,
+    megatron_arguments,
+    model_flags,
+    parallel_flags,
+    recompute_flags,
+    sharding_flags,
+    zero_bubble_flags,
+)
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_model
@@ -75,3 +83,24 @@ def test_bucket_is_counted_in_parameters_and_offload_in_shares(gpt3_job: Job) ->
 def test_without_a_plan_there_is_nothing_to_export(infeasible_answer: Answer) -> None:
     with pytest.raises(InputError, match="infeasible"):
         megatron_arguments(infeasible_answer)
+
+
+def test_megatron_rebuilds_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
+    """One number for all virtual stages: the most that any needs, and a note where that is more than the plan says."""
+    plan = Plan(pp=4, vpp=2, recompute="full", layers_per_stage=(24,) * 4, recompute_layers=(7, 4, 0, 0))
+    assert recompute_flags(plan) == {
+        "--recompute-granularity": "full",
+        "--recompute-method": "block",
+        "--recompute-num-layers": "4",
+    }
+    (note,) = launch_notes(plan)
+    assert "every stage, 8; the plan rebuilds 7 4 0 0" in note
+    assert launch_notes(replace(plan, recompute_layers=(8,) * 4)) == ()
+    assert recompute_flags(replace(plan, recompute_layers=(0,) * 4)) == {}
+
+
+def test_zero_bubble_schedules_name_their_fork() -> None:
+    plan = Plan(pp=8, schedule="zero-bubble-2p")
+    assert zero_bubble_flags(plan) == {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": "16"}
+    assert "sail-sg" in launch_notes(plan)[0]
+    assert zero_bubble_flags(Plan(pp=8)) == {}

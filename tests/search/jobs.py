@@ -28,6 +28,10 @@ DENSE = Model(
 MIXTURE = replace(DENSE, name="small-moe", experts=Experts(count=8, top_k=2, ffn_hidden=1024, first_dense_layers=1))
 
 
+MIXED = Experts(count=4, top_k=2, ffn_hidden=512)
+ZERO_BUBBLE = ("zero-bubble", "zero-bubble-2p")
+
+
 def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Features(), **limits: object) -> Job:
     """A job on H100s with a batch of 48 sequences of 4,096 tokens."""
     return Job(
@@ -68,7 +72,10 @@ def simple_price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
-    """Random small jobs, dense and MoE, on 1 to 24 GPUs, whose limits sometimes bind and sometimes leave nothing."""
+    """Random small jobs, dense and MoE, on 1 to 24 GPUs, whose limits sometimes bind and sometimes leave nothing.
+
+    Every dimension of a plan may be on: schedules, sharding groups, recomputation, uneven stages, prediction layers.
+    """
     heads = draw(st.sampled_from([4, 6, 8, 12]))
     model = replace(
         DENSE,
@@ -78,12 +85,15 @@ def jobs(draw: st.DrawFn) -> Job:
         hidden=heads * 128,
         ffn_hidden=draw(st.sampled_from([2048, 3072])),
         vocab=draw(st.sampled_from([1000, 50_000])),
-        experts=draw(st.sampled_from([None, None, Experts(count=4, top_k=2, ffn_hidden=512)])),
+        experts=draw(st.sampled_from([None, None, MIXED, replace(MIXED, first_dense_layers=1, every=1)])),
+        mtp_layers=draw(st.sampled_from([0, 0, 1])),
     )
     features = Features(
         zero_stages=draw(st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2, 3)])),
-        schedules=draw(st.sampled_from([("1f1b",), ("1f1b", "interleaved"), ()])),
-        recompute=draw(st.sampled_from([("none",), ("none", "full")])),
+        schedules=draw(
+            st.sampled_from([("1f1b",), ("1f1b", "interleaved"), ("1f1b", "interleaved", *ZERO_BUBBLE), ()])
+        ),
+        recompute=draw(st.sampled_from([("none",), ("none", "full"), ("none", "selective", "full")])),
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
     )
@@ -93,7 +103,7 @@ def jobs(draw: st.DrawFn) -> Job:
         max_tp=draw(st.sampled_from([0, 2])),
         max_micro_batch=draw(st.sampled_from([1, 2])),
         max_vpp=draw(st.sampled_from([1, 4])),
-        fixed=draw(st.sampled_from([{}, {}, {}, {"tp": 2}, {"pp": 2, "cp": 1}, {"sequence_parallel": False}])),
+        fixed=draw(st.sampled_from([{}, {}, {}, {"tp": 2}, {"pp": 2, "cp": 1}, {"pp": 2, "recompute": "full"}])),
     )
     return Job(
         model=model,

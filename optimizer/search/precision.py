@@ -1,0 +1,72 @@
+"""The number format as one more dimension: a lattice for each, one answer and one certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from optimizer.answer import Answer, Certificate, Format
+from optimizer.errors import InputError
+from optimizer.job import DTYPES, Job
+
+ANY = "any"
+SEARCHED = ("bf16", "fp8")  # what "any" stands for, as far as the device has units for it
+
+
+def formats_of(text: str, job: Job) -> tuple[str, ...]:
+    """The number formats that a person listed, or those that the device has units for.
+
+    Raises InputError for a format that does not exist.
+    """
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if names == (ANY,):
+        return tuple(name for name in SEARCHED if name in job.cluster.device.peak_flops)
+    if wrong := [name for name in names if name not in DTYPES]:
+        raise InputError(f"unknown dtype {', '.join(wrong)}; write {', '.join(DTYPES)}, several or {ANY}")
+    return names
+
+
+def best_format(job: Job, formats: Sequence[str], plan: Callable[[Job], Answer]) -> Answer:
+    """The answer of the format with the fastest step, the others as named alternatives, under one certificate.
+
+    A format changes the model's numerics, so that a person may prefer a slower one. Raises InputError when the device
+    has no units for one of them.
+    """
+    answers = [plan(replace(job, dtype=name)) for name in formats]
+    best = min(answers, key=lambda answer: answer.estimate.step_time if answer.estimate else float("inf"))
+    if len(answers) == 1:
+        return best
+    others = [_format(answer, best) for answer in answers if answer is not best]
+    proven = all(answer.status in ("optimal", "infeasible") for answer in answers)
+    status = best.status if proven or best.plan is None else "feasible"
+    return replace(best, status=status, formats=tuple(others), certificate=_joint(best, answers))
+
+
+def _format(answer: Answer, best: Answer) -> Format:
+    slower = 0.0
+    if answer.estimate and best.estimate:
+        slower = answer.estimate.step_time / best.estimate.step_time - 1
+    return Format(
+        dtype=answer.job.dtype, status=answer.status, plan=answer.plan, estimate=answer.estimate, slower=slower
+    )
+
+
+def _joint(best: Answer, answers: Sequence[Answer]) -> Certificate | None:
+    """What holds over all formats: the lowest of the bounds, and all the plans."""
+    parts = [answer.certificate for answer in answers if answer.certificate]
+    if best.certificate is None or len(parts) < len(answers):
+        return None
+    words = [f"{answer.job.dtype}: {part.method}" for answer, part in zip(answers, parts, strict=True)]
+    found = [part for part in parts if part.best < float("inf")]
+    return replace(
+        best.certificate,
+        proven=all(part.proven for part in parts),
+        lower_bound=min((part.lower_bound for part in found), default=best.certificate.lower_bound),
+        knob_bound=min((part.knob_bound for part in found), default=0.0),
+        space=sum(part.space for part in parts),
+        fitting=sum(part.fitting for part in parts),
+        candidates=sum(part.candidates for part in parts),
+        band=sum(part.band for part in parts),
+        solved=sum(part.solved for part in parts),
+        method=" ".join(words),
+    )
