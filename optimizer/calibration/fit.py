@@ -33,7 +33,8 @@ TIME_PARAMETERS = (
     "straggler",
 )
 SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
-PRIOR = 0.02  # weight of one prior against one run: a parameter that no run informs stays at its default
+PRIOR_SPREAD = 0.25  # of a parameter around its default, as a share of the distance between its bounds
+PRIOR = SCALE / PRIOR_SPREAD  # weight of a parameter's distance against a run's error, whose spread is SCALE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,8 @@ def fit_times(
     """Fit `free` parameters so that log(predicted / measured step time) is small for most runs.
 
     Each parameter moves on [0, 1] between its bounds, in log where they are positive and far apart; the soft-L1 loss
-    (scale SCALE) bounds the pull of wrong rows, table_weights that of long tables, and a weak prior holds what the runs
-    do not inform.
+    (scale SCALE) bounds the pull of wrong rows, table_weights that of long tables, and a prior as strong as one run
+    holds what the others do not inform: many runs outvote it, seven cannot be met exactly by fifteen parameters.
 
     Raises InputError when no run has a step time.
     """
@@ -69,11 +70,10 @@ def fit_times(
     grouped = batches(usable)
     measured = np.array([run.step_time for run in usable], dtype=np.float64)
     origin = np.array([to_unit(name, start[name]) for name in free])
-    weight = prior * np.sqrt(len(usable))
 
     def residuals(unit: FloatArray) -> FloatArray:
         values = {name: from_unit(name, u) for name, u in zip(free, unit, strict=True)}
-        return np.concatenate([log_error(grouped, measured, values), weight * (unit - origin)])
+        return np.concatenate([log_error(grouped, measured, values), prior * (unit - origin)])
 
     counts = np.concatenate([table_weights(usable), np.ones(len(free))])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.fit import from_unit, to_unit
+from optimizer.calibration.fit import PRIOR, SCALE, from_unit, table_weights, to_unit
 from optimizer.calibration.ranges import ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.objectives.estimate import FloatArray
@@ -16,8 +16,6 @@ from optimizer.objectives.interval import COORDINATES
 from optimizer.stack import PARAMETERS, Stack
 
 STEP = 1e-3  # finite difference on the unit scale of a parameter
-SCALE = 0.05  # of the soft-L1 loss, as in the fit
-PRIOR = 0.02
 REWEIGHTINGS = 6
 LARGEST_STEP = 0.3  # on the unit scale: the linear step is not trusted further
 
@@ -45,9 +43,9 @@ def held_out(
     """For each part: refit `free` to the other runs by one Gauss-Newton step, then price the part exactly.
 
     Minimises sum_i w_i (r_i + J_i d)^2 + prior over the step d within the parameters' bounds, r being the errors of
-    the fit to all runs, J their derivatives and w the weights of the robust loss at the end of the step, found by
-    repetition; runs of the part count nothing. Where the step improves on the stack, which is then not at its best fit,
-    the error of the stack as it is counts.
+    the fit to all runs, J their derivatives and w the weights of their tables and of the robust loss at the end of the
+    step, found by repetition; runs of the part count nothing. Where the step improves on the stack, which is then not
+    at its best fit, the error of the stack as it is counts.
 
     Source: Björck, Numerical Methods for Least Squares Problems (1996), section 9.2 for the Gauss-Newton step.
     """
@@ -55,15 +53,16 @@ def held_out(
 
     unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
     at_fit, jacobian = _derivatives(runs, free, unit, errors, progress)
-    pull = PRIOR * np.sqrt(len(runs)) * np.eye(len(free))
+    pull = PRIOR * np.eye(len(free))
     home = np.array([to_unit(name, PARAMETERS[name].default) for name in free])
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12
     places, found, inside = [], [], []
     for part in parts:
         rest = np.setdiff1d(np.arange(len(runs)), part)
+        counts = np.sqrt(table_weights([runs[place] for place in rest]))
         step = np.zeros(len(free))
         for _ in range(REWEIGHTINGS):
-            weights = (1.0 + ((at_fit[rest] + jacobian[rest] @ step) / SCALE) ** 2) ** -0.25
+            weights = counts * (1.0 + ((at_fit[rest] + jacobian[rest] @ step) / SCALE) ** 2) ** -0.25
             matrix = np.concatenate([weights[:, None] * jacobian[rest], pull])
             target = np.concatenate([-weights * at_fit[rest], pull @ (home - unit)])
             step = lsq_linear(matrix, target, bounds=(low, high)).x

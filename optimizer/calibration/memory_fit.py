@@ -13,7 +13,7 @@ from optimizer.calibration.predict import Batch, batches, with_parameters
 from optimizer.calibration.runs import Run
 from optimizer.objectives.distinct import distinct
 from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.stages import representative_stages
+from optimizer.objectives.stages import stages_of
 from optimizer.objectives.step import SHAPE_KEYS, peak_memory
 from optimizer.plan import Knobs
 from optimizer.stack import Stack
@@ -77,7 +77,7 @@ def predicted_memory(
     for batch in grouped:
         job = replace(batch.job, stack=with_parameters(batch.job.stack, parameters))
         few, inverse = distinct(batch.plans, SHAPE_KEYS)
-        stages = representative_stages(job.model, batch.plans)
+        stages = stages_of(job.model, batch.plans)
         terms, total = peak_memory(job, batch.plans, stages, few, inverse, Knobs())
         places = list(batch.places)
         reserved[places], allocated[places] = total, total - terms["fragmentation"]
