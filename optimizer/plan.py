@@ -118,7 +118,8 @@ class Plan:
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
         partly = self.recompute == "full" and len(self.recompute_layers) > 0
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
-        parts += [f"{sum(self.recompute_layers)} layers recomputed"] * (partly and sum(self.recompute_layers) > 0)
+        count = sum(self.recompute_layers)
+        parts += [f"{count} layer{'s' * (count > 1)} recomputed"] * (partly and count > 0)
         return ", ".join(parts)
 
 

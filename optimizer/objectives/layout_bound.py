@@ -78,6 +78,12 @@ class StepFloor:
             job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
         )
 
+    def step_of(self, pipeline: float, index: int) -> float:
+        """Step time of one plan whose pipeline takes so long [s]."""
+        some = self.take(np.array([index]))
+        step = pipeline + some.once
+        return float((step + straggler_seconds(self.job, some.plans, step))[0])
+
     def slowest(self) -> FloatArray:
         """Time that the slowest stage takes under every layout [s]: the mean, or the fullest of whole layers.
 

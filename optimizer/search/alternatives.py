@@ -57,18 +57,19 @@ def alternatives(
     """The runners-up of the best plan, at the same knobs: the first of them with their best layouts."""
     chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
     placed = place(job, Plans.of(chosen[:PLACED]), knobs) if chosen else ()
-    pool = [found.plan for found in placed if found] + [laid_out(job, plan) for plan in chosen[PLACED:]]
-    pool += [found.plan for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
-    if not pool:
+    pool = [found for found in placed if found]
+    pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
+    first: dict[tuple[int, ...], Plan] = {}
+    for found in sorted(pool, key=lambda candidate: candidate.seconds):
+        first.setdefault(structure(found.plan), found.plan)
+    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[PLACED:])][:count]
+    if not plans:
         return ()
-    costs = price(job, Plans.of(pool), knobs)
-    first: dict[tuple[int, ...], int] = {}
-    for index in np.argsort(costs.step_time, kind="stable"):
-        first.setdefault(structure(pool[index]), int(index))
-    estimates = [(pool[index], estimate_of(job, costs, index)) for index in list(first.values())[:count]]
+    costs = price(job, Plans.of(plans), knobs)
+    estimates = [(plan, estimate_of(job, costs, index)) for index, plan in enumerate(plans)]
     return tuple(
         Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, estimate in estimates
+        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)
     )
 
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.layer_costs import layer_costs, layer_table
+from optimizer.objectives.layer_costs import LayerTable, layer_costs, layer_table
 from optimizer.objectives.layout_bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.enumerate import concatenate
 from optimizer.search.layout import (
     Layout,
-    LayoutProblem,
     best_assignment,
     even_layout,
     laid_out,
@@ -147,9 +146,7 @@ def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> t
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
     found: list[Candidate | None] = []
     for index, bound in enumerate(bounds):
-        plan = plans.plan(index)
-        problem = problem_of(job, plan, table.row(index)) if np.isfinite(bound) else None
-        found.append(_solve(search, plan, problem, float(bound)) if problem else None)
+        found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else None)
     return tuple(found)
 
 
@@ -165,7 +162,8 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
 def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
     order = np.argsort(points.seconds, kind="stable")
-    chosen = order[points.fits[order]][:LEADING]
+    # The stages of a dense model are those that represent them.
+    chosen = order[points.fits[order]][: LEADING if job.model.experts else 1]
     if not len(chosen):
         return None
     plans = [laid_out(job, points.plans.plan(int(position))) for position in chosen]
@@ -217,9 +215,7 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
     for position in np.argsort(bounds, kind="stable"):
         if bounds[position] >= search.limit or search.expired():
             break
-        plan = plans.plan(int(position))
-        problem = problem_of(search.job, plan, table.row(int(position)))
-        candidate = _solve(search, plan, problem, float(bounds[position]))
+        candidate = _solve(search, plans, floor, table, int(position), float(bounds[position]))
         if candidate is None:
             continue
         search.found[int(numbers[position])] = candidate
@@ -228,13 +224,22 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
     return bounds
 
 
-def _solve(search: _Search, plan: Plan, problem: LayoutProblem, bound: float) -> Candidate | None:
-    """The best layout of one plan: the even split if it meets the bound, else CP-SAT's; None when none fits."""
+def _solve(
+    search: _Search, plans: Plans, floor: StepFloor, table: LayerTable, index: int, bound: float
+) -> Candidate | None:
+    """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's; None when none fits."""
+    plan = plans.plan(index)
+    problem = problem_of(search.job, plan, table.row(index))
+
+    def candidate(layout: Layout, proven: bool) -> Candidate:
+        seconds = floor.step_of(layout.objective, index)
+        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
+
     even = even_layout(problem, recompute=False)
     if max(even.memory) <= search.job.usable_memory:
-        candidate = _priced(search, plan, even, proven=True)
-        if candidate.seconds <= bound * (1 + SAME):
-            return candidate
+        split = candidate(even, True)
+        if split.seconds <= bound * (1 + SAME):
+            return split
     search.solved += 1
     try:
         layout = best_assignment(problem, seed=search.seed, time_limit=search.left(), smooth=False)
@@ -242,13 +247,7 @@ def _solve(search: _Search, plan: Plan, problem: LayoutProblem, bound: float) ->
         return None
     except TimeLimit:
         return Candidate(plan=plan, seconds=bound, proven=False)
-    return _priced(search, plan, layout, proven=layout.proven)
-
-
-def _priced(search: _Search, plan: Plan, layout: Layout, *, proven: bool) -> Candidate:
-    placed = layout.of(plan)
-    seconds = float(price(search.job, Plans.of([placed]), search.knobs).step_time[0])
-    return Candidate(plan=placed, seconds=seconds, solved=True, proven=proven)
+    return candidate(layout, layout.proven)
 
 
 def _knob_bound(job: Job, plans: Plans, floor: StepFloor, best: float) -> float:
