@@ -48,6 +48,7 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **recompute_flags(plan),
         **precision_flags(job),
         **model_flags(job.model),
+        **dispatcher_flags(job),
     }
 
 
@@ -250,6 +251,13 @@ def latent_attention_flags(model: Model) -> dict[str, str | None]:
     if model.mtp_layers:
         flags["--mtp-num-layers"] = str(model.mtp_layers)
     return flags
+
+
+def dispatcher_flags(job: Job) -> dict[str, str | None]:
+    """How routed tokens travel: one copy for each destination needs DeepEP behind Megatron's flex dispatcher."""
+    if job.model.experts is None or job.stack.features.dispatcher != "deduplicated":
+        return {}
+    return {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": "deepep"}
 
 
 def expert_flags(layers: int, experts: Experts) -> dict[str, str | None]:
