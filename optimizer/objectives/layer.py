@@ -105,7 +105,8 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
 def _compute(job: Job, layer: Layer, *, backward: bool) -> dict[str, FloatArray]:
     """GPU seconds of the compute terms in one direction."""
     stack, device = job.stack, job.cluster.device
-    low, high = curve_for(device, job.dtype), curve_for(device, job.wide_dtype)
+    low = curve_for(device, job.dtype)
+    high = low if job.wide_dtype == job.dtype else curve_for(device, job.wide_dtype)
     scale = stack["gemm_efficiency"]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
