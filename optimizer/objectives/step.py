@@ -90,7 +90,8 @@ def groundwork(job: Job, plans: Plans) -> Groundwork:
     kinds: tuple[Kind, ...] = (dense, moe)
     if plans.placements is not None:
         plain = without_rebuilding(plans)
-        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2]
+        rebuilds = np.any(plain.recompute != plans.recompute)
+        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2] if rebuilds else kinds
     stages = stages_of(job.model, plans)
     per_stage = stage_extras(job, plans)
     sharded = sharded_exposures(job, plans, kinds)
