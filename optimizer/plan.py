@@ -31,20 +31,20 @@ class Knobs:
 
 @dataclass(frozen=True, kw_only=True)
 class KnobColumns:
-    """Knobs of many plans, one entry per plan; fields and units as in Knobs."""
+    """Knobs of many plans, one entry per plan or one row per setting; fields and units as in Knobs."""
 
     bucket: NDArray[np.float64]
     comm_sm_share: NDArray[np.float64]
     offload: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: Sequence[Knobs], repeats: int = 1) -> KnobColumns:
-        """Stack single knobs, each for `repeats` plans in a row.
+    def of(cls, rows: Sequence[Knobs]) -> KnobColumns:
+        """Every setting for every plan: what is priced with it has a row per setting and a column per plan.
 
-        >>> KnobColumns.of([Knobs(offload=0.0), Knobs(offload=1.0)], repeats=2).offload.tolist()
-        [0.0, 0.0, 1.0, 1.0]
+        >>> KnobColumns.of([Knobs(offload=0.0), Knobs(offload=1.0)]).offload.tolist()
+        [[0.0], [1.0]]
         """
-        return cls(**{f.name: np.repeat([float(getattr(row, f.name)) for row in rows], repeats) for f in fields(Knobs)})
+        return cls(**{f.name: np.array([[float(getattr(row, f.name))] for row in rows]) for f in fields(Knobs)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ A study is a TOML file; each key takes one value or a list:
     dtypes = ["bf16", "fp8"]
     stacks = "megatron-core"
     bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix, time_limit, seed: as the options
-    trials = 40                           # on the knobs of each job; 0, three times faster, when left out
+    trials = 8                            # on the knobs of each job; 0: the default knobs, twice as fast
     token_budget = 15e12                  # of the whole training run, for days and cost
     prices = {h100 = 2.5}                 # USD per GPU and hour, instead of the presets'
     [scenarios.long]                      # with scenarios, each of them is planned

@@ -56,7 +56,7 @@ OPTIONS = (
     *JOB_OPTIONS,
     click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
     click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),
-    click.option("--trials", type=click.IntRange(min=0), default=40, metavar="N", help="Trials on the knobs. [40]"),
+    click.option("--trials", type=click.IntRange(min=0), default=8, metavar="N", help="Trials on the knobs. [8]"),
     click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds to search."),
     click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]"),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),

@@ -84,7 +84,8 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
 
 def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: bool = True) -> LayerTime:
     """Price all operators and collectives of one layer."""
-    forward, backward = _compute(job, layer, backward=False), _compute(job, layer, backward=True)
+    curves = _curves(job)
+    forward, backward = (_compute(job, layer, curves, backward=direction) for direction in (False, True))
     comm, hidden = (
         _communication(job, shapes, moe, forward) if communicates else (_head_communication(job, shapes), (0.0, 0.0))
     )
@@ -102,10 +103,16 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
     )
 
 
-def _compute(job: Job, layer: Layer, *, backward: bool) -> dict[str, FloatArray]:
+def _curves(job: Job) -> tuple[GemmCurve, GemmCurve]:
+    """The curves of products with quantised operands, and of all others."""
+    low = curve_for(job.cluster.device, job.dtype)
+    return low, low if job.wide_dtype == job.dtype else curve_for(job.cluster.device, job.wide_dtype)
+
+
+def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, backward: bool) -> dict[str, FloatArray]:
     """GPU seconds of the compute terms in one direction."""
-    stack, device = job.stack, job.cluster.device
-    low, high = curve_for(device, job.dtype), curve_for(device, job.wide_dtype)
+    stack = job.stack
+    low, high = curves
     scale = stack["gemm_efficiency"]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)

@@ -34,6 +34,7 @@ TRANSFER_KEYS = ("tp", "cp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
 # Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
 FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
+GROUNDWORK = "groundwork"
 OPTIMIZER_TRAFFIC = 30.0  # bytes per element: reads gradient, master, two moments; writes master, moments, weight
 OFFLOAD_TRAFFIC = 34.0  # bytes per offloaded element: 6 over the host link, 28 in the host's memory at a like rate
 
@@ -50,17 +51,47 @@ class Kind:
     backward_compute: FloatArray
 
 
+@dataclass(frozen=True, kw_only=True)
+class Groundwork:
+    """What of a step's price no knob changes.
+
+    `few` are the distinct shapes of the plans and `inverse` the one of each plan; `first` is the first stage of the
+    even split and `covering` its layers, whose passes hide the collectives of a step; `hidden` are the seconds hidden
+    inside the layers already, `time` the terms of the pipeline [s].
+    """
+
+    few: Plans
+    inverse: NDArray[np.intp]
+    stages: Sequence[Stage]
+    first: Stage
+    covering: tuple[Kind, ...]
+    hidden: FloatArray
+    time: dict[str, FloatArray]
+
+
 def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
     """Time by term, memory by term, MFU and HFU of every plan, under one setting of the knobs or one per plan.
 
     Raises InputError when the device has no units for the job's dtype.
     """
+    ground = _remembered(job, plans)
+    once, hidden = once_per_step(job, plans, ground.first, ground.covering, knobs)
+    time = ground.time | once
+    step = sum(time.values(), np.zeros(len(plans)))
+    time["stragglers"] = straggler_seconds(job, plans, step)
+    step = step + time["stragglers"]
+    return _costs(job, plans, ground.stages, ground.few, ground.inverse, time, step, hidden + ground.hidden, knobs)
+
+
+def groundwork(job: Job, plans: Plans) -> Groundwork:
+    """Everything before the knobs: layers, stages, pipeline."""
     few, inverse = distinct(plans, SHAPE_KEYS)
     dense, moe, head = layer_kinds(job, plans, few, inverse)
     kinds: tuple[Kind, ...] = (dense, moe)
     if plans.placements is not None:
         plain = without_rebuilding(plans)
-        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2]
+        rebuilds = np.any(plain.recompute != plans.recompute)
+        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2] if rebuilds else kinds
     stages = stages_of(job.model, plans)
     per_stage = stage_extras(job, plans)
     sharded = sharded_exposures(job, plans, kinds)
@@ -76,13 +107,24 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
     # What hides the collectives of a step are the passes of an even split; where some layers are spared, of one that
     # rebuilds nothing.
     even = stages if plans.placements is None else representative_stages(job.model, plans)
-    once, hidden = once_per_step(job, plans, even[0], kinds if len(kinds) == 2 else _spared(plans, kinds), knobs)
-    time |= once
-    step = sum(time.values(), np.zeros(len(plans)))
-    time["stragglers"] = straggler_seconds(job, plans, step)
-    step = step + time["stragglers"]
-    hidden = hidden + plans.num_microbatches * (even[0].dense * dense.hidden + even[0].moe * moe.hidden)
-    return _costs(job, plans, stages, few, inverse, time, step, hidden, knobs)
+    return Groundwork(
+        few=few,
+        inverse=inverse,
+        stages=stages,
+        first=even[0],
+        covering=kinds if len(kinds) == 2 else _spared(plans, kinds),
+        hidden=plans.num_microbatches * (even[0].dense * dense.hidden + even[0].moe * moe.hidden),
+        time=time,
+    )
+
+
+def _remembered(job: Job, plans: Plans) -> Groundwork:
+    """The groundwork of these plans, kept with them: the search prices the same plans at several knobs."""
+    known = plans.memo.get(GROUNDWORK)
+    if known is None or known[0] is not job:
+        known = plans.memo[GROUNDWORK] = job, groundwork(job, plans)
+    found: Groundwork = known[1]
+    return found
 
 
 def filled_bubble(plans: Plans, bubble: FloatArray, dense: Kind, moe: Kind, job: Job) -> FloatArray:

@@ -14,8 +14,31 @@ from optimizer.job import Job
 from optimizer.plan import FIELDS, SCHEDULES, Plans
 
 CHUNK = 2**15
+KEPT = 2 * CHUNK  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute")
 Columns = dict[str, NDArray[np.int64]]
+
+
+class Space:
+    """All plans that satisfy the rules, to be walked more than once; a small space is listed only the first time."""
+
+    def __init__(self, job: Job, rules: Sequence[Rule]) -> None:
+        self.job, self.rules = job, rules
+        self._chunks: list[Plans] | None = None
+
+    def __iter__(self) -> Iterator[Plans]:
+        """The plans in chunks, always in the same order."""
+        if self._chunks is not None:
+            yield from self._chunks
+            return
+        seen: list[Plans] = []
+        count = 0
+        for plans in lattice(self.job, self.rules):
+            count += len(plans)
+            seen = [*seen, plans] if count <= KEPT else []
+            yield plans
+        if count <= KEPT:
+            self._chunks = seen
 
 
 def lattice(

@@ -1,9 +1,10 @@
-"""Continuous settings for the few best plans, searched with Optuna against the step time."""
+"""Continuous settings for the few best plans: a grid priced at once, then Optuna around its best point."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.search.oracle import Points
 
 BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30), "offload": (0.0, 1.0)}
-LOGARITHMIC = ("bucket",)
+LOGARITHMIC = ("bucket", "comm_sm_share")
 STUDY = "mfu-optimizer"
 TUNED = 8  # plans that every trial prices at once
 ROUND = 8  # trials that are asked for together, so that one pricing serves them all
 STARTS = (Knobs(), Knobs(offload=1.0))  # the defaults, and what fits wherever anything does
+GRID = {"bucket": 8, "comm_sm_share": 8, "offload": 9}  # points along each side of the box
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,34 +37,66 @@ def tune(
     job: Job,
     plans: Plans,
     *,
-    trials: int = 40,
+    trials: int = 8,
     seed: int = 0,
     study: str | None = None,
     price: KnobPrice = step_price,
 ) -> Tuned | None:
     """The knobs with which the fastest of the plans that fit is fastest, or None when none fits with any.
 
-    The defaults come first, so the result is never worse than they are. `study` is the URL of an Optuna storage to
-    keep the trials in.
+    A grid over the box is priced in one go; Optuna's trials, of which the grid's best point is the first, look around
+    it. The defaults come before all, so the result is never worse than they are; without trials it is they. `study`
+    is the URL of an Optuna storage to keep the trials in.
     """
-    starts = [
-        Tuned(knobs=knobs, seconds=seconds)
-        for knobs, seconds in zip(STARTS, _fastest(job, plans, STARTS, price), strict=True)
-        if np.isfinite(seconds)
-    ]
-    if not starts or trials <= 0:
-        return starts[0] if starts else None
-    found = min(_trials(job, plans, starts[0], trials, seed, study, price), key=lambda tuned: tuned.seconds)
-    if found.seconds >= starts[0].seconds:
-        return starts[0]
-    return _on_device(job, plans, found, price)
+    best = _least(_priced(job, plans, [STARTS[0], *grid()] if trials > 0 else STARTS[:1], price))
+    if not np.isfinite(best.seconds):
+        best = _least(_priced(job, plans, STARTS[1:], price))
+    if not np.isfinite(best.seconds):
+        return None
+    if trials <= 0:
+        return best
+    found = _least([best, *_trials(job, plans, best, trials, seed, study, price)])
+    return _on_device(job, plans, found, price) if found.knobs.offload > 0 else found
 
 
 def _on_device(job: Job, plans: Plans, tuned: Tuned, price: KnobPrice) -> Tuned:
     """The same knobs with all optimizer state on the device if that is no slower: trials never hit a bound."""
-    knobs = replace(tuned.knobs, offload=0.0)
-    (seconds,) = _fastest(job, plans, [knobs], price)
-    return Tuned(knobs=knobs, seconds=seconds) if seconds <= tuned.seconds else tuned
+    (other,) = _priced(job, plans, [replace(tuned.knobs, offload=0.0)], price)
+    return other if other.seconds <= tuned.seconds else tuned
+
+
+def grid() -> list[Knobs]:
+    """Settings evenly spread over the box, on a logarithmic scale where that is the natural one.
+
+    >>> len(grid()), round(grid()[0].bucket), grid()[0].offload
+    (576, 10000000, 0.0)
+    """
+    sides = [side(name, *BOX[name], GRID[name]) for name in BOX]
+    return [Knobs(**dict(zip(BOX, values, strict=True))) for values in product(*sides)]
+
+
+def side(name: str, low: float, high: float, count: int) -> list[float]:
+    """`count` values of one knob from low to high, to three digits.
+
+    >>> side("bucket", 10e6, 1e9, 4)
+    [10000000.0, 46400000.0, 215000000.0, 1000000000.0]
+    """
+    spread = np.geomspace if name in LOGARITHMIC else np.linspace
+    return [float(f"{value:.3g}") for value in spread(low, high, count)]
+
+
+def around(best: Knobs) -> dict[str, tuple[float, float]]:
+    """The box one step of the grid to either side of its best point."""
+    found = {}
+    for name, (low, high) in BOX.items():
+        value, steps = getattr(best, name), GRID[name] - 1
+        if name in LOGARITHMIC:
+            step = (high / low) ** (1 / steps)
+            found[name] = max(low, value / step), min(high, value * step)
+        else:
+            step = (high - low) / steps
+            found[name] = max(low, value - step), min(high, value + step)
+    return found
 
 
 def tunable(points: Points, usable: float) -> Plans:
@@ -80,17 +114,19 @@ def _trials(
     job: Job, plans: Plans, start: Tuned, trials: int, seed: int, study: str | None, price: KnobPrice
 ) -> Iterator[Tuned]:
     """What each of Optuna's trials finds; trials in which nothing fits are told as ten times the start."""
-    search, box = _study(job, seed, study)
+    search, box = _study(job, around(start.knobs), seed, study)
     search.enqueue_trial(asdict(start.knobs))
     for first in range(0, trials, ROUND):
         asked = [search.ask(box) for _ in range(min(ROUND, trials - first))]
-        settings = [Knobs(**trial.params) for trial in asked]
-        for trial, knobs, seconds in zip(asked, settings, _fastest(job, plans, settings, price), strict=True):
-            search.tell(trial, seconds if np.isfinite(seconds) else 10 * start.seconds)
-            yield Tuned(knobs=knobs, seconds=seconds)
+        found = _priced(job, plans, [Knobs(**trial.params) for trial in asked], price)
+        for trial, tuned in zip(asked, found, strict=True):
+            search.tell(trial, tuned.seconds if np.isfinite(tuned.seconds) else 10 * start.seconds)
+        yield from found
 
 
-def _study(job: Job, seed: int, study: str | None) -> tuple[Any, dict[str, Any]]:
+def _study(
+    job: Job, sides: Mapping[str, tuple[float, float]], seed: int, study: str | None
+) -> tuple[Any, dict[str, Any]]:
     import optuna
     from optuna.distributions import FloatDistribution
 
@@ -98,13 +134,17 @@ def _study(job: Job, seed: int, study: str | None) -> tuple[Any, dict[str, Any]]
     sampler = optuna.samplers.TPESampler(seed=seed, n_ei_candidates=12)
     name = f"{STUDY}-{job.model.name}-{job.gpus}" if study else None
     search = optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
-    box = {name: FloatDistribution(low, high, log=name in LOGARITHMIC) for name, (low, high) in BOX.items()}
+    box = {name: FloatDistribution(low, high, log=name in LOGARITHMIC) for name, (low, high) in sides.items()}
     return search, box
 
 
-def _fastest(job: Job, plans: Plans, settings: Sequence[Knobs], price: KnobPrice) -> list[float]:
+def _least(found: Sequence[Tuned]) -> Tuned:
+    """The fastest; of equals the first."""
+    return min(found, key=lambda tuned: tuned.seconds)
+
+
+def _priced(job: Job, plans: Plans, settings: Sequence[Knobs], price: KnobPrice) -> list[Tuned]:
     """Step time of the fastest plan that fits at each setting of the knobs [s], infinite where none does."""
-    every = plans.take(np.tile(np.arange(len(plans)), len(settings)))
-    costs = price(job, every, KnobColumns.of(settings, repeats=len(plans)))
-    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
-    return [float(least) for least in seconds.reshape(len(settings), len(plans)).min(axis=1)]
+    costs = price(job, plans, KnobColumns.of(settings))
+    least = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf).min(axis=1)
+    return [Tuned(knobs=knobs, seconds=float(time)) for knobs, time in zip(settings, least, strict=True)]

@@ -15,6 +15,7 @@ from optimizer.job import Job
 from optimizer.plan import FIELDS, Plans
 
 COST = "cost"
+SMALL = 200  # points up to which CP-SAT is faster without presolving the program
 RESOLUTION = 10**8  # integer steps of the fastest plan's time: bounds are rounded down by at most 1e-8
 
 
@@ -55,7 +56,7 @@ def prove(
     if hint >= 0:
         names = [name for name in program.domains if name in FIELDS]
         program.hint({name: int(getattr(plans, name)[hint]) for name in names} | {POINT: hint, COST: int(costs[hint])})
-    solution = program.solve(seed, time_limit)
+    solution = program.solve(seed, time_limit, prepare=len(plans) > SMALL)
     if solution.status != OPTIMAL:
         infeasible = solution.status == "INFEASIBLE"
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)

@@ -144,9 +144,16 @@ def _trimmed(points: Points, usable: float) -> Points:
     fitting = fastest[points.fits[fastest]]
     if len(fitting):
         keep |= points.fits & (points.seconds <= points.seconds[fitting[0]] * (1 + BAND))
-        structures = np.column_stack([getattr(points.plans, name)[fitting] for name in STRUCTURE])
-        _, first = np.unique(structures, axis=0, return_index=True)
-        keep[fitting[first]] = True
+        keep[fitting[firsts(points.plans.take(fitting))]] = True
     rescued = fastest[(points.offloaded <= usable)[fastest]]
     keep[rescued[:RESCUED]] = True
     return points.take(keep)
+
+
+def firsts(plans: Plans) -> NDArray[np.intp]:
+    """Position of the first plan of every structure."""
+    code = np.zeros(len(plans), dtype=np.int64)
+    for name in STRUCTURE:
+        values, rank = np.unique(getattr(plans, name), return_inverse=True)
+        code = code * len(values) + rank
+    return np.unique(code, return_index=True)[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,6 @@ import numpy as np
 
 from optimizer.answer import Answer, NearTies
 from optimizer.constraints.memory import Memory
-from optimizer.constraints.rule import Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step import price
@@ -21,9 +20,9 @@ from optimizer.search.alternatives import MEASURED_MFU, alternatives, estimate_o
 from optimizer.search.band import SAME, Candidate, LaidOut, best_even, lay_out, smoothed
 from optimizer.search.certificate import certify, unfinished, without_plan
 from optimizer.search.conflict import conflict
-from optimizer.search.enumerate import lattice
+from optimizer.search.enumerate import Space
 from optimizer.search.knobs import STARTS, tunable, tune
-from optimizer.search.oracle import Sweep, sweep
+from optimizer.search.oracle import Sweep, fold
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def plan(
     job: Job,
     *,
     top: int = 5,
-    trials: int = 40,
+    trials: int = 8,
     time_limit: float | None = None,
     seed: int = 0,
     study: str | None = None,
@@ -61,16 +60,17 @@ def plan(
     clock = Clock()
     with clock.phase("sweep"):
         rules = structural(job)
-        swept = sweep(job, rules, time_limit=time_limit)
+        space = Space(job, rules)
+        swept = fold(job, space, price, time_limit)
     with clock.phase("knobs"):
         knobs = _knobs(job, swept, trials, seed, study)
     with clock.phase("resweep"):
         if knobs not in (None, Knobs()) and swept.complete:
-            swept = sweep(job, rules, knobs)
+            swept = fold(job, space, partial(price, knobs=knobs))
     if not swept.complete:
         return _unfinished(job, swept, knobs, clock, ceilings)
     with clock.phase("layouts"):
-        found = _layouts(job, rules, swept, knobs, seed, _left(time_limit, clock))
+        found = _layouts(job, space, swept, knobs, seed, _left(time_limit, clock))
     if found is None:
         return _without_plan(job, swept, clock)
     with clock.phase("proof"):
@@ -110,7 +110,7 @@ class _Found:
 
 
 def _layouts(
-    job: Job, rules: Sequence[Rule], swept: Sweep, knobs: Knobs | None, seed: int, time_limit: float | None
+    job: Job, space: Space, swept: Sweep, knobs: Knobs | None, seed: int, time_limit: float | None
 ) -> _Found | None:
     """The best layout at the tuned knobs, and at those of them that leave the optimizer's state on the device.
 
@@ -119,10 +119,10 @@ def _layouts(
     found: _Found | None = None
     tried = STARTS if knobs is None else (knobs, replace(knobs, offload=0.0))
     for setting in dict.fromkeys(tried):
-        at_setting = swept if setting == (knobs or Knobs()) else sweep(job, rules, setting)
+        at_setting = swept if setting == (knobs or Knobs()) else fold(job, space, partial(price, knobs=setting))
         even = best_even(job, at_setting.points, setting) if at_setting.points else None
         limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
-        laid = lay_out(job, lattice(job, rules), setting, even=limit, seed=seed, time_limit=time_limit)
+        laid = lay_out(job, space, setting, even=limit, seed=seed, time_limit=time_limit)
         if laid.best is not None and (found is None or laid.best.seconds < found.best.seconds * (1 - SAME)):
             seconds = even.seconds if even else np.inf
             found = _Found(best=laid.best, knobs=setting, swept=at_setting, laid=laid, even=seconds)
@@ -160,7 +160,7 @@ def _knobs(job: Job, swept: Sweep, trials: int, seed: int, study: str | None) ->
     plans = tunable(swept.points, job.usable_memory)
     if not len(plans):
         return None
-    if not swept.complete:
+    if not swept.complete or (trials <= 0 and swept.best >= 0):
         return Knobs() if swept.best >= 0 else None
     tuned = tune(job, plans, trials=trials, seed=seed, study=study)
     return tuned.knobs if tuned else None

@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InputError
@@ -96,8 +97,9 @@ def connect(address: str) -> Any:
         raise InputError("--engine ray needs Ray; pip install 'mfu-optimizer[ray]'") from None
     if ray.is_initialized():
         return ray
-    if address not in (ANY, "local"):
-        _reach(address)
+    meant = _current() if address == ANY else address
+    if meant not in ("", ANY, "local"):
+        _reach(meant)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except Exception as error:
@@ -106,6 +108,22 @@ def connect(address: str) -> Any:
             f"no Ray cluster at {address!r}: {words[0]}; start one with `ray start --head` and give its --address"
         ) from error
     return ray
+
+
+def _current() -> str:
+    """The cluster that Ray takes for "auto": RAY_ADDRESS, else the last one started on this machine; "" for none.
+
+    A cluster that died leaves its address behind, at which Ray would knock for many minutes.
+
+    Source: ray-project/ray python/ray/_private/services.py, get_ray_address_from_environment.
+    """
+    if given := os.environ.get("RAY_ADDRESS", ""):
+        return given
+    note = Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", "ray", "ray_current_cluster")
+    try:
+        return note.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def _reach(address: str) -> None:

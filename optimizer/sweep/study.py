@@ -62,10 +62,10 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How hard to search each job: the options of `optimize`."""
+    """How hard to search each job: the options of `optimize`, and but for runners-up its defaults."""
 
     top: int = 0
-    trials: int = 0
+    trials: int = 8
     time_limit: float | None = None
     seed: int = 0
 

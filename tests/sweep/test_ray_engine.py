@@ -43,6 +43,18 @@ def test_an_address_without_a_cluster_is_told_at_once(address: str, words: str) 
         next(RayEngine(address=address).run(iter(tasks(1))))
 
 
+@pytest.mark.parametrize("by", ["environment", "note"])
+def test_a_cluster_that_died_is_told_at_once(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray remembers the last cluster of a machine, dead or alive, and would knock there for minutes."""
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1" if by == "environment" else "")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    with pytest.raises(InputError, match=r"no Ray cluster at '127.0.0.1:1'"):
+        next(RayEngine().run(iter(tasks(1))))
+
+
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'mfu-optimizer\[ray\]'"):
