@@ -103,6 +103,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 
+SELECTIVE = ("core", "ops", "qkv")
 DISPATCHERS = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
@@ -112,17 +113,16 @@ class Features:
     """What the software does, as facts that are known without measuring.
 
     attention: "unfused" (separate softmax kernels), "fused_softmax", "flash1", "flash" (second generation) or "flash3"
-    (kernels written for the device). selective: what selective recomputation rebuilds, "core" the attention core alone,
-    "ops" also norms, activations and every second product. fused_norm: norms are one kernel. overlap_sharded: ZeRO-1/2
-    collectives run under the passes. default_zero: the ZeRO stage of a run that does not name one. param_bytes,
-    grad_bytes: bytes per element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are
-    reduced in fp32. zero_stages, schedules, recompute: those it offers. uneven_stages: PP need not divide the layers.
-    logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained with it.
-    dispatcher: how MoE tokens travel, see DISPATCHERS. cuda_graphs: layers are replayed without the host.
-    balanced_experts: routing is forced to be even, as benchmarks do.
-    gathered_logits: every TP rank holds the logits of the whole vocabulary.
-    unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where it does, below 1 in a
-    stack that leaves such a vocabulary unpadded.
+    (kernels written for the device). selective: what selective recomputation rebuilds, one of SELECTIVE: the attention
+    core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
+    one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero: the ZeRO stage of a run that
+    does not name one. param_bytes, grad_bytes: bytes per element of the resident weight and of the accumulated
+    gradient. fp32_reduce: gradients are reduced in fp32. zero_stages, schedules, recompute: those it offers.
+    uneven_stages: PP need not divide the layers. logit_bytes: bytes per element of the logits in the loss. dropout: the
+    model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are replayed
+    without the host. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank
+    holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split the
+    vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded.
     """
 
     attention: str = "flash"

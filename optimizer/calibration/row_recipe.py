@@ -22,7 +22,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     """
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
     if _rematerialises(row):
-        changes["selective"] = "ops"
+        changes["selective"] = "qkv"
     return replace(stack, features=replace(stack.features, **changes)) if changes else stack
 
 
@@ -30,7 +30,7 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     """The mode of recomputation that a row names, or that its framework always has."""
     named = row.get("recompute", "")
     if not named and _rematerialises(row):
-        assumed.append("selective recomputation, as MaxText's policies keep some products of each layer")
+        assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"
     return named if named in RECOMPUTE else "none"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.job import Job
-from optimizer.objectives import attention, data_parallel, layer, memory, operators, pipeline, step
+from optimizer.objectives import attention, data_parallel, layer, layer_communication, memory, operators, pipeline, step
 from optimizer.plan import Knobs, Plan, Plans
 
 
@@ -45,9 +45,11 @@ TIME: dict[str, Origin] = {
         device=("memory_bandwidth",),
     ),
     "launch": Origin(function=layer.launch_seconds, parameters=("launch", "microbatch_overhead")),
-    "tp_communication": Origin(function=layer.tensor_seconds, parameters=("tp_overlap", *RATES)),
-    "cp_communication": Origin(function=layer.context_seconds, parameters=("cp_overlap", *RATES)),
-    "ep_communication": Origin(function=layer.expert_seconds, parameters=("ep_overlap", "expert_imbalance", *RATES)),
+    "tp_communication": Origin(function=layer_communication.tensor_seconds, parameters=("tp_overlap", *RATES)),
+    "cp_communication": Origin(function=layer_communication.context_seconds, parameters=("cp_overlap", *RATES)),
+    "ep_communication": Origin(
+        function=layer_communication.expert_seconds, parameters=("ep_overlap", "expert_imbalance", *RATES)
+    ),
     "head": Origin(function=operators.head_operators, parameters=("gemm_efficiency", "hbm_efficiency")),
     "dp_communication": Origin(function=data_parallel.per_step, parameters=("dp_overlap", *RATES)),
     "pp_communication": Origin(function=step.stage_extras, parameters=("p2p_overlap", *RATES)),

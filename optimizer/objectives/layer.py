@@ -6,16 +6,15 @@ is the time the GPU waits for a host that cannot issue kernels fast enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives import attention
-from optimizer.objectives.communication import collective
 from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
-from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes, padded_vocab
-from optimizer.objectives.topology import span
+from optimizer.objectives.layer_communication import collectives_per_pass, head_communication, layer_communication
+from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 BACKWARD_KERNELS = 1.8  # kernels of a backward pass / those of its forward pass: two products per matrix, fused rest
@@ -86,21 +85,42 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
     """Price all operators and collectives of one layer."""
     curves = _curves(job)
     forward, backward = (_compute(job, layer, curves, backward=direction) for direction in (False, True))
-    comm, hidden = (
-        _communication(job, shapes, moe, forward) if communicates else (_head_communication(job, shapes), (0.0, 0.0))
-    )
-    collectives = collectives_per_pass(job, shapes, moe) if communicates else np.zeros_like(shapes.tp)
+    collectives: FloatArray = np.zeros_like(shapes.tp)
+    hidden: tuple[FloatArray, ...] = (collectives, collectives)
+    comm: tuple[dict[str, FloatArray], ...] = head_communication(job, shapes)
+    if communicates:
+        collectives = collectives_per_pass(job, shapes, moe)
+        comm, hidden = layer_communication(job, shapes, moe, forward)
     launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
     host = (_kernels(job, layer) + collectives) * launches
-    again = {term: np.zeros_like(shapes.tp) for term in TERMS} | {"attention": forward["attention"]}
-    if job.stack.features.selective == "ops":
-        again |= {"attention": again["gemm"], "gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
+    again = {term: np.zeros_like(shapes.tp) for term in TERMS} | rebuilt_terms(job, layer, curves, forward)
     return LayerTime(
         forward=_phase(forward | comm[0], host, hidden[0]),
         backward=_phase(backward | comm[1], host * BACKWARD_KERNELS, hidden[1]),
         selective=Phase(terms=again, hidden=np.zeros_like(shapes.tp)),
         full=_phase(forward | comm[0], host, hidden[0]),
     )
+
+
+def rebuilt_terms(
+    job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], forward: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
+    """Seconds that selective recomputation adds to one layer, by what the stack rebuilds.
+
+    "core": the attention core. "ops": half of the products and every other kernel but the core. "qkv": all but the
+    projections into attention and the last product, whose output no gradient needs.
+
+    Source: Korthikanti et al., arXiv 2205.05198, section 5 (core); AI-Hypercomputer/maxtext, remat_policy
+    save_qkv_proj of its scripts for Llama 2 70B on H100 (qkv).
+    """
+    what = job.stack.features.selective
+    if what == "core":
+        return {"attention": forward["attention"]}
+    if what == "ops":
+        return {"gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
+    again = tuple(product for product in layer.gemms[:-1] if not product.name.startswith(("q", "kv")))
+    products = _compute(job, replace(layer, gemms=again, attention=None, elementwise=()), curves, backward=False)
+    return {"attention": forward["attention"], "gemm": products["gemm"], "elementwise": forward["elementwise"]}
 
 
 def _curves(job: Job) -> tuple[GemmCurve, GemmCurve]:
@@ -137,19 +157,6 @@ def _kernels(job: Job, layer: Layer) -> float:
     return len(layer.gemms) + core + casts + sum(op.kernels for op in layer.elementwise)
 
 
-def collectives_per_pass(job: Job, shapes: Shapes, moe: bool) -> FloatArray:
-    """Collectives that the host launches in one pass over one layer [1].
-
-    Two for tensor parallelism (one in a parallel block), twice as many under sequence parallelism; one for context
-    parallelism; dispatch and combine for expert parallelism.
-
-    Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.
-    """
-    tensor = (1.0 if job.model.parallel_block else 2.0) * np.where(shapes.sequence_parallel, 2.0, 1.0)
-    expert = 2.0 * (shapes.ep > 1) if moe else 0.0
-    return np.asarray(tensor * (shapes.tp > 1) + (shapes.cp > 1) + expert)
-
-
 def _phase(terms: dict[str, FloatArray], host: FloatArray, hidden: FloatArray | float) -> Phase:
     busy = sum(terms.values(), np.zeros(1))
     return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden + np.zeros_like(busy))
@@ -169,115 +176,3 @@ def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:
     [0.002, 0.0]
     """
     return np.maximum(0.0, host - busy)
-
-
-def _silence(shapes: Shapes) -> dict[str, FloatArray]:
-    zero = np.zeros_like(shapes.tp)
-    return {"tp_communication": zero, "cp_communication": zero, "ep_communication": zero}
-
-
-def _head_communication(job: Job, shapes: Shapes) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Exposed seconds of the head, forward and backward: its logits where every TP rank wants them all."""
-    silent = _silence(shapes)
-    if not job.stack.features.gathered_logits:
-        return silent, silent
-    message = 2.0 * shapes.tokens * padded_vocab(job.model.vocab, shapes.tp)
-    return silent | {"tp_communication": collective(job, "all_gather", message, shapes.tp, 1)}, silent
-
-
-def _communication(
-    job: Job, shapes: Shapes, moe: bool, compute: dict[str, FloatArray]
-) -> tuple[tuple[dict[str, FloatArray], ...], tuple[FloatArray, ...]]:
-    """Exposed seconds of tensor, context and expert parallelism, forward and backward, and the hidden ones."""
-    tensor = tensor_seconds(job, shapes)
-    gather, scatter = context_seconds(job, shapes)
-    dispatch = expert_seconds(job, shapes) if moe else np.zeros_like(tensor)
-    terms, hidden = [], []
-    for context, core in ((gather, compute["attention"]), (gather + scatter, 2.5 * compute["attention"])):
-        shown = {
-            "tp_communication": exposed(tensor, compute["gemm"], job.stack["tp_overlap"]),
-            "cp_communication": exposed(context, core, job.stack["cp_overlap"]),
-            "ep_communication": exposed(dispatch, compute["gemm"], job.stack["ep_overlap"]),
-        }
-        terms.append(shown)
-        hidden.append(tensor + context + dispatch - sum(shown.values()))
-    return tuple(terms), tuple(hidden)
-
-
-def exposed(communication: FloatArray, compute: FloatArray, overlap: float) -> FloatArray:
-    """Communication left over when `overlap` of what fits under the compute is hidden [s].
-
-    exposed = communication - overlap x min(communication, compute).
-
-    >>> float(exposed(np.array(3.0), np.array(2.0), 0.5))
-    2.0
-    """
-    return communication - overlap * np.minimum(communication, compute)
-
-
-def tensor_seconds(job: Job, shapes: Shapes) -> FloatArray:
-    """Tensor-parallel collectives of one pass over one layer [s].
-
-    Two all-reduces of tokens x hidden x 2 B; with sequence parallelism two all-gathers and two reduce-scatters.
-    A parallel block needs half of them.
-
-    Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.
-    """
-    message = 2.0 * shapes.tokens * job.model.hidden
-    times = 1 if job.model.parallel_block else 2
-    reduce, split = np.zeros_like(message), np.zeros_like(message)
-    if not np.all(shapes.sequence_parallel):
-        reduce = collective(job, "all_reduce", message, shapes.tp, 1)
-    if np.any(shapes.sequence_parallel):
-        gather = collective(job, "all_gather", message, shapes.tp, 1)
-        split = gather + collective(job, "reduce_scatter", message, shapes.tp, 1)
-    return times * np.where(shapes.sequence_parallel, split, reduce)
-
-
-def context_seconds(job: Job, shapes: Shapes) -> tuple[FloatArray, FloatArray]:
-    """Context-parallel exchange of keys and values, and of their gradients in the backward pass [s].
-
-    Every rank ends up having seen the whole sequence's keys and values: 2 x kv_dim / tp x S x micro_batch x 2 B.
-
-    Source: Liu et al., arXiv 2310.01889 (ring attention); Llama 3, arXiv 2407.21783, section 3.3.2 (all-gather).
-    """
-    model = job.model
-    width = model.q_dim / shapes.tp if model.mla else np.maximum(model.kv_dim / shapes.tp, model.head_dim)
-    message = 2.0 * 2.0 * width * shapes.seq_len * shapes.micro_batch
-    gather = collective(job, "all_gather", message, shapes.cp, shapes.tp)
-    return gather, collective(job, "reduce_scatter", message, shapes.cp, shapes.tp)
-
-
-def expert_seconds(job: Job, shapes: Shapes) -> FloatArray:
-    """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside [s].
-
-    Each rank sends tokens / tp x copies rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
-    copies: top_k, one for each expert; those of `copies_sent` where the dispatcher removes duplicates.
-
-    Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
-    """
-    experts = job.model.experts
-    if experts is None:
-        return np.zeros_like(shapes.tp)
-    copies: FloatArray | float = float(experts.top_k)
-    if job.stack.features.dispatcher == "deduplicated":
-        group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
-        domains = group.domains(0)
-        copies = copies_sent(np.where(domains > 1, domains, shapes.ep), experts.top_k)
-    message = 2.0 * shapes.tokens / shapes.tp * copies * job.model.hidden * job.stack.imbalance
-    exchange = 2 * collective(job, "all_to_all", message, shapes.ep, shapes.etp)
-    return exchange + 2 * collective(job, "all_gather", message * shapes.etp, shapes.etp, 1)
-
-
-def copies_sent(destinations: FloatArray, top_k: int) -> FloatArray:
-    """Copies of a token that leave when each destination gets one, however many of its experts it serves [1].
-
-    Expected number of distinct destinations of top_k independent choices: n (1 - (1 - 1/n)^top_k). Destinations are
-    the scale-up domains where the group spans several, since the copy is then spread inside; else the ranks.
-
-    Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.2 (tokens cross the network once per node).
-
-    >>> copies_sent(np.array([1.0, 8.0]), 8).round(2).tolist()
-    [1.0, 5.25]
-    """
-    return np.asarray(destinations * (1.0 - (1.0 - 1.0 / destinations) ** top_k))

@@ -84,7 +84,8 @@ def activation_bytes(
         )
     kept = stream + attention + _mlp_bytes(model, shapes, moe, imbalance, kept_input)
     layer_input = 2.0 * t * model.hidden / shapes.sp
-    selective = layer_input + (kept - stream) / 2 if features.selective == "ops" else kept
+    lean = {"ops": layer_input + (kept - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
+    selective = lean.get(features.selective, kept)
     return ActivationBytes(none=kept + scores, selective=selective, full=layer_input)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
-from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, Features, Stack
+from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Stack
 
 DEFAULT_STACK = "megatron-core"
-WORDS = {"attention": ATTENTION, "dispatcher": DISPATCHERS}
+WORDS = {"attention": ATTENTION, "dispatcher": DISPATCHERS, "selective": SELECTIVE}
 WANTED = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "tuple": "a list"}
 TABLES = ("parameters", "features", "intervals", "ranges", "residuals", "provenance")
 
