@@ -18,13 +18,12 @@ from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layout import (
     Layout,
-    LayoutProblem,
     assess,
     best_assignment,
     best_layout,
     even_layout,
-    layout_problem,
 )
+from optimizer.search.layout_problem import LayoutProblem, layout_problem
 
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
 

@@ -13,7 +13,8 @@ from optimizer.objectives.stages import balanced
 from optimizer.objectives.step import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layout import assess, best_layout, layout_problem, placed_layout
+from optimizer.search.layout import assess, best_layout, placed_layout
+from optimizer.search.layout_problem import layout_problem
 from optimizer.stack import Features, Stack
 
 PIPELINE = (*TERMS, "head", "pp_communication", "bubble")
