@@ -31,8 +31,8 @@ from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
 LEADING = 20  # even splits whose stages are looked at one by one
-EFFORT = 0.5  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
-CUT_SHORT = 3  # layouts that may be cut short before the search of the band ends, with a gap
+EFFORT = 0.3  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
+CUT_SHORT = 2  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
