@@ -17,8 +17,8 @@ from optimizer.plan import Plans
 class Layers:
     """pp x vpp is at most the layers, and divides them unless the stack can place layers unevenly.
 
-    With uneven stages pp is free when vpp = 1; interleaved chunks stay equal, but embedding and head may each count
-    as one layer.
+    With uneven stages pp is free when vpp = 1; interleaved chunks stay equal, but embedding, prediction layers and
+    head may each count as one layer.
 
     Source: Megatron-LM, --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split.
     """
@@ -29,18 +29,18 @@ class Layers:
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the layers can be placed."""
         layers, chunks = job.model.layers, plans.pp * plans.vpp
-        even = layers % chunks == 0
+        even = np.logical_or.reduce([total % chunks == 0 for total in range(layers, layers + slack(job) + 1)])
         if job.stack.features.uneven_stages:
-            even = even | (plans.vpp == 1) | ((layers + 1) % chunks == 0) | ((layers + 2) % chunks == 0)
+            even = even | (plans.vpp == 1)
         return np.asarray((chunks <= layers) & even)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the stages and chunks that can be filled."""
-        layers, slack = job.model.layers, 2 if job.stack.features.uneven_stages else 0
+        layers, uneven = job.model.layers, job.stack.features.uneven_stages
 
         def fits(pp: int, vpp: int) -> bool:
-            evenly = any(total % (pp * vpp) == 0 for total in range(layers, layers + slack + 1))
-            return pp * vpp <= layers and (evenly or (slack > 0 and vpp == 1))
+            evenly = any(total % (pp * vpp) == 0 for total in range(layers, layers + slack(job) + 1))
+            return pp * vpp <= layers and (evenly or (uneven and vpp == 1))
 
         pairs = product(program.domains["pp"], program.domains["vpp"])
         program.allow(self.variables, [pair for pair in pairs if fits(*pair)], literal)
@@ -48,8 +48,14 @@ class Layers:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         if job.stack.features.uneven_stages:
+            predicting = ", prediction layers" if job.model.mtp_layers else ""
             return (
                 f"pp must be at most the {job.model.layers} layers, and with vpp > 1 pp x vpp must divide "
-                f"{job.model.layers} layers (up to 2 more, for embedding and head)"
+                f"{job.model.layers} layers (up to {slack(job)} more, for embedding{predicting} and head)"
             )
         return f"pp x vpp must divide the {job.model.layers} layers: {job.stack.name} places them evenly"
+
+
+def slack(job: Job) -> int:
+    """What may count as layers besides them: embedding, prediction layers and head, where stages may be uneven."""
+    return 2 + job.model.mtp_layers if job.stack.features.uneven_stages else 0

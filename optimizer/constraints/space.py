@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
@@ -65,9 +66,9 @@ def _groups(job: Job) -> set[int]:
 
 def _chunks(job: Job) -> list[int]:
     """Numbers of chunks per stage that divide the layers, embedding and head counted as layers where possible."""
-    layers, slack = job.model.layers, 2 if job.stack.features.uneven_stages else 0
+    layers = job.model.layers
     most = min(job.limits.max_vpp, job.stack.features.max_vpp)
-    return [v for v in range(1, most + 1) if any(total % v == 0 for total in range(layers, layers + slack + 1))]
+    return [v for v in range(1, most + 1) if any(total % v == 0 for total in range(layers, layers + slack(job) + 1))]
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -250,7 +250,8 @@ def layout_line(certificate: Certificate) -> str:
     if certificate.layout_gain is None:
         return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
     if certificate.layout_gain < SHOWN_GAIN:
-        return "An even split of the layers is as fast as any layout."
+        known = "as fast as any layout" if certificate.proven else "the fastest layout found"
+        return f"An even split of the layers is {known}."
     return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
 
 

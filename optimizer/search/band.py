@@ -25,12 +25,15 @@ from optimizer.search.layout import (
     even_layout,
     laid_out,
     placed_layout,
-    problem_of,
 )
+from optimizer.search.layout_problem import problem_of
 from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
 LEADING = 20  # even splits whose stages are looked at one by one
+EFFORT = 0.3  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
+CUT_SHORT = 2  # layouts that may be cut short before the search of the band ends, with a gap
+LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 
@@ -52,7 +55,7 @@ class LaidOut:
 
     candidates: the plans with the lowest bounds, the best among them. bound: no layout of any plan is faster [s].
     knob_bound: the same at any setting of the knobs [s]. band: plans whose bound is below the best even split, `solved`
-    of them with CP-SAT. `complete`: no plan of the band was left out for want of time.
+    of them with CP-SAT. `complete`: no layout that could be better was left out for want of time or effort.
     """
 
     best: Candidate | None
@@ -73,6 +76,9 @@ class _Search:
     knobs: Knobs
     seed: int
     deadline: float
+    effort: float = EFFORT
+    cut_short: int = 0
+    undecided: list[float] = field(default_factory=list)
     best: Candidate | None = None
     limit: float = np.inf
     found: dict[int, Candidate] = field(default_factory=dict)
@@ -83,8 +89,8 @@ class _Search:
         return None if self.deadline == np.inf else self.deadline - perf_counter()
 
     def expired(self) -> bool:
-        """Whether the time is over."""
-        return perf_counter() >= self.deadline
+        """Whether the time is over, or too many layouts are too hard."""
+        return self.cut_short >= CUT_SHORT or perf_counter() >= self.deadline
 
 
 def lay_out(
@@ -115,11 +121,9 @@ def lay_out(
         part = order[end : end + SLICE]
         fitting[part] = _visit(search, plans.take(part), floor.take(part), part)
         end += len(part)
-    left = fitting[order[end:]] if end < len(order) else np.array([np.inf])
-    unproven = [candidate for candidate in search.found.values() if not candidate.proven]
-    open_bounds = [float(left.min()), *(fitting[index] for index, c in search.found.items() if not c.proven)]
     value = search.best.seconds if search.best else np.inf
-    bound = min(value, *open_bounds) if search.expired() or unproven else value
+    unseen = [float(bound) for bound in bounds[order[end : end + 1]] if bound < search.limit]
+    bound = min([value, *search.undecided, *unseen])
     chosen = order[:FASTEST]
     if search.best is not None:
         winner = next(index for index, candidate in search.found.items() if candidate is search.best)
@@ -135,13 +139,13 @@ def lay_out(
         space=space,
         band=int(np.sum(bounds < even)),
         solved=search.solved,
-        complete=not search.expired() and not unproven,
+        complete=bound >= value * (1 - SAME),
     )
 
 
 def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> tuple[Candidate | None, ...]:
-    """Each plan with its best layout; None where none fits."""
-    search = _Search(job=job, knobs=knobs, seed=seed, deadline=np.inf)
+    """Each plan with the best layout that is found with little effort; None where none fits."""
+    search = _Search(job=job, knobs=knobs, seed=seed, deadline=np.inf, effort=LITTLE)
     floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
     found: list[Candidate | None] = []
@@ -177,7 +181,10 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
 
 def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
     """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
-    plans, floor, _ = _lowest(job, chunks, knobs, seconds, False)
+    some = [plans for plans in chunks if len(plans)]
+    if not some:
+        return 0
+    plans, floor, _ = _lowest(job, some, knobs, seconds, False)
     low = np.flatnonzero(floor.step_time(floor.slowest()) < seconds)
     table = layer_table(job, plans.take(low), knobs)
     bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
@@ -213,13 +220,18 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
     table = layer_table(search.job, plans, search.knobs)
     bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans, search.limit))
     for position in np.argsort(bounds, kind="stable"):
-        if bounds[position] >= search.limit or search.expired():
+        if bounds[position] >= search.limit:
+            break
+        if search.expired():
+            search.undecided.append(float(bounds[position]))
             break
         candidate = _solve(search, plans, floor, table, int(position), float(bounds[position]))
         if candidate is None:
             continue
         search.found[int(numbers[position])] = candidate
-        if candidate.seconds < search.limit:
+        if not candidate.proven:
+            search.undecided.append(float(bounds[position]))
+        if candidate.solved and candidate.seconds < search.limit:
             search.best, search.limit = candidate, candidate.seconds
     return bounds
 
@@ -242,11 +254,15 @@ def _solve(
             return split
     search.solved += 1
     try:
-        layout = best_assignment(problem, seed=search.seed, time_limit=search.left(), smooth=False)
+        layout = best_assignment(
+            problem, seed=search.seed, time_limit=search.left(), effort=search.effort, smooth=False
+        )
     except Infeasible:
         return None
     except TimeLimit:
+        search.cut_short += 1
         return Candidate(plan=plan, seconds=bound, proven=False)
+    search.cut_short += not layout.proven
     return candidate(layout, layout.proven)
 
 

@@ -46,7 +46,7 @@ def certify(
         solved=laid.solved,
     )
     if not laid.complete:
-        words = f"Time limit: {laid.band:,} plans could beat the best even split, and not all were laid out."
+        words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
         return replace(certificate, proven=False, method=words)
     proof = prove(
         job,

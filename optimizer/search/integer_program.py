@@ -53,6 +53,15 @@ class IntegerProgram:
         linear.coeffs.extend([coefficient for _, coefficient in terms])
         linear.domain.extend([-LIMIT if low is None else low, LIMIT if high is None else high])
 
+    def allow(self, variables: Sequence[int], rows: Sequence[Sequence[int]]) -> None:
+        """The variables take one of these rows of values."""
+        table = self.message.constraints.add().table
+        for variable in variables:
+            expression = table.exprs.add()
+            expression.vars.append(variable)
+            expression.coeffs.append(1)
+        table.values.extend([value for row in rows for value in row])
+
     def minimise(self, terms: Sequence[Term]) -> None:
         """The objective, in place of any other."""
         self.message.clear_objective()

@@ -70,9 +70,9 @@ def plan(
     if not swept.complete:
         return _unfinished(job, swept, knobs, clock, ceilings)
     with clock.phase("layouts"):
-        found = _layouts(job, space, swept, knobs, seed, _left(time_limit, clock))
+        found, complete = _layouts(job, space, swept, knobs, seed, _left(time_limit, clock))
     if found is None:
-        return _without_plan(job, swept, clock)
+        return _without_plan(job, replace(swept, complete=complete), clock)
     with clock.phase("proof"):
         memory = Memory(price=partial(price, knobs=found.knobs))
         certificate = certify(
@@ -111,11 +111,15 @@ class _Found:
 
 def _layouts(
     job: Job, space: Space, swept: Sweep, knobs: Knobs | None, seed: int, time_limit: float | None
-) -> _Found | None:
+) -> tuple[_Found | None, bool]:
     """The best layout at the tuned knobs, and at those of them that leave the optimizer's state on the device.
 
-    Layouts may fit where no even split does, so that the default knobs are tried, and everything on the host.
+    Layouts may fit where no even split does, so that the default knobs are tried, and everything on the host. Without a
+    plan, the second value says whether there is none.
     """
+    if not swept.space:
+        return None, True
+    complete = True
     found: _Found | None = None
     tried = STARTS if knobs is None else (knobs, replace(knobs, offload=0.0))
     for setting in dict.fromkeys(tried):
@@ -123,12 +127,15 @@ def _layouts(
         even = best_even(job, at_setting.points, setting) if at_setting.points else None
         limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
         laid = lay_out(job, space, setting, even=limit, seed=seed, time_limit=time_limit)
+        complete = complete and laid.complete
+        if laid.best is None and even is not None and found is None:
+            laid = replace(laid, best=even, candidates=(*laid.candidates, even))
         if laid.best is not None and (found is None or laid.best.seconds < found.best.seconds * (1 - SAME)):
             seconds = even.seconds if even else np.inf
             found = _Found(best=laid.best, knobs=setting, swept=at_setting, laid=laid, even=seconds)
         if knobs is None and found is not None:
             break
-    return found
+    return found, complete
 
 
 def _left(time_limit: float | None, clock: Clock) -> float | None:

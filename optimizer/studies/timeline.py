@@ -10,7 +10,8 @@ from optimizer.objectives.schedule import schedule_order
 from optimizer.objectives.simulator import Timeline, simulate
 from optimizer.objectives.step import FILLED
 from optimizer.plan import Plan
-from optimizer.search.layout import Layout, best_assignment, layout_problem, placed_layout
+from optimizer.search.layout import Layout, best_assignment, placed_layout
+from optimizer.search.layout_problem import layout_problem
 
 
 @dataclass(frozen=True, kw_only=True)

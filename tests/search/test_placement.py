@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.exports.layout import plan_layout
 from optimizer.job import Job, Limits
 from optimizer.objectives.layer import TERMS
 from optimizer.objectives.stages import balanced
 from optimizer.objectives.step import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layout import assess, best_layout, layout_problem, placed_layout
+from optimizer.search.layout import assess, best_layout, placed_layout
+from optimizer.search.layout_problem import layout_problem
 from optimizer.stack import Features, Stack
 
 PIPELINE = (*TERMS, "head", "pp_communication", "bubble")
@@ -122,3 +124,11 @@ def test_a_stack_that_cuts_evenly_still_chooses_what_to_rebuild() -> None:
     layout = best_layout(job, plan)
     assert layout.layers_per_stage == (9,) * 14
     assert 0 < sum(layout.recomputed) < 126
+
+
+def test_deepseek_s_published_layout_is_found() -> None:
+    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L."""
+    job = job_of("deepseek-v3", 400e9)
+    plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
+    placed = best_layout(job, plan).of(plan)
+    assert plan_layout(placed, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
