@@ -13,7 +13,7 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
 from optimizer.objectives.estimate import Costs
-from optimizer.objectives.step import price
+from optimizer.objectives.step import reserved_memory
 from optimizer.plan import FIELDS, KnobColumns, Knobs, Plans
 from optimizer.units import GB
 
@@ -35,22 +35,24 @@ POINT = "point"
 class Memory:
     """Peak reserved memory <= usable memory.
 
-    CP-SAT reads it off the table of the program's points, so the program needs a variable POINT.
+    CP-SAT reads it off the table of the program's points, so the program needs a variable POINT. `price` replaces the
+    memory that the objective finds at the `knobs`.
     """
 
     points: Plans | None = None
-    price: Price = price
+    knobs: Knobs = Knobs()
+    price: Price | None = None
     name: str = "memory"
     variables: tuple[str, ...] = FIELDS
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether each plan fits."""
-        return self.price(job, plans).reserved <= job.usable_memory
+        return self.required(job, plans) <= job.usable_memory
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """The point is one that fits."""
         if self.points is not None:
-            reserved = np.ceil(self.price(job, self.points).reserved).tolist()
+            reserved = np.ceil(self.required(job, self.points)).tolist()
             fitting = [point for point, size in enumerate(reserved) if int(size) <= int(job.usable_memory)]
             program.restrict(POINT, fitting, literal)
 
@@ -64,7 +66,7 @@ class Memory:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Memory that each plan reserves [B]."""
-        return self.price(job, plans).reserved
+        return reserved_memory(job, plans, self.knobs) if self.price is None else self.price(job, plans).reserved
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """More memory per GPU, in whole GB."""

@@ -432,6 +432,12 @@ def stage_states(
     return [{name: values[index] for name, values in table.items()} for table in held]
 
 
+def reserved_memory(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> FloatArray:
+    """Peak reserved memory of every plan as `price` finds it, without the seconds [B]."""
+    few, inverse = distinct(plans, SHAPE_KEYS)
+    return peak_memory(job, plans, stages_of(job.model, plans), few, inverse, knobs)[1]
+
+
 def peak_memory(
     job: Job,
     plans: Plans,

@@ -13,7 +13,6 @@ from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import Measured, Rule, Stepped
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.step import price as step_price
 from optimizer.plan import Plans
 from optimizer.search.enumerate import concatenate, lattice
 from optimizer.search.lattice import core
@@ -27,7 +26,7 @@ class Question:
     """Whether a job has a plan under some of its rules."""
 
     job: Job
-    price: Price
+    price: Price | None = None
     steps: dict[tuple[str, frozenset[str]], tuple[Job, str] | None] = field(default_factory=dict)
 
     def rules(self) -> tuple[Rule, ...]:
@@ -70,7 +69,7 @@ class Question:
         return any(True for _ in other.plans([rule for rule in other.rules() if rule.name in names]))
 
 
-def conflict(job: Job, *, price: Price = step_price) -> tuple[Clash, ...]:
+def conflict(job: Job, *, price: Price | None = None) -> tuple[Clash, ...]:
     """A minimal conflict of an infeasible job, each rule with its numbers and its relaxation.
 
     Facts of model and software (heads, layers, ...) take part only when the job is infeasible before memory counts.

@@ -74,7 +74,7 @@ def plan(
     if found is None:
         return _without_plan(job, replace(swept, complete=complete), clock)
     with clock.phase("proof"):
-        memory = Memory(price=partial(price, knobs=found.knobs))
+        memory = Memory(knobs=found.knobs)
         certificate = certify(
             job, (*rules, memory), found.swept, found.laid, found.even, seed=seed, time_limit=_left(time_limit, clock)
         )
