@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optimizer.calibration.calibrate import calibrate, informed
-from optimizer.calibration.fit import fit_times, from_unit, to_unit
+from optimizer.calibration.fit import fit_times, from_unit, table_weights, to_unit
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
 from optimizer.errors import InputError
@@ -85,3 +85,17 @@ def test_nothing_to_fit_says_why(lab: Stack) -> None:
     runs = [Run(id="1", row={}, stack_name="x", refused="the row has no micro_batch")]
     with pytest.raises(InputError, match=r"none of 1 rows has a step time.*no micro_batch"):
         calibrate(runs, lab)
+
+
+def test_a_long_table_counts_less_per_run_but_more_in_all(gpt_runs: list[Run]) -> None:
+    runs = [replace(run, row={"source": "long" if place else "short"}) for place, run in enumerate(gpt_runs)]
+    weights = table_weights(runs)
+    assert weights.mean() == pytest.approx(1.0)
+    assert weights[0] > weights[1]
+    assert weights[1:].sum() > weights[0]
+
+
+def test_few_runs_leave_a_parameter_near_its_default(measured: Callable[..., Path], lab: Stack) -> None:
+    runs = read_runs(measured({"gemm_efficiency": 0.6}), lab)
+    few, many = (fit_times(chosen, lab, free=("gemm_efficiency",)).parameters for chosen in (runs[:1], runs))
+    assert abs(many["gemm_efficiency"] - 0.6) < abs(few["gemm_efficiency"] - 0.6)

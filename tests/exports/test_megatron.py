@@ -5,10 +5,12 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.megatron import (
+    dispatcher_flags,
     launch_notes,
     megatron_arguments,
     model_flags,
     parallel_flags,
+    precision_flags,
     recompute_flags,
     sharding_flags,
     zero_bubble_flags,
@@ -104,3 +106,17 @@ def test_zero_bubble_schedules_name_their_fork() -> None:
     assert zero_bubble_flags(plan) == {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": "16"}
     assert "sail-sg" in launch_notes(plan)[0]
     assert zero_bubble_flags(Plan(pp=8)) == {}
+
+
+def test_one_copy_per_destination_needs_the_flex_dispatcher(gpt3_job: Job) -> None:
+    mixture = replace(gpt3_job, model=load_model("mixtral-8x22b"))
+    assert dispatcher_flags(mixture) == {}
+    lean = replace(mixture.stack, features=replace(mixture.stack.features, dispatcher="deduplicated"))
+    assert dispatcher_flags(replace(mixture, stack=lean))["--moe-token-dispatcher-type"] == "flex"
+    assert dispatcher_flags(replace(gpt3_job, stack=lean)) == {}
+
+
+def test_formats_and_the_clamped_activation(gpt3_job: Job) -> None:
+    assert model_flags(load_model("gpt-oss-20b"))["--activation-func-clamp-value"] == "7.0"
+    assert "--swiglu" not in model_flags(load_model("gpt-oss-20b"))
+    assert "--fp4-format" not in precision_flags(gpt3_job)

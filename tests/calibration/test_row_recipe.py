@@ -1,0 +1,73 @@
+"""What the words of a measured row change in its job and plan."""
+
+from pathlib import Path
+
+import pytest
+
+from optimizer.calibration.row_recipe import rebuilt_layers, recomputation, under_recipe
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.stack import Features, Stack
+
+COLUMNS = (
+    "model,gpu,gpus,gpus_per_node,dp,tp,micro_batch,global_batch,seq_len,dtype,recompute,framework,step_time_s,notes\n"
+)
+
+
+def features(notes: str, **columns: str) -> Features:
+    return under_recipe({"notes": notes, **columns}, Stack(name="mine")).features
+
+
+def read(folder: Path, row: str) -> Run:
+    path = folder / "runs.csv"
+    path.write_text(COLUMNS + row + "\n", encoding="utf-8")
+    (run,) = read_runs(path)
+    assert run.refused == ""
+    return run
+
+
+def test_a_row_without_words_keeps_its_stack() -> None:
+    stack = Stack(name="mine")
+    assert under_recipe({}, stack) is stack
+
+
+@pytest.mark.parametrize(("words", "graphs"), [("cuda_graph_impl=local", True), ("cuda_graph_impl=none", False)])
+def test_graphs(words: str, graphs: bool) -> None:
+    assert features(f"overrides: {words}, cuda_graph_scope=full_iteration").cuda_graphs is graphs
+
+
+def test_balanced_experts_override_the_fitted_imbalance() -> None:
+    stack = Stack(name="mine", parameters={"expert_imbalance": 1.4})
+    assert stack.imbalance == 1.4
+    assert under_recipe({"notes": "experts force-balanced"}, stack).imbalance == 1.0
+
+
+def test_maxtext_keeps_the_projections_into_attention_and_says_so() -> None:
+    assumed: list[str] = []
+    assert recomputation({"framework": "MaxText"}, assumed) == "selective"
+    assert "MaxText" in assumed[0]
+    assert features("", framework="MaxText").selective == "qkv"
+    assert recomputation({"framework": "MaxText", "recompute": "full"}, []) == "full"
+
+
+def test_only_full_recomputation_counts_layers() -> None:
+    assert rebuilt_layers({"recompute": "full", "notes": "recompute_num_layers=3"}, 2) == (3, 3)
+    assert rebuilt_layers({"recompute": "selective", "notes": "recompute_num_layers=3"}, 2) == ()
+    assert rebuilt_layers({"recompute": "full", "notes": ""}, 2) == ()
+
+
+def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
+    for gpu, dtype in (("GB200", "fp4"), ("H100", "fp8")):
+        run = read(tmp_path, f"llama3-8b,{gpu},8,,8,1,1,64,8192,NVFP4,,,5,")
+        assert run.job is not None
+        assert run.job.dtype == dtype
+
+
+def test_a_run_is_priced_on_the_network_that_it_measured(tmp_path: Path) -> None:
+    rates = []
+    for rate in ("330", "33", ""):
+        note = f"collective bench in the same job GB/s: AllReduce {rate}" if rate else ""
+        run = read(tmp_path, f"llama3-8b,H100,64,8,64,1,1,64,8192,BF16,,,5,{note}")
+        assert run.job is not None
+        rates.append(run.job.cluster.tiers[1].bandwidth)
+    assert rates[1] < 0.2 * rates[0]
+    assert rates[0] <= rates[2]
