@@ -47,6 +47,36 @@ class KnobColumns:
         return cls(**{f.name: np.array([[float(getattr(row, f.name))] for row in rows]) for f in fields(Knobs)})
 
 
+def balanced(layers: int, pp: int) -> tuple[int, ...]:
+    """Layers per stage when pp need not divide them: the last, then the first, then the other stages get one less.
+
+    The last stage also computes the loss and the first the embedding, so they are relieved first.
+
+    >>> balanced(126, 16)
+    (7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7)
+    """
+    most = -(-layers // pp)
+    counts = [most] * pp
+    for stage in [pp - 1, *range(pp - 1)][: most * pp - layers]:
+        counts[stage] -= 1
+    return tuple(counts)
+
+
+def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers on each virtual stage in the order of the forward pass: chunk 0 of every stage, then chunk 1.
+
+    `layers` may list them already, or the stages', whose layers are dealt to the chunks as evenly as possible, the
+    last chunk the first to get one less; empty stands for the balanced split.
+
+    >>> virtual_stages((), 7, 2, 2), virtual_stages((3, 4), 7, 2, 2)
+    ((2, 2, 2, 1), (2, 2, 1, 2))
+    """
+    if len(layers) == pp * vpp:
+        return layers
+    per_stage = layers or balanced(total, pp)
+    return tuple(count // vpp + (chunk < count % vpp) for chunk in range(vpp) for count in per_stage)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """Where the layers of one plan lie, if not as evenly as can be; fields as Plan's.

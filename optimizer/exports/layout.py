@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from optimizer.model import Model
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.stages import balanced, virtual_stages
-from optimizer.plan import Plan
+from optimizer.plan import Plan, balanced, virtual_stages
 
 LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from optimizer.model import Model
 from optimizer.objectives.operators import FloatArray
-from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans
+from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans, virtual_stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +58,6 @@ def layer_counts(model: Model) -> tuple[int, int]:
 def stages_of(model: Model, plans: Plans) -> tuple[Stage, ...]:
     """Representative stages of an even split; every stage where some plan says where its layers lie."""
     return representative_stages(model, plans) if plans.placements is None else placed_stages(model, plans)
-
-
-def balanced(layers: int, pp: int) -> tuple[int, ...]:
-    """Layers per stage when pp need not divide them: the last, then the first, then the other stages get one less.
-
-    The last stage also computes the loss and the first the embedding, so they are relieved first.
-
-    >>> balanced(126, 16)
-    (7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7)
-    """
-    most = -(-layers // pp)
-    counts = [most] * pp
-    for stage in [pp - 1, *range(pp - 1)][: most * pp - layers]:
-        counts[stage] -= 1
-    return tuple(counts)
 
 
 def representative_stages(model: Model, plans: Plans) -> tuple[Stage, Stage, Stage]:
@@ -156,21 +141,6 @@ def moe_pattern(model: Model) -> NDArray[np.int64]:
         first, every = model.experts.first_dense_layers, model.experts.every
         pattern[first + every - 1 :: every] = 1
     return pattern
-
-
-def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tuple[int, ...]:
-    """Layers on each virtual stage in the order of the forward pass: chunk 0 of every stage, then chunk 1.
-
-    `layers` may list them already, or the stages', whose layers are dealt to the chunks as evenly as possible, the
-    last chunk the first to get one less; empty stands for the balanced split.
-
-    >>> virtual_stages((), 7, 2, 2), virtual_stages((3, 4), 7, 2, 2)
-    ((2, 2, 2, 1), (2, 2, 1, 2))
-    """
-    if len(layers) == pp * vpp:
-        return layers
-    per_stage = layers or balanced(total, pp)
-    return tuple(count // vpp + (chunk < count % vpp) for chunk in range(vpp) for count in per_stage)
 
 
 def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:

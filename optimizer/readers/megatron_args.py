@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from optimizer.errors import InvalidFile, nearest
-from optimizer.plan import Plan
+from optimizer.plan import Plan, virtual_stages
 
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {
@@ -34,12 +34,14 @@ COUNTS: Mapping[str, str] = {
     "--vocab-size": "vocab",
     "--num-experts": "experts",
     "--moe-router-topk": "top_k",
+    "--recompute-num-layers": "recompute_num_layers",
     "--world-size": "gpus",
     "--nnodes": "nodes",
     "--nproc-per-node": "gpus_per_node",
 }
 TEXTS: Mapping[str, str] = {
     "--recompute-granularity": "granularity",
+    "--recompute-method": "recompute_method",
     "--data-parallel-sharding-strategy": "sharding",
     "--pipeline-model-parallel-layout": "layout",
     "--fp8-format": "fp8",
@@ -183,6 +185,8 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         recompute=_recompute(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
         layers_per_stage=per_stage,
+        recompute_layers=_rebuilt(found, per_stage, numbers["layers"], pp, vpp) if _recompute(found) == "full" else (),
+        mtp_ahead=_ahead(found),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
     return plan, {**job, "gpus": gpus, "dtype": _dtype(found), "ignored": tuple(found.ignored)}
@@ -223,15 +227,40 @@ def _ends(found: _Found, layers: int, pp: int) -> tuple[int, ...]:
 
 
 def _layout(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
-    counts = [sum(item == "t" for item in _expand(stage)) for stage in _expand(found.texts["layout"]).split("|")]
+    stages = _stages(found)
+    counts = [stage.count("t") for stage in stages]
     if sum(counts) != layers or len(counts) % pp:
         found.problems.append(
             f"--pipeline-model-parallel-layout has {sum(counts)} layers on {len(counts)} virtual stages; "
             f"expected {layers} layers on a multiple of {pp}"
         )
         return (), 1
+    vpp = len(counts) // pp
     per_stage = tuple(sum(counts[stage::pp]) for stage in range(pp))
-    return (per_stage if len(set(counts)) > 1 else ()), len(counts) // pp
+    if len(set(counts)) == 1:
+        return (), vpp
+    return (per_stage if virtual_stages(per_stage, layers, pp, vpp) == tuple(counts) else tuple(counts)), vpp
+
+
+def _stages(found: _Found) -> list[str]:
+    """Letters of every virtual stage of the layout; none without one."""
+    return _expand(found.texts["layout"]).split("|") if "layout" in found.texts else []
+
+
+def _ahead(found: _Found) -> int:
+    """By how many virtual stages the prediction layers lie before the head."""
+    stages = _stages(found)
+    predicting = [index for index, stage in enumerate(stages) if "m" in stage]
+    return len(stages) - 1 - predicting[0] if predicting else 0
+
+
+def _rebuilt(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers that each stage rebuilds under --recompute-method block, as many on each virtual stage; empty for all."""
+    count = found.numbers.get("recompute_num_layers")
+    if found.texts.get("recompute_method") != "block" or count is None or found.problems:
+        return ()
+    chunks = virtual_stages(per_stage, layers, pp, vpp)
+    return tuple(sum(min(count, held) for held in chunks[stage::pp]) for stage in range(pp))
 
 
 def _expand(layout: str) -> str:

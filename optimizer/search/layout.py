@@ -14,8 +14,7 @@ from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.stages import balanced, virtual_stages
-from optimizer.plan import Knobs, Placement, Plan
+from optimizer.plan import Knobs, Placement, Plan, balanced, virtual_stages
 from optimizer.search.layout_problem import LayoutProblem, layout_problem, rebuildable
 from optimizer.search.layout_program import LayoutProgram
 

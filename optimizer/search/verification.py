@@ -14,9 +14,8 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
-from optimizer.objectives.stages import virtual_stages
 from optimizer.objectives.step import price
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.plan import Knobs, Plan, Plans, virtual_stages
 from optimizer.readers.answer_file import SavedAnswer
 from optimizer.search.alternatives import estimate_of
 from optimizer.search.band import undecided

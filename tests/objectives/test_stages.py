@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.objectives.stages import balanced, in_flight, representative_stages
-from optimizer.plan import Plan, Plans
+from optimizer.objectives.stages import in_flight, representative_stages
+from optimizer.plan import Plan, Plans, balanced
 from optimizer.presets import load_model
 
 

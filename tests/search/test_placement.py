@@ -10,9 +10,8 @@ import pytest
 from optimizer.exports.layout import plan_layout
 from optimizer.job import Job, Limits
 from optimizer.objectives.layer import TERMS
-from optimizer.objectives.stages import balanced
 from optimizer.objectives.step import price
-from optimizer.plan import Plan, Plans
+from optimizer.plan import Plan, Plans, balanced
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layout import assess, best_layout, placed_layout
 from optimizer.search.layout_problem import layout_problem
