@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job import Job
+from optimizer.model import Model
 from optimizer.objectives.distinct import distinct
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
 from optimizer.objectives.operators import FloatArray
@@ -31,10 +32,40 @@ SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make i
 
 
 @dataclass(frozen=True, kw_only=True)
+class Common:
+    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is a mixture.
+
+    `share` of them are mixtures. Of n consecutive layers of such a model at least n / k - (k - 1) / k are mixtures and
+    at most n / k + (k - 1) / k, so that they cost at least n times the mean less (k - 1) / k of the difference.
+    """
+
+    count: int
+    share: float
+
+    def mean(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
+        """Cost of a layer in the mean."""
+        return dense + self.share * (moe - dense) if self.share else dense
+
+    def less(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
+        """By how much consecutive layers may cost less than so many in the mean."""
+        return np.abs(moe - dense) * (1 - self.share) if self.share else np.zeros_like(dense)
+
+
+def common(model: Model) -> Common:
+    """All layers where kinds alternate from the first one on, else those of the more frequent kind."""
+    experts = model.experts
+    if experts and experts.every > 1 and not experts.first_dense_layers and model.layers % experts.every == 0:
+        return Common(count=model.layers, share=1 / experts.every)
+    mixtures = model.moe_layers >= model.dense_layers
+    return Common(count=model.moe_layers if mixtures else model.dense_layers, share=float(mixtures))
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepFloor:
     """What a step of each plan takes whatever its layout, per plan.
 
-    layer: a layer of the kind most common in the model for one micro-batch, head: the passes through the head, beside:
+    layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
+    that price, head: the passes through the head, beside:
     what each stage spends beside its layers, whole: all stages together, nothing rebuilt [s]. filled: what a
     zero-bubble schedule takes off the bubble at most [s]. once: what happens once per step, tuned: the part of it that
     knobs can change [s].
@@ -43,6 +74,7 @@ class StepFloor:
     job: Job
     plans: Plans
     layer: FloatArray
+    less: FloatArray
     head: FloatArray
     beside: FloatArray
     whole: FloatArray
@@ -84,6 +116,12 @@ class StepFloor:
         step = pipeline + some.once
         return float((step + straggler_seconds(self.job, some.plans, step))[0])
 
+    def pipeline_within(self, limit: float, index: int) -> float:
+        """Time of one plan's pipeline with which its step takes so long [s]."""
+        some = self.take(np.array([index]))
+        rate = straggler_seconds(self.job, some.plans, np.ones(1))
+        return float((limit / (1 + rate) - some.once)[0])
+
     def slowest(self) -> FloatArray:
         """Time that the slowest stage takes under every layout [s]: the mean, or the fullest of whole layers.
 
@@ -91,7 +129,7 @@ class StepFloor:
         kind: min over c of max(ceil((L - c) / (pp - 1)) t, head + c t). The first falls with c and the second rises, so
         that the least lies at one of the two whole numbers around the crossing of (L - c) / (pp - 1) t and head + c t.
         """
-        count = float(max(self.job.model.dense_layers, self.job.model.moe_layers))
+        count = float(common(self.job.model).count)
         others = np.maximum(self.plans.pp - 1.0, 1.0)
         crossing = (count * self.layer / others - self.head) / (self.layer * (1 + 1 / others))
         fullest = np.full(len(self.plans), np.inf)
@@ -99,7 +137,7 @@ class StepFloor:
             c = np.clip(beside_head, 0.0, count)
             elsewhere = np.ceil((count - c) / others) * self.layer
             fullest = np.minimum(fullest, np.maximum(elsewhere, self.head + c * self.layer))
-        least = np.maximum(self.whole / self.plans.pp, self.beside + fullest)
+        least = np.maximum(self.whole / self.plans.pp, self.beside + fullest - self.less)
         return np.where(self.plans.pp > 1, least, self.whole)
 
 
@@ -120,7 +158,8 @@ def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
     return StepFloor(
         job=job,
         plans=plain,
-        layer=layers[1] if model.moe_layers >= model.dense_layers else layers[0],
+        layer=common(model).mean(*layers),
+        less=plain.vpp * common(model).less(*layers),
         head=heads,
         beside=beside,
         whole=counts[0] * layers[0] + counts[1] * layers[1] + heads + projections + plain.pp * beside,
@@ -153,7 +192,7 @@ def fitting_slowest(
     longest, reached = np.maximum(low, floor.whole * 4), np.maximum(low, floor.slowest_within(limit, any_knobs))
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
-    count = max(job.model.dense_layers, job.model.moe_layers)
+    count = common(job.model).count
     found = np.where(_room(job, floor, table, plans, high) >= count, low, beyond)
     open_ones = np.flatnonzero(found == low)
     rooms = _room(job, floor.take(open_ones), table.take(open_ones), plans.take(open_ones), low[open_ones])
@@ -171,22 +210,28 @@ def fitting_slowest(
 
 def _room(job: Job, floor: StepFloor, table: LayerTable, plans: Plans, slowest: FloatArray) -> FloatArray:
     """Layers of the common kind that all stages together have room for [layers]."""
-    kind = MOE if job.model.moe_layers >= job.model.dense_layers else DENSE
-    layer, embedding, head = (table.kinds[name] for name in (kind, EMBEDDING, HEAD))
-    saved = layer["kept"] - layer["kept_recomputed"]
+    usual, embedding, head = common(job.model), table.kinds[EMBEDDING], table.kinds[HEAD]
+    dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
+    ahead = usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"])
+    held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
     total = np.zeros(len(plans))
     for stage in range(int(plans.pp.max(initial=1))):
         flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
         last = plans.pp == stage + 1
+        bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
+        least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
         memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
         memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
-        seconds = np.maximum(0.0, slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0))
-        spared = layer["static"] + flying * layer["kept"]
-        rebuilt = layer["static"] + flying * layer["kept_recomputed"]
-        per_byte = layer["recompute"] / np.maximum(flying * saved, 1.0)
-        mixed = (seconds + np.maximum(memory, 0.0) * per_byte) / (floor.layer + spared * per_byte)
-        fast, small = seconds / floor.layer, memory / spared
-        most = np.where(fast <= small, fast, np.where(saved > 0, np.minimum(mixed, memory / rebuilt), small))
+        seconds = slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0) + floor.less
+        seconds = np.maximum(0.0, seconds)
+        per_byte = np.minimum.reduce(
+            [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
+        )
+        space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
+        mixed = (seconds + space * per_byte) / (floor.layer + usual.mean(*bytes_of) * per_byte)
+        fast, small = seconds / floor.layer, space / usual.mean(*bytes_of)
+        leanest = np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of)
+        most = np.where(fast <= small, fast, np.where(ahead > 0, np.minimum(mixed, leanest), small))
         total = total + np.where(plans.pp > stage, np.floor(np.maximum(most, 0.0) + SLACK), 0.0)
         total = np.where((plans.pp > stage) & (memory < 0), -np.inf, total)
     return total

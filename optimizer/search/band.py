@@ -31,8 +31,8 @@ from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
 LEADING = 20  # even splits whose stages are looked at one by one
-EFFORT = 0.3  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
-CUT_SHORT = 2  # layouts that may be cut short before the search of the band ends, with a gap
+EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
+CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
@@ -227,6 +227,7 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
             break
         candidate = _solve(search, plans, floor, table, int(position), float(bounds[position]))
         if candidate is None:
+            bounds[position] = search.limit
             continue
         search.found[int(numbers[position])] = candidate
         if not candidate.proven:
@@ -239,7 +240,10 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
 def _solve(
     search: _Search, plans: Plans, floor: StepFloor, table: LayerTable, index: int, bound: float
 ) -> Candidate | None:
-    """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's; None when none fits."""
+    """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's.
+
+    None when none fits with a step below the limit.
+    """
     plan = plans.plan(index)
     problem = problem_of(search.job, plan, table.row(index))
 
@@ -255,7 +259,12 @@ def _solve(
     search.solved += 1
     try:
         layout = best_assignment(
-            problem, seed=search.seed, time_limit=search.left(), effort=search.effort, smooth=False
+            problem,
+            seed=search.seed,
+            time_limit=search.left(),
+            effort=search.effort,
+            at_most=floor.pipeline_within(search.limit * (1 + SAME), index),
+            smooth=False,
         )
     except Infeasible:
         return None

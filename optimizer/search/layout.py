@@ -87,17 +87,18 @@ def best_assignment(
     seed: int = 0,
     time_limit: float | None = None,
     effort: float | None = None,
+    at_most: float = float("inf"),
     smooth: bool = True,
 ) -> Layout:
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, rebuilt layers included [s]. Among interleaved layouts as good, `smooth`
     looks for chunks of like length. `effort` limits the solver's deterministic time. Raises Infeasible when no layout
-    fits, TimeLimit when none was found in time.
+    fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
 
     Source of the objective: objectives/pipeline.py.
     """
-    variables = LayoutProgram(problem)
+    variables = LayoutProgram(problem, at_most)
     answer = variables.program.solve(seed, time_limit, effort)
     if answer.status == INFEASIBLE:
         raise Infeasible(_why(problem))

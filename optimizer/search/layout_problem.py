@@ -14,7 +14,9 @@ from optimizer.objectives.layer_costs import DENSE, MOE, MTP, LayerCosts, Runs, 
 from optimizer.objectives.pipeline import pipeline_time
 from optimizer.objectives.stages import in_flight, layer_counts
 from optimizer.objectives.step import FILLED
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.plan import Knobs, Plan, Plans, virtual_stages
+
+FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +101,16 @@ def chunk_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
 
     Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
     their share or one less, but in the last chunks: chunks of unlike length stall the schedule, and the objective does
-    not see it. All alike where the software cuts evenly.
+    not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers alternate in
+    kind, since chunks that differ in both ways stall it most.
     """
     total = sum(count for kind, count in problem.sequence if kind in (DENSE, MOE))
     share = total / problem.chunks
     if problem.even:
         return [(total // problem.chunks,) * 2] * problem.chunks
+    runs = [kind for kind, _ in problem.sequence if kind in (DENSE, MOE)]
+    if problem.vpp > 1 and len(runs) > FEW:
+        return [(count, count) for count in virtual_stages((), total, problem.pp, problem.vpp)]
     empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
     if problem.vpp == 1:
         inside = [(empty, total)] * max(0, problem.chunks - 2)

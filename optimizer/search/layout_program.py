@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf
 
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.search.integer_program import IntegerProgram, Term
-from optimizer.search.layout_problem import LayoutProblem, chunk_limits, rebuildable
+from optimizer.search.layout_problem import FEW, LayoutProblem, chunk_limits, rebuildable
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
-FEW = 3  # runs of transformer layers of one kind up to which each is counted
 SMOOTHING = 0.5  # the solver's deterministic time for evening out chunks
 
 
@@ -23,7 +22,8 @@ class LayoutProgram:
     are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to the chunks.
     """
 
-    def __init__(self, problem: LayoutProblem) -> None:
+    def __init__(self, problem: LayoutProblem, at_most: float = inf) -> None:
+        """The program of layouts whose pipeline takes `at_most` [s]."""
         self.problem, self.program = problem, IntegerProgram()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
@@ -40,7 +40,7 @@ class LayoutProgram:
         self.rebuilt = [self._rebuilt(stage) for stage in range(problem.pp)]
         for stage in range(problem.pp):
             self._fit(stage)
-        self._minimise()
+        self._minimise(self._slowest(at_most))
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""
@@ -163,14 +163,28 @@ class LayoutProgram:
             extra = ceil(problem.kinds[kind].rebuilt / self.grain)
             self.program.linear([*terms, (any_rebuilt, extra)], None, room)
 
-    def _minimise(self) -> None:
+    def _slowest(self, at_most: float) -> float:
+        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, nothing rebuilt: (t - sum / v) / (m - 1/v).
+
+        Rounding may add half a tick for each layer.
+        """
+        problem = self.problem
+        whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
+        times = problem.microbatches - 1 / problem.vpp
+        if times <= 0 or at_most == inf:
+            return inf
+        slowest = (at_most + problem.filled - whole / problem.vpp) / times - problem.seconds
+        return slowest / self.tick + len(self.names) + 3
+
+    def _minimise(self, longest: float) -> None:
         """(vpp m - 1) slowest + rebuilding of all stages; without rebuilding the stages' sum is constant."""
         problem = self.problem
         ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
         extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in rebuildable(problem)}
         total = sum(n * ticks[kind] for kind, n in problem.sequence)
         most = total + sum(n * extra.get(kind, 0) for kind, n in problem.sequence)
-        slowest = self.program.variable(-(-total // problem.pp), most)
+        least = -(-total // problem.pp)
+        slowest = self.program.variable(least, max(least, int(min(most, longest))))
         for stage in range(problem.pp):
             busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
             busy += [(rebuilt, extra[kind]) for kind, rebuilt in self.rebuilt[stage].items()]
