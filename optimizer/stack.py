@@ -84,6 +84,9 @@ PARAMETERS: Mapping[str, Parameter] = {
     "expert_imbalance": Parameter(
         default=1.1, low=1.0, high=2.0, unit="1", meaning="tokens of the busiest expert rank / mean"
     ),
+    "expert_efficiency": Parameter(
+        default=0.75, low=0.4, high=1.0, unit="1", meaning="rate of grouped expert products / dense ones of their shape"
+    ),
     # memory
     "context_memory": Parameter(
         default=2.0e9, low=0.5e9, high=6e9, unit="B", meaning="CUDA context, NCCL buffers, libraries"

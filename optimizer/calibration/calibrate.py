@@ -136,7 +136,8 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
     more = {
         "cp_overlap": any(plan.cp > 1 for plan in plans),
         "ep_overlap": any(plan.ep > 1 for plan in plans),
-        "expert_imbalance": experts,
+        "expert_imbalance": any(job.model.experts and not job.stack.features.balanced_experts for job in jobs),
+        "expert_efficiency": experts,
     }
     extra = [name for name, present in more.items() if present and name not in TIME_PARAMETERS]
     return (*(name for name in TIME_PARAMETERS if not absent.get(name, False)), *extra)

@@ -324,6 +324,8 @@ def _sharding(row: Row, stack: Stack, cluster: Cluster) -> tuple[int, int]:
     text = row.get("sharding", "").lower()
     group = re.search(r"within (\d+)|fsdp=(\d+)", text)
     shard = int(next(g for g in group.groups() if g)) if group else 0
+    if group and group[2] == "1":  # a column that only says yes
+        shard = 0
     if not text:
         return stack.features.default_zero, 0
     if "no fsdp" in text or text.startswith("1") or "zero-1" in text:

@@ -37,7 +37,9 @@ class Origin:
 
 RATES = ("scale_up_efficiency", "network_efficiency")
 TIME: dict[str, Origin] = {
-    "gemm": Origin(function=layer.gemm_seconds, parameters=("gemm_efficiency",), device=("peak_flops",)),
+    "gemm": Origin(
+        function=layer.gemm_seconds, parameters=("gemm_efficiency", "expert_efficiency"), device=("peak_flops",)
+    ),
     "attention": Origin(function=attention.flash_seconds, parameters=("attention_efficiency",), device=("peak_flops",)),
     "elementwise": Origin(
         function=layer.elementwise_seconds,

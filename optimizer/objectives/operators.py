@@ -158,11 +158,12 @@ def mlp_gemms(model: Model, shapes: Shapes, width: int, prefix: str = "mlp") -> 
     )
 
 
-def expert_gemms(model: Model, shapes: Shapes, imbalance: float) -> tuple[Gemm, ...]:
+def expert_gemms(model: Model, shapes: Shapes, imbalance: float, rate: float) -> tuple[Gemm, ...]:
     """Router and routed experts, one grouped product per matrix over the rank's E / ep experts.
 
     A rank computes tokens / tp * top_k * etp routed tokens on experts split etp ways; the busiest rank computes
-    `imbalance` times the mean.
+    `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches: experts
+    differ in their tokens, and each starts and ends on its own.
     """
     experts = model.experts
     if experts is None:
@@ -174,8 +175,8 @@ def expert_gemms(model: Model, shapes: Shapes, imbalance: float) -> tuple[Gemm, 
     up = (2 if model.gated_mlp else 1) * width
     gemms = (
         Gemm(name="router", m=t / shapes.sp, n=_full(t, experts.count), k=_full(t, model.hidden), low_precision=False),
-        Gemm(name="experts_up", m=rows, n=up, k=_full(t, model.hidden), batch=local),
-        Gemm(name="experts_down", m=rows, n=_full(t, model.hidden), k=width, batch=local),
+        Gemm(name="experts_up", m=rows, n=up, k=_full(t, model.hidden), batch=local, rate=rate),
+        Gemm(name="experts_down", m=rows, n=_full(t, model.hidden), k=width, batch=local, rate=rate),
     )
     shared = experts.shared_ffn_hidden
     return gemms + (mlp_gemms(model, shapes, shared, "shared") if shared else ())
@@ -237,7 +238,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
 def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> Layer:
     """Everything one layer runs: projections, attention core, MLP or experts, element-wise kernels."""
     dense = () if moe else mlp_gemms(model, shapes, model.ffn_hidden)
-    experts = expert_gemms(model, shapes, stack.imbalance) if moe else ()
+    experts = expert_gemms(model, shapes, stack.imbalance, stack["expert_efficiency"]) if moe else ()
     return Layer(
         gemms=attention_gemms(model, shapes) + dense + experts,
         attention=attention_core(model, shapes),

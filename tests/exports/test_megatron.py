@@ -109,11 +109,14 @@ def test_zero_bubble_schedules_name_their_fork() -> None:
 
 
 def test_one_copy_per_destination_needs_the_flex_dispatcher(gpt3_job: Job) -> None:
-    mixture = replace(gpt3_job, model=load_model("mixtral-8x22b"))
-    assert dispatcher_flags(mixture) == {}
-    lean = replace(mixture.stack, features=replace(mixture.stack.features, dispatcher="deduplicated"))
-    assert dispatcher_flags(replace(mixture, stack=lean))["--moe-token-dispatcher-type"] == "flex"
-    assert dispatcher_flags(replace(gpt3_job, stack=lean)) == {}
+    def flags(model: str, dispatcher: str) -> dict[str, str | None]:
+        features = replace(gpt3_job.stack.features, dispatcher=dispatcher)
+        stack = replace(gpt3_job.stack, features=features)
+        return dispatcher_flags(replace(gpt3_job, model=load_model(model), stack=stack))
+
+    assert flags("mixtral-8x22b", "alltoall") == {}
+    assert flags("mixtral-8x22b", "deduplicated")["--moe-token-dispatcher-type"] == "flex"
+    assert flags("gpt3", "deduplicated") == {}
 
 
 def test_formats_and_the_clamped_activation(gpt3_job: Job) -> None:
