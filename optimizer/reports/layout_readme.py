@@ -77,7 +77,7 @@ def row(search: Search, answer: Answer) -> list[str]:
         f"{certificate.solved:,}",
         f"{certificate.even:.4g} s" if gain is not None else "none fits",
         f"{certificate.best:.4g} s",
-        f"{gain:.1%}" if gain is not None else "",
+        f"{max(0.0, gain):.1%}" if gain is not None else "",
         runs(stage_layers(found, model.layers)),
         runs(found.recompute_layers) if any(found.recompute_layers) else "",
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),
