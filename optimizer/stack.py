@@ -43,6 +43,9 @@ PARAMETERS: Mapping[str, Parameter] = {
     "launch": Parameter(
         default=4e-6, low=5e-7, high=2e-4, unit="s", meaning="time between two kernels that the host can launch"
     ),
+    "pipelined_collective": Parameter(
+        default=0.0, low=0.0, high=1e-3, unit="s", meaning="wait per TP rank and collective of pipelines between nodes"
+    ),
     "microbatch_overhead": Parameter(
         default=5e-4, low=0.0, high=2e-2, unit="s", meaning="host time per micro-batch and (virtual) stage"
     ),

@@ -123,6 +123,7 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
     flash = {job.stack.features.attention.startswith("flash") for job in jobs}
     nodes = any(job.gpus > job.cluster.gpus_per_node for job in jobs)
     experts = any(job.model.experts for job in jobs)
+    stacks_wait = any(job.stack["pipelined_collective"] > 0 for job in jobs)
     absent = {
         "attention_efficiency": True not in flash,
         "score_passes": False not in flash,
@@ -138,6 +139,7 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
         "ep_overlap": any(plan.ep > 1 for plan in plans),
         "expert_imbalance": any(job.model.experts and not job.stack.features.balanced_experts for job in jobs),
         "expert_efficiency": experts,
+        "pipelined_collective": stacks_wait,
     }
     extra = [name for name, present in more.items() if present and name not in TIME_PARAMETERS]
     return (*(name for name in TIME_PARAMETERS if not absent.get(name, False)), *extra)

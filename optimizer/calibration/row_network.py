@@ -43,19 +43,26 @@ def network_bandwidth(text: str, gpus_per_node: int) -> float:
     return max((_node_speed(part, gpus_per_node) for part in named or parts), default=0.0)
 
 
-_BENCHMARK = re.compile(r"collective bench in the same job gb/s: allreduce ([\d.]+)")
+_BENCHMARK = re.compile(
+    r"collective bench in the same job gb/s: allreduce ([\d.]+)(?: allgather ([\d.]+) reducescatter ([\d.]+))?"
+)
 
 
-def measured_bus_bandwidth(notes: str) -> float:
-    """Bus bandwidth of the all-reduce that a run timed over all of its GPUs, 0 when it says none [B/s].
+def measured_bus_bandwidth(notes: str, sharded: bool) -> float:
+    """Bus bandwidth of the collectives that a run timed over all of its GPUs, 0 when it says none [B/s].
 
-    A network far below its wire rate, broken or shared, explains a slow run better than any software does.
+    That of the all-reduce, or for a `sharded` optimizer, which uses them, the mean with all-gather and reduce-scatter. A
+    network far below its wire rate, broken or shared, explains a slow run better than any software does.
 
-    >>> measured_bus_bandwidth("job 1; collective bench in the same job GB/s: AllReduce 25.81 AllGather 12.87") / 1e9
-    25.81
+    >>> words = "job 1; collective bench in the same job GB/s: AllReduce 190.7 AllGather 75 ReduceScatter 79"
+    >>> round(measured_bus_bandwidth(words, False) / 1e9, 1), round(measured_bus_bandwidth(words, True) / 1e9, 1)
+    (190.7, 114.9)
     """
     match = _BENCHMARK.search(notes.lower())
-    return float(match[1]) * 1e9 if match else 0.0
+    if match is None:
+        return 0.0
+    rates = [float(rate) for rate in match.groups() if rate]
+    return (sum(rates) / len(rates) if sharded else rates[0]) * 1e9
 
 
 def _node_speed(text: str, gpus_per_node: int) -> float:

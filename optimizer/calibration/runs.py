@@ -249,7 +249,7 @@ def read_cluster(row: Row, assumed: list[str]) -> Cluster:
     """The cluster preset of a row's GPU, with its node size and network where the row gives them."""
     per_node = _integer(row, "gpus_per_node", 0) if row.get("gpus_per_node") else 0
     cluster = _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
-    measured = measured_bus_bandwidth(row.get("notes", ""))
+    measured = measured_bus_bandwidth(row.get("notes", ""), row.get("sharding", "").lower()[:1] not in ("", "0"))
     if not measured or _integer(row, "gpus") <= cluster.scale_up_size:
         return cluster
     return _with_bus_bandwidth(cluster, measured)

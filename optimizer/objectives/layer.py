@@ -40,12 +40,17 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTime:
-    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass."""
+    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
+
+    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them.
+    """
 
     forward: Phase
     backward: Phase
     selective: Phase
     full: Phase
+    host: FloatArray
+    collectives: FloatArray
 
 
 def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:
@@ -99,6 +104,8 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
         backward=_phase(backward | comm[1], host * BACKWARD_KERNELS, hidden[1]),
         selective=Phase(terms=again, hidden=np.zeros_like(shapes.tp)),
         full=_phase(forward | comm[0], host, hidden[0]),
+        host=host * (1 + BACKWARD_KERNELS),
+        collectives=collectives * (1 + BACKWARD_KERNELS),
     )
 
 

@@ -26,6 +26,7 @@ from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, ke
 from optimizer.objectives.operators import FloatArray, Shapes, head_operators, layer_operators
 from optimizer.objectives.parameters import LocalParameters, replicas, stage_parameters
 from optimizer.objectives.pipeline import LEFT, bubble_fraction, pipeline_time
+from optimizer.objectives.pipelined_host import pipelined_wait
 from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
 from optimizer.plan import RECOMPUTE, SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 
@@ -164,9 +165,12 @@ def layer_kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -
         terms = {term: times.forward.terms[term] + times.backward.terms[term] + again[term] for term in TERMS}
         hidden = times.forward.hidden + times.backward.hidden + np.where(recompute == 2, times.full.hidden, 0.0)
         recomputed = again["gemm"] + again["attention"] + again["elementwise"]
+        total = gathered(sum(terms.values(), np.zeros(len(few))))
+        wait = pipelined_wait(job, plans, total, gathered(times.host), gathered(times.collectives))
+        shown = {term: gathered(seconds) for term, seconds in terms.items() if by_term}
         return Kind(
-            terms={term: gathered(seconds) for term, seconds in terms.items() if by_term},
-            total=gathered(sum(terms.values(), np.zeros(len(few)))),
+            terms=shown | {"launch": shown["launch"] + wait} if by_term else shown,
+            total=total + wait,
             hidden=gathered(hidden),
             weight=gathered(times.backward.terms["gemm"] / 2),
             forward_compute=gathered(times.forward.compute),

@@ -112,3 +112,13 @@ def test_an_activation_without_a_fused_kernel_moves_more() -> None:
     fused = replace(clamped, model=replace(clamped.model, activation="swiglu"))
     plan = replace(SPARSE, ep=8)
     assert cost(clamped, plan).time["elementwise"][0] > 1.5 * cost(fused, plan).time["elementwise"][0]
+
+
+def test_a_pipeline_between_nodes_waits_for_its_collectives_where_the_stack_says_so() -> None:
+    question = job("llama3-8b")
+    waiting = replace(question.stack, parameters={**question.stack.parameters, "pipelined_collective": 2e-4})
+    late = replace(question, stack=waiting)
+    staged = Plan(tp=4, pp=4, dp=4, micro_batch=1, num_microbatches=64, sequence_parallel=True)
+    assert cost(late, staged).step_time[0] > 1.5 * cost(question, staged).step_time[0]
+    for calm in (DENSE, replace(staged, tp=1, dp=16, num_microbatches=16, sequence_parallel=False)):
+        assert cost(late, calm).step_time == cost(question, calm).step_time

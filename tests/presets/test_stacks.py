@@ -22,18 +22,8 @@ def test_presets_keep_to_the_bounds_and_name_their_source(name: str) -> None:
     assert stack.provenance.date != ""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="mean error 32 %, over all its rows"))
-        if name == "nanotron-2024"
-        else name
-        for name in stack_names()
-        if load_stack(name).runs
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
 def test_fitted_presets_stay_within_a_quarter_of_their_runs(name: str) -> None:
-    """Nanotron does not: it must pass here, and lose its mark, before its step times can be relied on."""
     assert 0 < load_stack(name).residuals["mape"] < 0.25
 
 
