@@ -214,24 +214,24 @@ def _room(job: Job, floor: StepFloor, table: LayerTable, plans: Plans, slowest: 
     dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
     ahead = usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"])
     held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
-    total = np.zeros(len(plans))
-    for stage in range(int(plans.pp.max(initial=1))):
-        flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
-        last = plans.pp == stage + 1
-        bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
-        least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
-        memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
-        memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
-        seconds = slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0) + floor.less
-        seconds = np.maximum(0.0, seconds)
-        per_byte = np.minimum.reduce(
-            [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
-        )
-        space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
-        mixed = (seconds + space * per_byte) / (floor.layer + usual.mean(*bytes_of) * per_byte)
-        fast, small = seconds / floor.layer, space / usual.mean(*bytes_of)
-        leanest = np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of)
-        most = np.where(fast <= small, fast, np.where(ahead > 0, np.minimum(mixed, leanest), small))
-        total = total + np.where(plans.pp > stage, np.floor(np.maximum(most, 0.0) + SLACK), 0.0)
-        total = np.where((plans.pp > stage) & (memory < 0), -np.inf, total)
-    return total
+    # One row per stage: the loop of halving above calls this with few plans, where a loop over stages costs more.
+    stage = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
+    inside = plans.pp > stage
+    flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
+    last = plans.pp == stage + 1
+    bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
+    least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
+    memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
+    memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
+    seconds = slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0) + floor.less
+    seconds = np.maximum(0.0, seconds)
+    per_byte = np.minimum.reduce(
+        [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
+    )
+    space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
+    mixed = (seconds + space * per_byte) / (floor.layer + usual.mean(*bytes_of) * per_byte)
+    fast, small = seconds / floor.layer, space / usual.mean(*bytes_of)
+    leanest = np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of)
+    most = np.where(fast <= small, fast, np.where(ahead > 0, np.minimum(mixed, leanest), small))
+    rooms = np.where(inside, np.floor(np.maximum(most, 0.0) + SLACK), 0.0).sum(axis=0)
+    return np.where((inside & (memory < 0)).any(axis=0), -np.inf, rooms)
