@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -332,6 +333,8 @@ def _check_target(html: Path | None) -> None:
     """Find out before the work, not after it, that the report cannot be written."""
     if html is not None and not html.absolute().parent.is_dir():
         raise InputError(f"--html {html}: the folder {html.absolute().parent} does not exist")
+    if html is not None and not os.access(html.absolute().parent, os.W_OK):
+        raise InputError(f"--html {html}: the folder {html.absolute().parent} cannot be written; name another one")
 
 
 @contextmanager

@@ -193,45 +193,83 @@ def fitting_slowest(
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
     count = common(job.model).count
-    found = np.where(_room(job, floor, table, plans, high) >= count, low, beyond)
-    open_ones = np.flatnonzero(found == low)
-    rooms = _room(job, floor.take(open_ones), table.take(open_ones), plans.take(open_ones), low[open_ones])
-    tight = open_ones[rooms < count]
+    room = room_of(job, floor, table, plans)
+    possible = room.layers(high) >= count
+    found = np.where(possible, low, beyond)
+    tight = np.flatnonzero(possible & (room.layers(low) < count))
     if not len(tight):
         return found
-    floor, table, plans, low, high = floor.take(tight), table.take(tight), plans.take(tight), low[tight], high[tight]
+    room, low, high = room.take(tight), low[tight], high[tight]
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        enough = _room(job, floor, table, plans, middle) >= count
+        enough = room.layers(middle) >= count
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     found[tight] = low
     return found
 
 
-def _room(job: Job, floor: StepFloor, table: LayerTable, plans: Plans, slowest: FloatArray) -> FloatArray:
-    """Layers of the common kind that all stages together have room for [layers]."""
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How many layers of the common kind each stage (row) of each plan (column) has room for, as far as time is open.
+
+    inside: the plan has the stage. lost: some stage is too full without layers. beside, less: what every stage spends
+    beside its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
+    mixed: what a layer takes when memory is bought with rebuilding, bought: the time that the memory left is worth [s].
+    small, leanest: layers that fit spared, and rebuilt [layers]. rebuilds: rebuilding a layer saves memory.
+    """
+
+    inside: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
+    beside: FloatArray
+    less: FloatArray
+    head: FloatArray
+    layer: FloatArray
+    mixed: FloatArray
+    bought: FloatArray
+    small: FloatArray
+    leanest: FloatArray
+    rebuilds: NDArray[np.bool_]
+
+    def take(self, index: NDArray[np.int64]) -> Room:
+        """Some of the plans."""
+        return Room(**{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+
+    def layers(self, slowest: FloatArray) -> FloatArray:
+        """Layers that all stages together have room for if the slowest takes so long for one micro-batch [layers]."""
+        seconds = np.maximum(0.0, slowest * (1 + SLACK) - self.beside - self.head + self.less)
+        fast, mixed = seconds / self.layer, (seconds + self.bought) / self.mixed
+        full = np.where(self.rebuilds, np.minimum(mixed, self.leanest), self.small)
+        most = np.where(fast <= self.small, fast, full)
+        rooms = np.where(self.inside, np.floor(np.maximum(most, 0.0) + SLACK), 0.0).sum(axis=0)
+        return np.where(self.lost, -np.inf, rooms)
+
+
+def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room:
+    """The room on every stage of every plan."""
     usual, embedding, head = common(job.model), table.kinds[EMBEDDING], table.kinds[HEAD]
     dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
-    ahead = usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"])
     held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
-    total = np.zeros(len(plans))
-    for stage in range(int(plans.pp.max(initial=1))):
-        flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
-        last = plans.pp == stage + 1
-        bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
-        least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
-        memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
-        memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
-        seconds = slowest * (1 + SLACK) - floor.beside - np.where(last, floor.head, 0.0) + floor.less
-        seconds = np.maximum(0.0, seconds)
-        per_byte = np.minimum.reduce(
-            [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
-        )
-        space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
-        mixed = (seconds + space * per_byte) / (floor.layer + usual.mean(*bytes_of) * per_byte)
-        fast, small = seconds / floor.layer, space / usual.mean(*bytes_of)
-        leanest = np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of)
-        most = np.where(fast <= small, fast, np.where(ahead > 0, np.minimum(mixed, leanest), small))
-        total = total + np.where(plans.pp > stage, np.floor(np.maximum(most, 0.0) + SLACK), 0.0)
-        total = np.where((plans.pp > stage) & (memory < 0), -np.inf, total)
-    return total
+    stage = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
+    flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
+    last, inside = plans.pp == stage + 1, plans.pp > stage
+    bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
+    least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
+    memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
+    memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
+    per_byte = np.minimum.reduce(
+        [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
+    )
+    space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
+    return Room(
+        inside=inside,
+        lost=(inside & (memory < 0)).any(axis=0),
+        beside=floor.beside,
+        less=floor.less,
+        head=np.where(last, floor.head, 0.0),
+        layer=floor.layer,
+        mixed=floor.layer + usual.mean(*bytes_of) * per_byte,
+        bought=space * per_byte,
+        small=space / usual.mean(*bytes_of),
+        leanest=np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of),
+        rebuilds=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
+    )

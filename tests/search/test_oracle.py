@@ -12,7 +12,7 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step import price
 from optimizer.plan import FIELDS, Plans
-from optimizer.search.enumerate import concatenate, lattice
+from optimizer.search.enumerate import Space, concatenate, lattice
 from optimizer.search.lattice import prove
 from optimizer.search.oracle import fold, sweep
 from tests.search.jobs import jobs, simple_price, small_job
@@ -98,3 +98,14 @@ def test_chunks_do_not_change_the_sweep() -> None:
     assert parts.fitting == whole.fitting
     assert parts.points.plans.plan(parts.best) == whole.points.plans.plan(whole.best)
     assert parts.knob_bound == whole.knob_bound
+
+
+def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:
+    job = small_job(16)
+    space = Space(job, structural(job))
+    first, second, fresh = (concatenate(list(chunks)) for chunks in (space, space, lattice(job, structural(job))))
+    assert len(first) > 0
+    for name in FIELDS:
+        assert np.array_equal(getattr(first, name), getattr(second, name))
+        assert np.array_equal(getattr(first, name), getattr(fresh, name))
+    assert all(before is after for before, after in zip(space, space, strict=True))

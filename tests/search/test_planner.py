@@ -10,7 +10,8 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.objectives.step import price, reserved_memory
+from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.search.alternatives import flags
 from optimizer.search.knobs import tune
 from optimizer.search.oracle import sweep
@@ -88,6 +89,17 @@ def test_offloading_rescues_a_plan_that_does_not_fit() -> None:
     assert tuned is not None
     assert 0.5 <= tuned.knobs.offload <= 1.0
     assert tuned.seconds < 100.1 + 1.0
+
+
+def test_every_setting_is_priced_for_every_plan_as_if_alone(gpt3_job: Job) -> None:
+    plans = Plans.of([Plan(tp=8, pp=8, dp=16, num_microbatches=96), Plan(tp=4, pp=16, dp=16, num_microbatches=96)])
+    settings = [Knobs(), Knobs(bucket=5e8, comm_sm_share=0.2, offload=0.5)]
+    together = price(gpt3_job, plans, KnobColumns.of(settings))
+    for row, knobs in enumerate(settings):
+        alone = price(gpt3_job, Plans.of([plans.plan(index) for index in range(2)]), knobs)
+        assert together.step_time[row].tolist() == pytest.approx(alone.step_time.tolist(), rel=1e-12)
+        assert together.reserved[row].tolist() == pytest.approx(alone.reserved.tolist(), rel=1e-12)
+        assert reserved_memory(gpt3_job, plans, knobs).tolist() == alone.reserved.tolist()
 
 
 def test_knob_search_is_reproducible_and_can_be_stored(tmp_path: Path) -> None:

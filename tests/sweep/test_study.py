@@ -116,7 +116,7 @@ def test_every_problem_is_told_at_once_with_its_key(tmp_path: Path) -> None:
     [
         ("gpus = 8", "models: missing"),
         (SMALL + 'clusters = "dgx-h100"\ndevices = "h100"', "give clusters or devices, not both"),
-        (SMALL + 'dtypes = "fp4"', "dtypes: unknown dtype 'fp4'; known: bf16, fp16, fp8"),
+        (SMALL + 'dtypes = "fp6"', "dtypes: unknown dtype 'fp6'; known: bf16, fp16, fp8, fp4"),
         (SMALL + 'fix = "tpp=8"', "fix: unknown plan variable 'tpp'"),
         (SMALL + "fix = 8", "fix: expected {tp = 8}"),
         (SMALL + 'stacks = "megatron"', "stacks: unknown stack 'megatron'"),
