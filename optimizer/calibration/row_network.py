@@ -51,7 +51,7 @@ _BENCHMARK = re.compile(
 def measured_bus_bandwidth(notes: str, sharded: bool) -> float:
     """Bus bandwidth of the collectives that a run timed over all of its GPUs, 0 when it says none [B/s].
 
-    That of the all-reduce, or for a `sharded` optimizer, which uses them, the mean with all-gather and reduce-scatter. A
+    That of the all-reduce, or for a `sharded` optimizer the mean with all-gather and reduce-scatter, which it uses. A
     network far below its wire rate, broken or shared, explains a slow run better than any software does.
 
     >>> words = "job 1; collective bench in the same job GB/s: AllReduce 190.7 AllGather 75 ReduceScatter 79"
