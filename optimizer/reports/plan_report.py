@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer import Alternative, Answer, Certificate, Format, NearTies
+    from optimizer.answer import Alternative, Answer, Format
     from optimizer.job import Job
     from optimizer.objectives.estimate import Estimate
     from optimizer.plan import Knobs, Plan
 
 BAR = 36
 AT_LIMIT = 0.95
-SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 COLOURS = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"}
 
 
@@ -98,6 +97,8 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     if answer.formats:
         parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
+        from optimizer.reports.proof_lines import proof_lines, timings
+
         lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp)
         parts += notes("Proof", [*lines, timings(answer.search_s)])
     return parts
@@ -241,74 +242,6 @@ def formats_table(formats: Iterable[Format]) -> Table:
         step, mfu = seconds(other.estimate.step_time), f"{other.estimate.mfu:.1%}"
         table.add_row(other.dtype, other.plan.summary(), step, mfu, f"{other.slower:+.1%}")
     return table
-
-
-def layout_line(certificate: Certificate, pp: int) -> str:
-    """What the layout of the layers gains over an even split; on one stage, what is rebuilt is all there is to it."""
-    if certificate.best == float("inf"):
-        return ""
-    if certificate.layout_gain is None:
-        return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
-    if certificate.layout_gain < SHOWN_GAIN:
-        known = "as fast as any layout searched" if certificate.proven else "the fastest layout found"
-        return f"An even split of the layers is {known}."
-    if pp == 1:
-        gain, even = f"{certificate.layout_gain:.1%}", seconds(certificate.even)
-        return f"Recomputing some of the layers gains {gain} over all of them or none, {even}."
-    return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
-
-
-def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: int) -> list[str]:
-    """What was proven, over how many plans, what was not, and how near the others are.
-
-    The proof is about the knobs of the answer; the bound over all knobs is said beside it.
-    """
-    verdict = "Proven optimal at these knobs" if certificate.proven else "Not proven optimal"
-    lines = [
-        f"{verdict}: lower bound {seconds(certificate.lower_bound)}, best {seconds(certificate.best)}, "
-        f"gap {certificate.gap:.2%}, {certificate.space:,} plans in the space."
-    ]
-    if certificate.method:
-        lines.append(certificate.method)
-    lines.append(layout_line(certificate, pp))
-    if step_time < certificate.best * (1 - 1e-9):
-        lines.append(
-            f"The step from {seconds(certificate.best)} to {seconds(step_time)} comes from tuning the knobs, which was "
-            "a search without proof; the runners-up are priced at the default knobs."
-        )
-    if 0 < certificate.knob_bound <= step_time:
-        lines.append(
-            f"No plan at any setting of the knobs takes less than {seconds(certificate.knob_bound)}: this answer is "
-            f"within {1 - certificate.knob_bound / step_time:.1%} of that bound."
-        )
-    lines.append(ties_line(ties))
-    return lines
-
-
-def ties_line(ties: NearTies) -> str:
-    """How many plans come close.
-
-    >>> from optimizer.answer import NearTies
-    >>> ties_line(NearTies(within_1_percent=1, within_5_percent=2))
-    '1 other plan lies within 1 % of the best, 2 within 5 %, evenly split or as laid out above.'
-    >>> ties_line(NearTies())
-    'No other plan lies within 5 % of the best, evenly split or as laid out above.'
-    """
-    one, five, split = ties.within_1_percent, ties.within_5_percent, "evenly split or as laid out above"
-    if not five:
-        return f"No other plan lies within 5 % of the best, {split}."
-    if not one:
-        return (
-            f"No other plan lies within 1 % of the best, {five:,} {'does' if five == 1 else 'do'} within 5 %, {split}."
-        )
-    plans = "plan lies" if one == 1 else "plans lie"
-    return f"{one:,} other {plans} within 1 % of the best, {five:,} within 5 %, {split}."
-
-
-def timings(search_s: Mapping[str, float]) -> str:
-    """Where the search spent its time."""
-    parts = ", ".join(f"{name.replace('_', ' ')} {seconds(value)}" for name, value in search_s.items())
-    return f"Search: {parts}." if parts else ""
 
 
 def notes(heading: str, lines: Iterable[str]) -> list[RenderableType]:

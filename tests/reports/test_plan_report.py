@@ -5,7 +5,8 @@ import pytest
 
 from optimizer.answer import Answer, Certificate, NearTies
 from optimizer.plan import Plan
-from optimizer.reports.plan_report import headline, layout_line, plan_report, ties_line
+from optimizer.reports.plan_report import headline, plan_report
+from optimizer.reports.proof_lines import layout_line, ties_line
 from optimizer.reports.screen import screen_text
 from optimizer.stack import Stack
 

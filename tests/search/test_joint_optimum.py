@@ -32,7 +32,8 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
     job = draw(jobs())
     layers = draw(st.integers(2, 6))
     hbm = draw(st.sampled_from([0.0, 3.2e9, 3.5e9, 4e9, 5e9, 7e9]))
-    limits = replace(job.limits, hbm=hbm, bubble=draw(st.sampled_from([0.3, 1.0])))
+    lists = draw(st.sampled_from([{}, {}, {}, {"pp": (1, 2, 4)}, {"dp": (1, 2), "recompute": ("none", "full")}]))
+    limits = replace(job.limits, hbm=hbm, bubble=draw(st.sampled_from([0.3, 1.0])), choices=lists)
     return replace(
         job, model=replace(job.model, layers=layers), gpus=draw(st.sampled_from([2, 4, 6, 8])), limits=limits
     )
