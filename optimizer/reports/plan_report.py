@@ -250,7 +250,7 @@ def layout_line(certificate: Certificate) -> str:
     if certificate.layout_gain is None:
         return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
     if certificate.layout_gain < SHOWN_GAIN:
-        known = "as fast as any layout" if certificate.proven else "the fastest layout found"
+        known = "as fast as any layout searched" if certificate.proven else "the fastest layout found"
         return f"An even split of the layers is {known}."
     return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
 
@@ -278,10 +278,26 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float) -> l
             f"No plan at any setting of the knobs takes less than {seconds(certificate.knob_bound)}: this answer is "
             f"within {1 - certificate.knob_bound / step_time:.1%} of that bound."
         )
-    lines.append(
-        f"{ties.within_1_percent:,} other plans lie within 1 % of the best, {ties.within_5_percent:,} within 5 %."
-    )
+    lines.append(ties_line(ties))
     return lines
+
+
+def ties_line(ties: NearTies) -> str:
+    """How many plans come close.
+
+    >>> from optimizer.answer import NearTies
+    >>> ties_line(NearTies(within_1_percent=1, within_5_percent=2))
+    '1 other plan lies within 1 % of the best, 2 within 5 %.'
+    >>> ties_line(NearTies())
+    'No other plan lies within 5 % of the best.'
+    """
+    if not ties.within_5_percent:
+        return "No other plan lies within 5 % of the best."
+    if not ties.within_1_percent:
+        count = ties.within_5_percent
+        return f"No other plan lies within 1 % of the best, {count:,} {'does' if count == 1 else 'do'} within 5 %."
+    plans = "plan lies" if ties.within_1_percent == 1 else "plans lie"
+    return f"{ties.within_1_percent:,} other {plans} within 1 % of the best, {ties.within_5_percent:,} within 5 %."
 
 
 def timings(search_s: Mapping[str, float]) -> str:

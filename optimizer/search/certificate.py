@@ -14,6 +14,7 @@ from optimizer.job import Job
 from optimizer.plan import Plans
 from optimizer.search.band import LaidOut
 from optimizer.search.lattice import prove
+from optimizer.search.layout_problem import layouts_searched
 from optimizer.search.oracle import Sweep
 
 
@@ -33,7 +34,7 @@ def certify(
     """
     best = laid.best
     if best is None:
-        return without_plan(swept)
+        return without_plan(job, swept)
     certificate = Certificate(
         proven=True,
         lower_bound=laid.bound,
@@ -58,7 +59,7 @@ def certify(
         time_limit=time_limit,
     )
     if not proof.proven:
-        return replace(certificate, method=f"{_exhaustion(swept, laid)} CP-SAT ran out of time.")
+        return replace(certificate, method=f"{_exhaustion(job, swept, laid)} CP-SAT ran out of time.")
     if laid.candidates.index(best) not in proof.band:
         raise OptimizerError(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
@@ -66,7 +67,7 @@ def certify(
         )
     count = len(laid.candidates)
     words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
-    return replace(certificate, candidates=count, method=f"{_exhaustion(swept, laid)} {words}")
+    return replace(certificate, candidates=count, method=f"{_exhaustion(job, swept, laid)} {words}")
 
 
 def unfinished(swept: Sweep, best: float) -> Certificate:
@@ -82,19 +83,20 @@ def unfinished(swept: Sweep, best: float) -> Certificate:
     )
 
 
-def without_plan(swept: Sweep) -> Certificate:
+def without_plan(job: Job, swept: Sweep) -> Certificate:
     """The certificate of a sweep in which nothing fits."""
     words = f"Time limit after {swept.space:,} plans, none of which fits."
     if swept.complete:
         words = (
             f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, however its layers lie."
+            f"{_only(job) if swept.space else ''}"
         )
     return Certificate(
         proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, method=words
     )
 
 
-def _exhaustion(swept: Sweep, laid: LaidOut) -> str:
+def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
     solved = "the even splits reach their bounds"
     if laid.solved:
         solved = f"CP-SAT found the best layout of {laid.solved:,} of them"
@@ -102,4 +104,10 @@ def _exhaustion(swept: Sweep, laid: LaidOut) -> str:
         f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; evenly split, "
         f"{swept.fitting:,} fit. With any layout, {laid.band:,} have a bound below the best even split; {solved}, and "
         "the bounds rule out the others."
+        f"{_only(job)}"
     )
+
+
+def _only(job: Job) -> str:
+    words = layouts_searched(job)
+    return f" {words}" if words else ""

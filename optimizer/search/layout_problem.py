@@ -96,6 +96,36 @@ def rebuildable(problem: LayoutProblem) -> tuple[str, ...]:
     return tuple(kind for kind in dict.fromkeys(kind for kind, _ in problem.sequence) if problem.kinds[kind].recomputes)
 
 
+def alternates(sequence: Runs) -> bool:
+    """Whether dense layers and mixtures take turns in a model, and do not just follow each other once.
+
+    >>> from optimizer.presets import load_model
+    >>> [alternates(layer_sequence(load_model(name))) for name in ("gpt3", "deepseek-v3", "llama4-maverick")]
+    [False, False, True]
+    """
+    return sum(kind in (DENSE, MOE) for kind, _ in sequence) > FEW
+
+
+def layouts_searched(job: Job) -> str:
+    """Which layouts the search compares, in a sentence; nothing where it compares all of them."""
+    features, pinned = job.stack.features, job.limits.fixed
+    places = " and where the prediction layers lie" if job.model.mtp_layers else ""
+    if not features.uneven_stages:
+        return f"{job.stack.name} cuts the layers evenly: layouts differ in what is rebuilt{places}, and in no more."
+    most = min(job.limits.max_vpp, features.max_vpp)
+    if "interleaved" not in features.schedules or int(pinned.get("vpp", most)) < 2 or int(pinned.get("pp", 2)) < 2:
+        return ""
+    if alternates(layer_sequence(job.model)):
+        return (
+            "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
+            f"only what is rebuilt{places} is searched there."
+        )
+    return (
+        "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
+        "last chunk."
+    )
+
+
 def chunk_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     """Fewest and most transformer layers on each virtual stage.
 
@@ -108,8 +138,7 @@ def chunk_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     share = total / problem.chunks
     if problem.even:
         return [(total // problem.chunks,) * 2] * problem.chunks
-    runs = [kind for kind, _ in problem.sequence if kind in (DENSE, MOE)]
-    if problem.vpp > 1 and len(runs) > FEW:
+    if problem.vpp > 1 and alternates(problem.sequence):
         return [(count, count) for count in virtual_stages((), total, problem.pp, problem.vpp)]
     empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
     if problem.vpp == 1:

@@ -176,7 +176,9 @@ def _knobs(job: Job, swept: Sweep, trials: int, seed: int, study: str | None) ->
 def _without_plan(job: Job, swept: Sweep, clock: Clock) -> Answer:
     """Why there is no plan, or that the time was too short to tell."""
     if not swept.complete:
-        return Answer(status="unknown", job=job, certificate=without_plan(swept), search_s=clock.all())
+        return Answer(status="unknown", job=job, certificate=without_plan(job, swept), search_s=clock.all())
     with clock.phase("conflict"):
         clashes = conflict(job)
-    return Answer(status="infeasible", job=job, certificate=without_plan(swept), conflict=clashes, search_s=clock.all())
+    return Answer(
+        status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes, search_s=clock.all()
+    )

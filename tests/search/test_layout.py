@@ -23,8 +23,10 @@ from optimizer.search.layout import (
     best_layout,
     even_layout,
 )
-from optimizer.search.layout_problem import LayoutProblem, layout_problem
-from optimizer.stack import Stack
+from optimizer.search.layout_problem import LayoutProblem, layout_problem, layouts_searched
+from optimizer.search.planner import plan
+from optimizer.stack import Features
+from tests.search.jobs import MIXED, MIXTURE, small_job
 
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
 
@@ -140,16 +142,27 @@ def test_126_layers_on_16_stages_relieve_the_ends() -> None:
     assert found.layers_per_stage[-1] < 8
 
 
-def test_94_layers_on_12_stages_beat_the_balanced_split() -> None:
-    job = replace(
-        job_of("qwen3-235b-a22b", 384, 4096, 1536), stack=Stack(name="plain", parameters={"expert_efficiency": 1.0})
-    )
+def test_94_layers_on_12_stages_relieve_the_last_one_where_the_head_costs_more_than_a_layer() -> None:
+    job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
+    job = replace(job, model=replace(job.model, vocab=2 * job.model.vocab))
     plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
+    costs = layer_costs(job, plan).kinds
+    assert costs["head"].seconds > costs["moe"].seconds
     found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
-    # Two layers are missing: the head costs more than one layer, so that both go from the last stage.
+    # Two layers are missing, and both go from the last stage.
     assert found.layers_per_stage == (8,) * 11 + (6,)
     assert even.layers_per_stage == (7,) + (8,) * 10 + (7,)
     assert found.objective < even.objective
+
+
+def test_94_layers_on_12_stages_are_as_fast_balanced_where_the_head_costs_less() -> None:
+    job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
+    plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
+    costs = layer_costs(job, plan).kinds
+    assert costs["head"].seconds < costs["moe"].seconds
+    found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
+    assert found.proven
+    assert found.objective == even.objective
 
 
 def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
@@ -227,3 +240,42 @@ def test_the_sequence_follows_the_model() -> None:
     wanted: Runs = (("embedding", 1), ("dense", 96), ("head", 1))
     assert layer_sequence(load_model("gpt3")) == wanted
     assert layer_sequence(load_model("mixtral-8x7b"))[1] == ("moe", 32)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "limits", "words"),
+    [
+        ("llama4-maverick", Features(), Limits(), "stay as even as can be, and only what is rebuilt is searched there"),
+        ("llama3.1-405b", Features(), Limits(), "at most one layer more or less than their share"),
+        ("deepseek-v3", Features(uneven_stages=False), Limits(), "what is rebuilt and where the prediction layers lie"),
+        ("llama4-maverick", Features(), Limits(max_vpp=1), ""),
+        ("llama4-maverick", Features(), Limits(fixed={"vpp": 1}), ""),
+        ("llama4-maverick", Features(schedules=("1f1b",)), Limits(), ""),
+    ],
+)
+def test_what_is_not_searched_is_said(model: str, features: Features, limits: Limits, words: str) -> None:
+    stack = replace(load_stack("megatron-core"), features=features)
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=stack,
+        gpus=512,
+        seq_len=4096,
+        global_batch=512,
+        limits=limits,
+    )
+    said = layouts_searched(job)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+def test_the_certificate_states_its_space() -> None:
+    model = replace(MIXTURE, experts=replace(MIXED, every=2))
+    found = plan(small_job(8, model=model, bubble=1.0), trials=0, top=1)
+    assert found.certificate is not None
+    assert found.certificate.proven
+    assert found.certificate.method.count("Dense layers and mixtures alternate") == 1
+    nothing = plan(small_job(8, model=model, bubble=1.0, hbm=2.3e9), trials=0, top=1)
+    assert nothing.status == "infeasible"
+    assert nothing.certificate is not None
+    assert "Dense layers and mixtures alternate" in nothing.certificate.method
