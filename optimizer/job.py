@@ -20,7 +20,8 @@ class Limits:
 
     bubble: ceiling on (pp - 1) / (vpp m + pp - 1). hbm: usable memory per GPU [B], 0 for the device's own.
     max_tp: 0 for the scale-up domain. fixed: variables pinned by the user, such as {"tp": 8}. ranges: inclusive
-    bounds on variables, such as {"pp": (1, 8)}. min_cp_tokens: fewest tokens of a sequence on each context-parallel
+    bounds on variables, such as {"pp": (1, 8)}. choices: values that variables may take, such as {"tp": (2, 8)} or
+    {"recompute": ("none", "selective")}. min_cp_tokens: fewest tokens of a sequence on each context-parallel
     rank. vocab_padding: largest share by which padding may grow the vocabulary.
     """
 
@@ -33,6 +34,7 @@ class Limits:
     vocab_padding: float = 0.25
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +94,12 @@ class Job:
     def with_limits(self, **changes: object) -> Job:
         """The same job under other limits."""
         return replace(self, limits=replace(self.limits, **changes))  # type: ignore[arg-type]
+
+    def without_pin(self, *names: str) -> Job:
+        """The same job with these variables free."""
+        limits = self.limits
+        return self.with_limits(
+            fixed={name: value for name, value in limits.fixed.items() if name not in names},
+            ranges={name: value for name, value in limits.ranges.items() if name not in names},
+            choices={name: value for name, value in limits.choices.items() if name not in names},
+        )

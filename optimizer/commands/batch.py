@@ -223,12 +223,12 @@ def default_store(study: Path) -> str:
 def make_job(combination: Combination) -> Job:
     """The job of one combination, with the defaults of `optimize`."""
     limits = dict(combination.limits)
-    fixed, ranges = merged(limits.pop("fix").items())
+    pins = merged(limits.pop("fix").items())
     request = {
         name: getattr(combination, name)
         for name in ("model", "gpus", "cluster", "device", "stack", "seq_len", "global_batch", "dtype")
     }
-    job, _ = job_of(Request(**request, limits={**limits, "fixed": fixed, "ranges": ranges}))
+    job, _ = job_of(Request(**request, limits={**limits, **pins}))
     if combination.tokens_per_batch is None:
         return job
     from dataclasses import replace

@@ -83,8 +83,10 @@ def _plan(job: Job, best: bool) -> Plan:
         return answer.plan
     from optimizer.studies.pinned import pinned_plan
 
-    if job.limits.ranges:
-        raise InputError("a study needs one plan: pin variables to single values, or add --best to search in ranges")
+    if job.limits.ranges or job.limits.choices:
+        raise InputError(
+            "a study needs one plan: pin variables to single values, or add --best to search among several"
+        )
     return pinned_plan(job, job.limits.fixed)
 
 

@@ -85,7 +85,6 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     domains, ranged = axis("--scale-up", wish.scale_up, float, 0.0)
     if ranged:
         raise InputError(f"--scale-up {wish.scale_up} must be a list of GPU counts such as 8,72")
-    fixed, ranged_plan = merged(wish.fix)
     campaign = Campaign(
         runs=runs,
         stack=stack,
@@ -96,8 +95,7 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         rents={name: money(text) / 3600 for name, text in wish.rents.items()},
         prices={name: money(text) for name, text in wish.prices.items()},
         bubble=wish.bubble,
-        fixed=fixed,
-        ranges=ranged_plan,
+        **merged(wish.fix),
     )
     grid = Grid(
         kinds=kinds,

@@ -49,7 +49,11 @@ JOB_OPTIONS = (
     click.option("--min-cp-tokens", type=POSITIVE, default=2048, metavar="N", help="Fewest tokens per cp rank. [2048]"),
     click.option("--vocab-padding", type=Share(), default=0.25, metavar="SHARE", help="Most vocabulary padding. [25%]"),
     click.option(
-        "--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable: tp=8, pp=2..8; repeatable."
+        "--fix",
+        type=Pin(),
+        multiple=True,
+        metavar="VAR=VALUE",
+        help="Pin a variable: tp=8, pp=2..8, vpp=1,6; repeatable.",
     ),
 )
 OPTIONS = (
@@ -169,6 +173,6 @@ def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str
 
 def limits_of(options: dict[str, Any]) -> dict[str, Any]:
     """Take the options that are limits out of the others; keyed by the fields of optimizer.job.Limits."""
-    fixed, ranges = merged(options.pop("fix"))
+    pinned = merged(options.pop("fix"))
     limits = {field: options.pop(option) for option, field in LIMITS.items()}
-    return {**limits, "max_tp": limits["max_tp"] or 0, "fixed": fixed, "ranges": ranges}
+    return {**limits, "max_tp": limits["max_tp"] or 0, **pinned}

@@ -47,8 +47,7 @@ def study_job(
     gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, options: Mapping[str, Any]
 ) -> tuple[Job, tuple[str, ...]]:
     """The job of the options, and what was assumed."""
-    fixed, ranges = merged(fix)
-    limits = {"hbm": hbm_limit, "fixed": fixed, "ranges": ranges}
+    limits = {"hbm": hbm_limit, **merged(fix)}
     return job_of(Request(gpus=gpus, limits=limits, **options))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ SHORT_NAMES = {
 }
 ON, OFF = ("on", "yes", "true", "1"), ("off", "no", "false", "0")
 
-# A value, or the two ends of a range.
-Pinned = int | str | bool | tuple[int, int]
+Value = int | str | bool
+# A value, the two ends of a range, or several values.
+Pinned = Value | tuple[int, int] | frozenset[Value]
 
 
 class Share(click.ParamType[float]):
@@ -64,12 +65,12 @@ class Bytes(click.ParamType[float]):
 
 
 class Pin(click.ParamType[tuple[str, Pinned]]):
-    """One pinned plan variable: "tp=8", "pp=2..8", "recompute=full", "sequence-parallel=off"."""
+    """One pinned plan variable: "tp=8", "pp=2..8", "vpp=1,6", "recompute=none,full", "sequence-parallel=off"."""
 
     name = "variable=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Pinned]:
-        """The variable's name in Plan and its value, or the ends of its range."""
+        """The variable's name in Plan and its value, the ends of its range or all values listed."""
         if isinstance(value, tuple):
             return value
         name, equals, text = value.partition("=")
@@ -104,6 +105,8 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
 
     >>> pinned("micro-batch", "2"), pinned("sp", "off"), pinned("pp", "2..8")
     (('micro_batch', 2), ('sequence_parallel', False), ('pp', (2, 8)))
+    >>> pinned("schedule", "1f1b, zero-bubble")[1] == {"1f1b", "zero-bubble"}
+    True
     """
     from optimizer.plan import FIELDS, RECOMPUTE, SCHEDULES
 
@@ -114,20 +117,33 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise InputError(f"unknown plan variable {name!r}.{hint} Known: {', '.join(FIELDS)}.")
     choices = {"recompute": RECOMPUTE, "schedule": SCHEDULES, "sequence_parallel": ON + OFF}.get(key)
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 and ".." in text and choices is None:
+        low, _, high = text.partition("..")
+        return key, (_integer(key, low.strip()), _integer(key, high.strip()))
+    values = frozenset(_value(key, part, choices) for part in parts)
+    return key, values if len(values) > 1 else next(iter(values))
+
+
+def _value(key: str, text: str, choices: Sequence[str] | None) -> Value:
+    if ".." in text:
+        kind = "has no ranges" if choices else "takes a range or a list, not both"
+        raise InputError(f"{key} {kind}; write its values as {key}={','.join(choices[:2]) if choices else '2,4,8'}")
     if choices is None:
-        low, dots, high = text.partition("..")
-        return key, (_integer(key, low), _integer(key, high)) if dots else _integer(key, text)
+        return _integer(key, text)
     if text not in choices:
         raise InputError(f"{key} must be one of {', '.join(choices)}, but got {text!r}")
-    return key, text in ON if key == "sequence_parallel" else text
+    return text in ON if key == "sequence_parallel" else text
 
 
-def merged(pins: Iterable[tuple[str, Pinned]]) -> tuple[dict[str, int | str | bool], dict[str, tuple[int, int]]]:
-    """Fixed values and ranges by variable; raises InputError when one variable is pinned in two ways.
+def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
+    """Pins as the fields of optimizer.job.Limits; raises InputError when one variable is pinned in two ways.
 
-    >>> merged((("tp", 8), ("pp", (2, 8))))
-    ({'tp': 8}, {'pp': (2, 8)})
+    >>> merged((("tp", 8), ("pp", (2, 8)), ("vpp", frozenset({6, 1}))))
+    {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
     """
+    from optimizer.constraints.pins import ordered
+
     values: dict[str, Pinned] = {}
     for name, value in pins:
         if values.get(name, value) != value:
@@ -135,8 +151,11 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> tuple[dict[str, int | str | bo
                 f"--fix {name}={_written(values[name])} contradicts --fix {name}={_written(value)}; keep one"
             )
         values[name] = value
-    fixed = {name: value for name, value in values.items() if not isinstance(value, tuple)}
-    return fixed, {name: value for name, value in values.items() if isinstance(value, tuple)}
+    return {
+        "fixed": {name: value for name, value in values.items() if not isinstance(value, tuple | frozenset)},
+        "ranges": {name: value for name, value in values.items() if isinstance(value, tuple)},
+        "choices": {name: ordered(name, value) for name, value in values.items() if isinstance(value, frozenset)},
+    }
 
 
 def _integer(key: str, text: str) -> int:
@@ -149,6 +168,8 @@ def _integer(key: str, text: str) -> int:
 
 
 def _written(value: Pinned) -> str:
+    if isinstance(value, frozenset):
+        return ",".join(sorted(str(item) for item in value))
     return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
 
 

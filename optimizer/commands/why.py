@@ -16,22 +16,37 @@ if TYPE_CHECKING:
 
 
 class Pins(click.ParamType[Mapping[str, Pinned]]):
-    """Pinned plan variables, separated by commas: "tp=4,pp=8"."""
+    """Pinned plan variables, separated by commas: "tp=4,pp=8", "tp=2,4,pp=8"."""
 
     name = "var=value,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Pinned]:
-        """The value or range of each variable by its name in Plan."""
+        """The value, range or list of each variable by its name in Plan."""
         if not isinstance(value, str):
             return dict(value)
-        pins = [Pin().convert(part.strip(), param, ctx) for part in value.split(",") if part.strip()]
+        pins = [Pin().convert(part, param, ctx) for part in pin_texts(value)]
         if not pins:
             self.fail(f"{value!r} names no variable; write for example tp=4,pp=8", param, ctx)
         try:
-            fixed, ranges = merged(pins)
+            merged(pins)
         except InputError as error:
             self.fail(str(error).replace("--fix ", ""), param, ctx)
-        return {**fixed, **ranges}
+        return dict(pins)
+
+
+def pin_texts(text: str) -> list[str]:
+    """Each variable with its value; a value without a variable belongs to the list before it.
+
+    >>> pin_texts("tp=2,4, pp=8")
+    ['tp=2,4', 'pp=8']
+    """
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if "=" in part or not found:
+            found.append(part)
+        else:
+            found[-1] += f",{part}"
+    return found
 
 
 def comparison_of(answer: Answer, pins: Mapping[str, Pinned] | None) -> Comparison | None:

@@ -1,8 +1,9 @@
-"""What the user pinned or ranged: each is a rule of its own."""
+"""What the user pinned, ranged or listed: each is a rule of its own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,12 +18,13 @@ NAMES = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """One variable lies within [low, high], both equal for a pin."""
+    """One variable lies within [low, high], both equal for a pin, and is one of `among` where that lists any."""
 
     name: str
     variable: str
     low: int
     high: int
+    among: tuple[int, ...] = ()
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -32,12 +34,13 @@ class Pin:
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the variable has the value asked for."""
         values = getattr(plans, self.variable)
-        return np.asarray((values >= self.low) & (values <= self.high))
+        listed = np.isin(values, self.among) if self.among else True
+        return np.asarray((values >= self.low) & (values <= self.high) & listed)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """The variable lies in its interval."""
+        """The variable lies in its interval, or takes one of the values listed."""
         allowed = [value for value in program.domains[self.variable] if self.low <= value <= self.high]
-        program.restrict(self.variable, allowed, literal)
+        program.restrict(self.variable, [value for value in allowed if value in (self.among or allowed)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
@@ -46,14 +49,16 @@ class Pin:
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """How far the variable is from what was asked."""
         values = getattr(plans, self.variable).astype(np.float64)
+        if self.among:
+            return np.asarray(np.min([np.abs(values - allowed) for allowed in self.among], axis=0))
         return np.asarray(np.maximum(np.maximum(self.low - values, values - self.high), 0.0))
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """Without the pin."""
-        fixed = {name: value for name, value in job.limits.fixed.items() if name != self.variable}
-        ranges = {name: value for name, value in job.limits.ranges.items() if name != self.variable}
-        kept = job.limits.ranges if self.low == self.high and self.variable in job.limits.fixed else ranges
-        return replace(job, limits=replace(job.limits, fixed=fixed, ranges=kept)), f"drop {self.name}"
+        if self.low == self.high and self.variable in job.limits.fixed:
+            fixed = {name: value for name, value in job.limits.fixed.items() if name != self.variable}
+            return job.with_limits(fixed=fixed), f"drop {self.name}"
+        return job.without_pin(self.variable), f"drop {self.name}"
 
 
 def pins(job: Job) -> tuple[Pin, ...]:
@@ -69,9 +74,17 @@ def pins(job: Job) -> tuple[Pin, ...]:
     for name, (low, high) in job.limits.ranges.items():
         if low > high:
             raise InputError(f"range {name}: low <= high must hold, but got {low}..{high}")
-        bounds = {"low": code(name, low), "high": code(name, high)}
-        ranged.append(Pin(name=f"range {name}={low}..{high}", variable=variable(name), **bounds))
-    return (*fixed, *ranged)
+        text = f"range {name}={low}..{high}"
+        ranged.append(Pin(name=text, variable=variable(name), low=code(name, low), high=code(name, high)))
+    return (*fixed, *ranged, *(_listed(name, values) for name, values in job.limits.choices.items()))
+
+
+def _listed(name: str, values: Sequence[int | str | bool]) -> Pin:
+    codes = tuple(sorted({code(name, value) for value in values}))
+    if not codes:
+        raise InputError(f"cannot fix {name}: the list of its values is empty")
+    text = f"fix {name}={listed(values)}"
+    return Pin(name=text, variable=variable(name), low=codes[0], high=codes[-1], among=codes)
 
 
 def variable(name: str) -> str:
@@ -105,3 +118,21 @@ def code(name: str, value: int | str | bool) -> int:
 def shown(value: int | str | bool) -> str:
     """A value as the command line takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def listed(values: Sequence[int | str | bool]) -> str:
+    """Values as the command line takes them.
+
+    >>> listed((2, 4)), listed(("none", "full"))
+    ('2,4', 'none,full')
+    """
+    return ",".join(shown(value) for value in values)
+
+
+def ordered(name: str, values: Iterable[int | str | bool]) -> tuple[int | str | bool, ...]:
+    """Values of a variable in their own order.
+
+    >>> ordered("recompute", {"full", "none"}), ordered("tp", {8, 2})
+    (('none', 'full'), (2, 8))
+    """
+    return tuple(sorted(values, key=lambda value: code(name, value)))

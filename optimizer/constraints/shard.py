@@ -51,7 +51,8 @@ class Shard:
 
 
 def _asked(job: Job) -> bool:
-    return "shard" in job.limits.fixed or "shard" in job.limits.ranges
+    limits = job.limits
+    return any("shard" in pins for pins in (limits.fixed, limits.ranges, limits.choices))
 
 
 def _allowed(job: Job, tp: int, cp: int, dp: int, zero_stage: int, shard: int) -> bool:

@@ -31,7 +31,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
     """Values of the FREE variables; the DERIVED ones follow from them unless they are pinned.
 
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
-    share states (HSDP) are all replicas or those of one node, unless a range asks for others.
+    share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -52,6 +52,9 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
     }
     if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
+    for name, listed in limits.choices.items():
+        if name in values:
+            values[name] |= {code(name, value) for value in listed}
     chosen = limits.fixed if pinned is None else pinned
     values |= {name: {code(name, value)} for name, value in chosen.items()}
     return {name: tuple(sorted(allowed)) for name, allowed in values.items()}
@@ -59,7 +62,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
 
 def _groups(job: Job) -> set[int]:
     """Replicas over which states may be sharded, 0 for all; smaller groups pay where weights are gathered (ZeRO-3)."""
-    if "shard" in job.limits.ranges:
+    if "shard" in job.limits.ranges or "shard" in job.limits.choices:
         return {0, *divisors(job.gpus)}
     return {0, *divisors(job.cluster.gpus_per_node)} if 3 in job.stack.features.zero_stages else {0}
 

@@ -162,7 +162,7 @@ class _Reader:
     def value(self, item: Field[Any], value: Any, where: str) -> Any:
         """One field, of the type of its default."""
         key, default = item.name, item.default
-        if key in ("fixed", "ranges"):
+        if key in ("fixed", "ranges", "choices"):
             return self.pins(value, f"{where}.{key}")
         if default is MISSING or default is None:
             return value
@@ -185,7 +185,7 @@ class _Reader:
         return _tuple(value)
 
     def pins(self, value: Any, where: str) -> dict[str, Any]:
-        """Pinned variables, and ranges as pairs."""
+        """Pinned variables, ranges as pairs and lists of values."""
         table = value if isinstance(value, dict) else {}
         if not isinstance(value, dict):
             self.problems.append(f"{where} must be an object, but got {_shown(value)}")
@@ -194,6 +194,10 @@ class _Reader:
             for key, ends in table.items():
                 if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, int) for end in ends):
                     self.problems.append(f"{where}.{key} must be two whole numbers, but got {_shown(ends)}")
+        elif where.endswith("choices"):
+            for key, listed in table.items():
+                if not isinstance(listed, list) or not listed or not all(isinstance(it, int | str) for it in listed):
+                    self.problems.append(f"{where}.{key} must be a list of values, but got {_shown(listed)}")
         else:
             for key, pinned in table.items():
                 if not isinstance(pinned, int | str):

@@ -98,7 +98,7 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     if answer.formats:
         parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
-        lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time)
+        lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp)
         parts += notes("Proof", [*lines, timings(answer.search_s)])
     return parts
 
@@ -243,8 +243,8 @@ def formats_table(formats: Iterable[Format]) -> Table:
     return table
 
 
-def layout_line(certificate: Certificate) -> str:
-    """What the layout of the layers gains over an even split."""
+def layout_line(certificate: Certificate, pp: int) -> str:
+    """What the layout of the layers gains over an even split; on one stage, what is rebuilt is all there is to it."""
     if certificate.best == float("inf"):
         return ""
     if certificate.layout_gain is None:
@@ -252,10 +252,13 @@ def layout_line(certificate: Certificate) -> str:
     if certificate.layout_gain < SHOWN_GAIN:
         known = "as fast as any layout searched" if certificate.proven else "the fastest layout found"
         return f"An even split of the layers is {known}."
+    if pp == 1:
+        gain, even = f"{certificate.layout_gain:.1%}", seconds(certificate.even)
+        return f"Recomputing some of the layers gains {gain} over all of them or none, {even}."
     return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
 
 
-def proof_lines(certificate: Certificate, ties: NearTies, step_time: float) -> list[str]:
+def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: int) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
     The proof is about the knobs of the answer; the bound over all knobs is said beside it.
@@ -267,7 +270,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float) -> l
     ]
     if certificate.method:
         lines.append(certificate.method)
-    lines.append(layout_line(certificate))
+    lines.append(layout_line(certificate, pp))
     if step_time < certificate.best * (1 - 1e-9):
         lines.append(
             f"The step from {seconds(certificate.best)} to {seconds(step_time)} comes from tuning the knobs, which was "
@@ -287,17 +290,19 @@ def ties_line(ties: NearTies) -> str:
 
     >>> from optimizer.answer import NearTies
     >>> ties_line(NearTies(within_1_percent=1, within_5_percent=2))
-    '1 other plan lies within 1 % of the best, 2 within 5 %.'
+    '1 other plan lies within 1 % of the best, 2 within 5 %, evenly split or as laid out above.'
     >>> ties_line(NearTies())
-    'No other plan lies within 5 % of the best.'
+    'No other plan lies within 5 % of the best, evenly split or as laid out above.'
     """
-    if not ties.within_5_percent:
-        return "No other plan lies within 5 % of the best."
-    if not ties.within_1_percent:
-        count = ties.within_5_percent
-        return f"No other plan lies within 1 % of the best, {count:,} {'does' if count == 1 else 'do'} within 5 %."
-    plans = "plan lies" if ties.within_1_percent == 1 else "plans lie"
-    return f"{ties.within_1_percent:,} other {plans} within 1 % of the best, {ties.within_5_percent:,} within 5 %."
+    one, five, split = ties.within_1_percent, ties.within_5_percent, "evenly split or as laid out above"
+    if not five:
+        return f"No other plan lies within 5 % of the best, {split}."
+    if not one:
+        return (
+            f"No other plan lies within 1 % of the best, {five:,} {'does' if five == 1 else 'do'} within 5 %, {split}."
+        )
+    plans = "plan lies" if one == 1 else "plans lie"
+    return f"{one:,} other {plans} within 1 % of the best, {five:,} within 5 %, {split}."
 
 
 def timings(search_s: Mapping[str, float]) -> str:

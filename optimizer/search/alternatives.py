@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.answer import Alternative, NearTies
 from optimizer.job import Job
@@ -79,14 +80,25 @@ def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
     return costs.estimate(index, job.tokens, job.gpus, useful)
 
 
-def near_ties(points: Points, best: Plan, seconds: float) -> NearTies:
-    """How many other plans that fit, evenly split, come within 1 % and 5 % of the best."""
-    other = np.zeros(len(points.plans), dtype=bool)
-    mine = Plans.of([best])
-    for name in FIELDS:
-        other |= getattr(points.plans, name) != getattr(mine, name)
-    ratio = points.seconds[points.fits & other] / seconds
+def near_ties(points: Points, best: Plan, seconds: float, others: Sequence[Alternative] = ()) -> NearTies:
+    """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or as `others` are laid
+    out.
+    """
+    times = np.where(points.fits & ~_same(points, best), points.seconds, np.inf)
+    unseen: list[float] = []
+    for item in others:
+        same = _same(points, item.plan)
+        times[same] = np.minimum(times[same], item.estimate.step_time)
+        unseen += [] if same.any() else [item.estimate.step_time]
+    ratio = np.append(times, unseen) / seconds
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
+
+
+def _same(points: Points, plan: Plan) -> NDArray[np.bool_]:
+    mine = Plans.of([plan])
+    return np.asarray(
+        np.logical_and.reduce([getattr(points.plans, name) == getattr(mine, name) for name in FIELDS]), dtype=np.bool_
+    )
 
 
 def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ class Campaign:
     """The whole question. `buy` amortises machines instead of renting them.
 
     `term` "" takes the first of TERMS on offer.
-    fixed and ranges pin variables of the inner plans as optimizer.job.Limits does. rents [USD/s per GPU] and prices
-    [USD per GPU] replace the presets' by kind of machine.
+    fixed, ranges and choices pin variables of the inner plans as optimizer.job.Limits does. rents [USD/s per GPU] and
+    prices [USD per GPU] replace the presets' by kind of machine.
     """
 
     runs: tuple[Run, ...]
@@ -69,6 +69,7 @@ class Campaign:
     bubble: float = 1.0
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
 
     def scenario(self, **changes: float) -> dict[str, float]:
         """Every assumption at its middle, but for the given ones."""
@@ -145,7 +146,13 @@ class Design:
             seq_len=run.seq_len,
             global_batch=self.batch(run),
             dtype=self.dtype,
-            limits=Limits(bubble=campaign.bubble, hbm=self.hbm, fixed=campaign.fixed, ranges=campaign.ranges),
+            limits=Limits(
+                bubble=campaign.bubble,
+                hbm=self.hbm,
+                fixed=campaign.fixed,
+                ranges=campaign.ranges,
+                choices=campaign.choices,
+            ),
         )
 
     def batch(self, run: Run) -> int:

@@ -79,7 +79,7 @@ def unfinished(swept: Sweep, best: float) -> Certificate:
         space=swept.space,
         fitting=swept.fitting,
         even=best,
-        method="Time limit: the bound is a step at an MFU of 100 %.",
+        method=f"Time limit after {swept.space:,} plans: the bound is a step at an MFU of 100 %.",
     )
 
 

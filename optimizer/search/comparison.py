@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
-from optimizer.constraints.pins import code, shown
+from optimizer.constraints.pins import code, listed, ordered, shown
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
 from optimizer.job import Job
@@ -24,8 +24,8 @@ from optimizer.search.layout import laid_out
 from optimizer.search.oracle import Sweep, sweep
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
-# A value, or the two ends of a range.
-Pins = Mapping[str, int | str | bool | tuple[int, int]]
+# A value, the two ends of a range, or a set of values.
+Pins = Mapping[str, int | str | bool | tuple[int, int] | frozenset[int | str | bool]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,26 +117,31 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
 
 def pinned_job(job: Job, pins: Pins) -> Job:
     """The job with these pins instead of its own on the same variables."""
-    fixed = {name: value for name, value in job.limits.fixed.items() if name not in pins}
-    ranges = {name: value for name, value in job.limits.ranges.items() if name not in pins}
+    limits = job.without_pin(*pins).limits
+    fixed, ranges, choices = dict(limits.fixed), dict(limits.ranges), dict(limits.choices)
     for name, value in pins.items():
         if isinstance(value, tuple):
             ranges[name] = value
+        elif isinstance(value, frozenset):
+            choices[name] = ordered(name, value)
         else:
             fixed[name] = value
-    return replace(job, limits=replace(job.limits, fixed=fixed, ranges=ranges))
+    return job.with_limits(fixed=fixed, ranges=ranges, choices=choices)
 
 
 def pins_text(pins: Pins) -> str:
     """Pins as the command line takes them.
 
-    >>> pins_text({"tp": 4, "pp": (2, 8), "sequence_parallel": False})
-    'tp=4,pp=2..8,sequence_parallel=false'
+    >>> pins_text({"tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False})
+    'tp=4,pp=2..8,vpp=1,6,sequence_parallel=false'
     """
-    return ",".join(
-        f"{name}={value[0]}..{value[1]}" if isinstance(value, tuple) else f"{name}={shown(value)}"
-        for name, value in pins.items()
-    )
+
+    def text(name: str, value: int | str | bool | tuple[int, int] | frozenset[int | str | bool]) -> str:
+        if isinstance(value, frozenset):
+            return listed(ordered(name, value))
+        return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else shown(value)
+
+    return ",".join(f"{name}={text(name, value)}" for name, value in pins.items())
 
 
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:

@@ -83,7 +83,7 @@ def plan(
         estimate = estimate_of(job, price(job, Plans.of([best]), found.knobs), 0)
         points = found.swept.points
         others = alternatives(job, points, found.laid, best, found.best.seconds, top, found.knobs) if points else ()
-        ties = near_ties(points, best, found.best.seconds) if points else NearTies()
+        ties = near_ties(points, best, found.best.seconds, others) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
         job=job,
@@ -155,6 +155,7 @@ def _unfinished(job: Job, swept: Sweep, knobs: Knobs | None, clock: Clock, ceili
         knobs=knobs,
         estimate=estimate,
         certificate=unfinished(swept, even.seconds),
+        near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
         flags=flags(job, estimate, ceilings),
         search_s=clock.all(),
     )

@@ -185,15 +185,14 @@ def _limits(job: Job) -> Iterator[Variation]:
 
 def _without_pins(job: Job) -> Iterator[Variation]:
     """The job without each of its pins in turn."""
-    pins = {**job.limits.ranges, **job.limits.fixed}
+    lists = {name: frozenset(values) for name, values in job.limits.choices.items()}
+    pins = {**lists, **job.limits.ranges, **job.limits.fixed}
     for name, value in pins.items():
-        fixed = {key: kept for key, kept in job.limits.fixed.items() if key != name}
-        ranges = {key: kept for key, kept in job.limits.ranges.items() if key != name}
         yield Variation(
             name=f"pin on {name}",
             change=f"without {pins_text({name: value})}",
             kind="limit",
-            job=job.with_limits(fixed=fixed, ranges=ranges),
+            job=job.without_pin(name),
         )
 
 

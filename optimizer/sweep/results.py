@@ -19,7 +19,7 @@ EMPTY: Mapping[str, Any] = {
     "alternatives": [],
     "conflict": [],
 }
-LIMITS = ("bubble", "hbm", "max_tp", "fixed", "ranges")
+LIMITS = ("bubble", "hbm", "max_tp", "fixed", "ranges", "choices")
 ASKED = ("model", "family", "cluster", "device", "stack", "dtype", "gpus", "seq_len", "global_batch")
 FIGURES = ("step_time_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "bubble_fraction")
 PLAN = (

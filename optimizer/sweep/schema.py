@@ -86,7 +86,7 @@ def sizes(value: Any) -> list[float]:
 
 
 def pins(value: Any) -> list[dict[str, Any]]:
-    """Sets of pinned variables, one after the other: {tp = 8}, "tp=8,pp=4", or a list of either."""
+    """Sets of pinned variables, one after the other: {tp = 8}, "tp=8,pp=4", "tp=2,4,pp=8", or a list of them."""
     return [_pin_set(item) for item in listed(value)]
 
 
@@ -98,6 +98,10 @@ def _pin_set(item: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in item.split(","))):
         name, equals, text = part.partition("=")
+        if not equals and found:  # one more value of the list before it
+            last = next(reversed(found))
+            found[last] += f",{part}"
+            continue
         if not equals:
             raise ValueError(f'{part!r} is not of the form variable=value, such as "tp=8"')
         found[name.strip()] = text.strip()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from optimizer.sweep.schema import AxesTable, ExclusionTable
 
-Pinned = int | str | bool | tuple[int, int]
+Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
 Pin = Callable[[str, str], tuple[str, Pinned]]
 
 

@@ -94,6 +94,9 @@ def test_why_not_prints_the_terms_or_the_rules() -> None:
     assert "Why not tp=8?" in result.stdout
     assert "slower: it costs" in result.stdout
     assert "all terms" in result.stdout
+    several = json.loads(run(*PLAN, "--why-not", "tp=4,8,pp=1", "--json").stdout)["why_not"]
+    assert several["pins"] == "tp=4,8,pp=1"
+    assert several["plan"]["tp"] in (4, 8)
     document = json.loads(run(*PLAN, "--why-not", "tp=16", "--json").stdout)
     assert document["why_not"]["verdict"] == "infeasible"
     assert "tp-scale-up" in {clash["rule"] for clash in document["why_not"]["broken"]}

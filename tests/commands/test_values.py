@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,42 @@ def test_short_names_stand_for_variables_of_a_plan() -> None:
         ("mbs", "1..4", ("micro_batch", (1, 4))),
         ("sequence-parallel", "yes", ("sequence_parallel", True)),
         ("schedule", "interleaved", ("schedule", "interleaved")),
+        ("schedule", "1f1b,zero-bubble", ("schedule", frozenset({"1f1b", "zero-bubble"}))),
+        ("recompute", "none, selective", ("recompute", frozenset({"none", "selective"}))),
+        ("tp", "2,4", ("tp", frozenset({2, 4}))),
+        ("tp", "4,4", ("tp", 4)),
+        ("sp", "on,off", ("sequence_parallel", frozenset({True, False}))),
     ],
 )
 def test_what_people_write(name: str, text: str, expected: tuple[str, object]) -> None:
     assert pinned(name, text) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("recompute", "none..selective", "recompute has no ranges; write its values as recompute=none,selective"),
+        ("recompute", "none,some", "must be one of none, selective, full, but got 'some'"),
+        ("schedule", "1f1b,zero", "must be one of 1f1b, interleaved, zero-bubble, zero-bubble-2p, but got 'zero'"),
+        ("tp", "2,4..8", "tp takes a range or a list, not both; write its values as tp=2,4,8"),
+        ("tp", "2,x", "tp must be an integer >= 1, but got 'x'"),
+        ("tp", "2,", "tp must be an integer >= 1, but got ''"),
+        ("zero", "1,4", "zero_stage must be an integer from 0 to 3, but got '4'"),
+    ],
+)
+def test_a_list_of_other_words_is_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        pinned(name, text)
+
+
+def test_a_list_beside_a_value_is_a_contradiction() -> None:
+    assert merged((("tp", frozenset({8, 2})),)) == {"fixed": {}, "ranges": {}, "choices": {"tp": (2, 8)}}
+    with pytest.raises(InputError, match=r"--fix tp=2,8 contradicts --fix tp=8"):
+        merged((("tp", frozenset({8, 2})), ("tp", 8)))
+
+
 def test_the_same_pin_twice_is_no_contradiction_but_a_range_beside_a_value_is() -> None:
-    assert merged((("tp", 8), ("tp", 8))) == ({"tp": 8}, {})
+    assert merged((("tp", 8), ("tp", 8))) == {"fixed": {"tp": 8}, "ranges": {}, "choices": {}}
     with pytest.raises(InputError, match=r"--fix tp=8 contradicts --fix tp=1..4"):
         merged((("tp", 8), ("tp", (1, 4))))
 

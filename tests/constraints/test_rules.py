@@ -38,6 +38,9 @@ JOBS = {
     "awkward": lambda gpus: small_job(gpus, model=AWKWARD),
     "dense": lambda gpus: small_job(gpus),
     "moe": lambda gpus: small_job(gpus, model=MIXTURE, max_tp=4, fixed={"tp": 2}, ranges={"pp": (1, 2)}),
+    "listed": lambda gpus: small_job(
+        gpus, choices={"tp": (1, 4), "recompute": ("none", "full"), "schedule": ("1f1b",)}
+    ),
     "fsdp": lambda gpus: small_job(gpus, features=FSDP, bubble=0.3, max_micro_batch=2),
 }
 SHORT = {"vpp": (1, 2, 3, 5), "recompute": (0, 1, 2), "schedule": (0, 1, 2), "zero_stage": (0, 1, 2, 3)}
@@ -45,7 +48,7 @@ SHORT = {"vpp": (1, 2, 3, 5), "recompute": (0, 1, 2), "schedule": (0, 1, 2), "ze
 
 @pytest.mark.parametrize(
     ("name", "gpus"),
-    [*(("dense", gpus) for gpus in range(1, 17)), *product(("moe", "fsdp", "awkward"), (1, 2, 6, 8, 16))],
+    [*(("dense", gpus) for gpus in range(1, 17)), *product(("moe", "listed", "fsdp", "awkward"), (1, 2, 6, 8, 16))],
 )
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
     job = JOBS[name](gpus)

@@ -36,11 +36,16 @@ def test_what_was_written_comes_back(gpt3_answer: Answer, document: dict[str, An
     assert saved.certificate["proven"] is True
 
 
-def test_pins_and_ranges_come_back(document: dict[str, Any]) -> None:
-    document["job"]["limits"] |= {"fixed": {"tp": 8, "recompute": "full"}, "ranges": {"pp": [2, 8]}}
+def test_pins_ranges_and_lists_come_back(document: dict[str, Any]) -> None:
+    document["job"]["limits"] |= {
+        "fixed": {"tp": 8, "recompute": "full"},
+        "ranges": {"pp": [2, 8]},
+        "choices": {"vpp": [1, 6]},
+    }
     limits = read_answer(json.dumps(document)).job.limits
     assert limits.fixed == {"tp": 8, "recompute": "full"}
     assert limits.ranges == {"pp": (2, 8)}
+    assert limits.choices == {"vpp": (1, 6)}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "7", '{"schema_version": 1'])
@@ -61,7 +66,7 @@ def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
     document["plan"]["colour"] = "red"
     del document["plan"]["dp"]
     document["job"] |= {"gpus": 10.5, "stack": ""}
-    document["job"]["limits"] |= {"fixed": {"tq": 8}, "ranges": {"pp": 4}}
+    document["job"]["limits"] |= {"fixed": {"tq": 8}, "ranges": {"pp": 4}, "choices": {"vpp": 6}}
     document["estimate"]["step_time_s"] = "fast"
     document["estimate"]["time_s"]["gemm"] = -1
     found = " ".join(problems(document))
@@ -77,6 +82,7 @@ def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
         "job.stack must be a name",
         "job.limits.fixed.tq is no variable",
         "job.limits.ranges.pp must be two whole numbers",
+        "job.limits.choices.vpp must be a list of values",
         "estimate.step_time_s must be a number",
         "estimate.time_s.gemm must be a number",
     ):

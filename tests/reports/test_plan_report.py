@@ -3,9 +3,9 @@ from math import log
 
 import pytest
 
-from optimizer.answer import Answer
+from optimizer.answer import Answer, Certificate, NearTies
 from optimizer.plan import Plan
-from optimizer.reports.plan_report import headline, plan_report
+from optimizer.reports.plan_report import headline, layout_line, plan_report, ties_line
 from optimizer.reports.screen import screen_text
 from optimizer.stack import Stack
 
@@ -100,3 +100,23 @@ def test_an_unproven_answer_says_so(gpt3_answer: Answer) -> None:
     certificate = replace(gpt3_answer.certificate, proven=False, lower_bound=4.0)
     report = text(replace(gpt3_answer, status="feasible", certificate=certificate))
     assert "Not proven optimal: lower bound 4 s, best 5 s, gap 20.00%" in report
+
+
+def test_on_one_stage_it_is_the_rebuilding_that_gains() -> None:
+    certificate = Certificate(proven=True, lower_bound=10.0, best=10.0, space=1, even=11.0)
+    assert layout_line(certificate, 4) == "The layout gains 10.0% over the best even split, 11 s."
+    words = "Recomputing some of the layers gains 10.0% over all of them or none, 11 s."
+    assert layout_line(certificate, 1) == words
+
+
+@pytest.mark.parametrize(
+    ("one", "five", "words"),
+    [
+        (0, 0, "No other plan lies within 5 %"),
+        (0, 1, "No other plan lies within 1 % of the best, 1 does within 5 %"),
+        (1, 2, "1 other plan lies within 1 % of the best, 2 within 5 %"),
+        (2, 1200, "2 other plans lie within 1 % of the best, 1,200 within 5 %"),
+    ],
+)
+def test_near_ties_are_counted_in_words(one: int, five: int, words: str) -> None:
+    assert ties_line(NearTies(within_1_percent=one, within_5_percent=five)).startswith(words)

@@ -78,6 +78,13 @@ def test_pins_become_fixed_values_and_ranges(tmp_path: Path) -> None:
     assert (task.job.limits.fixed, task.job.limits.ranges) == ({"tp": 8}, {"pp": (2, 4)})
 
 
+def test_lists_of_values_become_choices(tmp_path: Path) -> None:
+    for written in ('"tp=2,4,pp=8"', '{tp = "2,4", pp = 8}'):
+        (task,) = expand(tmp_path, f'models = "gpt3"\ngpus = 64\nfix = {written}')
+        assert task.job is not None
+        assert (task.job.limits.fixed, task.job.limits.choices) == ({"pp": 8}, {"tp": (2, 4)})
+
+
 def test_the_key_is_that_of_the_content_and_nothing_else() -> None:
     same = replace(job(), model=replace(job().model, provenance=Provenance(note="reworded"), title="Other"))
     key = key_of(job(), Effort(), "v1")
