@@ -170,8 +170,9 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     chosen = order[points.fits[order]][: LEADING if job.model.experts else 1]
     if not len(chosen):
         return None
-    plans = [laid_out(job, points.plans.plan(int(position))) for position in chosen]
-    costs = price(job, Plans.of(plans), knobs)
+    some = points.plans.take(chosen)
+    plans = [laid_out(job, some.plan(position)) for position in range(len(chosen))]
+    costs = price(job, some.placed([plan.placement for plan in plans]), knobs)
     seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
