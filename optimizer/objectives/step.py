@@ -28,7 +28,7 @@ from optimizer.objectives.operators import FloatArray, Shapes, head_operators, l
 from optimizer.objectives.parameters import LocalParameters, replicas, stage_parameters
 from optimizer.objectives.pipeline import LEFT, bubble_fraction, pipeline_time
 from optimizer.objectives.pipelined_host import pipelined_wait
-from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
+from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stacked, stages_of
 from optimizer.plan import RECOMPUTE, SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 
 LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
@@ -491,8 +491,18 @@ def peak_memory(
     if plans.placements is not None:
         plain = without_rebuilding(few).recompute
         spared = (kept(False, plain), kept(bool(job.model.experts), plain))
-    held = stage_states(job, plans, stages, knobs)
     buffered = buffers(job, plans)
+    if plans.placements is not None and isinstance(knobs, Knobs):
+        every = stacked(stages)
+        table = stage_memory(job, plans, every, dense, moe, states(job, plans, every, knobs), buffered, spared)
+        total = every.exists * sum(table.values(), np.zeros(1))
+        fullest = np.argmax(total, axis=0)[None]
+        of_fullest = {
+            name: np.take_along_axis(np.broadcast_to(values, total.shape), fullest, axis=0)[0]
+            for name, values in table.items()
+        }
+        return of_fullest, total.max(axis=0)
+    held = stage_states(job, plans, stages, knobs)
     tables = [
         stage_memory(job, plans, stage, dense, moe, states, buffered, spared)
         for stage, states in zip(stages, held, strict=True)
