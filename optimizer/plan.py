@@ -44,7 +44,9 @@ class KnobColumns:
         >>> KnobColumns.of([Knobs(offload=0.0), Knobs(offload=1.0)]).offload.tolist()
         [[0.0], [1.0]]
         """
-        return cls(**{f.name: np.array([[float(getattr(row, f.name))] for row in rows]) for f in fields(Knobs)})
+        names = [f.name for f in fields(Knobs)]
+        table = np.array([[getattr(row, name) for name in names] for row in rows], dtype=np.float64)
+        return cls(**{name: column[:, None] for name, column in zip(names, table.T, strict=True)})
 
 
 def balanced(layers: int, pp: int) -> tuple[int, ...]:
@@ -249,22 +251,23 @@ class Plans:
 
     def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""
-        values: dict[str, Any] = {}
-        for name in FIELDS:
-            value = getattr(self, name)[index]
-            if name == "recompute":
-                values[name] = RECOMPUTE[int(value)]
-            elif name == "schedule":
-                values[name] = SCHEDULES[int(value)]
-            else:
-                values[name] = bool(value) if name == "sequence_parallel" else int(value)
-        placed = self.placements[index] if self.placements is not None else Placement()
-        return Plan(
-            **values,
-            layers_per_stage=placed.layers,
-            recompute_layers=placed.rebuilt,
-            mtp_ahead=placed.mtp_ahead,
-        )
+        return self.take([index]).plans()[0]
+
+    def plans(self) -> list[Plan]:
+        """Every plan as a scalar value."""
+        columns = {name: getattr(self, name).tolist() for name in FIELDS}
+        columns["recompute"] = [RECOMPUTE[mode] for mode in columns["recompute"]]
+        columns["schedule"] = [SCHEDULES[schedule] for schedule in columns["schedule"]]
+        placements = self.placements or (Placement(),) * len(self)
+        return [
+            Plan(
+                **dict(zip(FIELDS, values, strict=True)),
+                layers_per_stage=placed.layers,
+                recompute_layers=placed.rebuilt,
+                mtp_ahead=placed.mtp_ahead,
+            )
+            for *values, placed in zip(*columns.values(), placements, strict=True)
+        ]
 
     def without_placements(self) -> Plans:
         """The same plans with their layers split as evenly as can be."""

@@ -46,7 +46,9 @@ class Level:
     detour: FloatArray
 
 
-def levels(group: Span, tiers: tuple[Tier, ...], scale_up_efficiency: float, network_efficiency: float) -> tuple[Level, ...]:
+def levels(
+    group: Span, tiers: tuple[Tier, ...], scale_up_efficiency: float, network_efficiency: float
+) -> tuple[Level, ...]:
     """The tiers with what a rank can send over each at best [B/s], before protocols.
 
     On a mesh a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth), on a torus the axes

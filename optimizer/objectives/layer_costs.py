@@ -249,9 +249,7 @@ def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
     }
 
 
-def _reserved(
-    job: Job, plans: Plans, knobs: Knobs, buffered: FloatArray, **content: FloatArray | float
-) -> FloatArray:
+def _reserved(job: Job, plans: Plans, knobs: Knobs, buffered: FloatArray, **content: FloatArray | float) -> FloatArray:
     """Bytes of a stage with this content, without the activations of its layers [B]."""
     columns = {name: np.zeros(len(plans)) for name in ("dense", "moe", "embedding", "head", "in_flight", "mtp")}
     columns |= {name: np.zeros(len(plans)) + value for name, value in content.items()}

@@ -151,7 +151,7 @@ def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
     heads = (1 + mtp) * head.total
     counts = layer_counts(model)
     projections = mtp * 2.0 * model.hidden / model.vocab * head.total
-    first = representative_stages(model, plain)[0]
+    first = representative_stages(model, plans)[0]
     once, _ = once_per_step(job, plain, first, (dense, moe), knobs)
     return StepFloor(
         job=job,

@@ -12,6 +12,8 @@ from optimizer.model import Model
 from optimizer.objectives.operators import FloatArray
 from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans, virtual_stages
 
+STAGES = "stages"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -66,6 +68,14 @@ def representative_stages(model: Model, plans: Plans) -> tuple[Stage, Stage, Sta
 
     The middle one is the first that holds no leading dense layers any more: a MoE layer costs more time and memory.
     """
+    known = plans.memo.get(STAGES)
+    if known is None or known[0] is not model:
+        known = plans.memo[STAGES] = model, _representatives(model, plans)
+    found: tuple[Stage, Stage, Stage] = known[1]
+    return found
+
+
+def _representatives(model: Model, plans: Plans) -> tuple[Stage, Stage, Stage]:
     pp = plans.pp.astype(np.float64)
     first, middle, last = _counts(model, plans)
     several, deep = (pp > 1).astype(np.float64), (pp > 2).astype(np.float64)
