@@ -24,6 +24,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
     if _rematerialises(row):
         changes["selective"] = "qkv"
+    if _eager(row):
+        changes["fused_norm"] = False
     return replace(stack, features=replace(stack.features, **changes)) if changes else stack
 
 
@@ -102,6 +104,12 @@ def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assume
 def _rematerialises(row: Mapping[str, str]) -> bool:
     """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
     return "maxtext" in row.get("framework", "").lower()
+
+
+def _eager(row: Mapping[str, str]) -> bool:
+    """A torchtitan run whose list of techniques lacks torch.compile runs its norms kernel by kernel."""
+    notes = row.get("notes", "").lower()
+    return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:

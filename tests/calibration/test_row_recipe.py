@@ -83,3 +83,9 @@ def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> No
     assert number_format({"dtype": "BF16"}, load_cluster("h100"), stack, []) == "bf16"
     assert number_format({}, load_cluster("a100"), stack, []) == "bf16"
     assert assumed == ["vpp 6", "vpp 6", "dtype fp8"]
+
+
+def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:
+    assert not features("FSDP; memory GiB", stack="torchtitan-2024").fused_norm
+    assert features("FSDP + torch.compile", stack="torchtitan-2024").fused_norm
+    assert features("FSDP; memory GiB", stack="mine").fused_norm
