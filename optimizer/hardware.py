@@ -86,8 +86,8 @@ class Link:
     in_switch_reduction: bool = False
     topology: str = "switch"
     p2p_bandwidth: float = 0.0
-    quantities: Mapping[str, float] = field(default_factory=dict)
-    provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    quantities: Mapping[str, float] = field(default_factory=dict, hash=False)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
     @property
     def pair_bandwidth(self) -> float:

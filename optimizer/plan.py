@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,9 @@ class KnobColumns:
         >>> KnobColumns.of([Knobs(offload=0.0), Knobs(offload=1.0)]).offload.tolist()
         [[0.0], [1.0]]
         """
-        return cls(**{f.name: np.array([[float(getattr(row, f.name))] for row in rows]) for f in fields(Knobs)})
+        names = [f.name for f in fields(Knobs)]
+        table = np.array([[getattr(row, name) for name in names] for row in rows], dtype=np.float64)
+        return cls(**{name: column[:, None] for name, column in zip(names, table.T, strict=True)})
 
 
 def balanced(layers: int, pp: int) -> tuple[int, ...]:
@@ -154,11 +156,28 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Table:
+    """What was priced once per distinct combination of some columns: `values`, and the row of each plan in them.
+
+    The values hold for their `owner` alone, a job.
+    """
+
+    owner: object
+    values: Any
+    rows: IntArray
+
+    def at(self, index: Any) -> Table:
+        """The table of the plans at these positions."""
+        return Table(owner=self.owner, values=self.values, rows=self.rows[index])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plans:
     """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into the tuples above.
 
     One code path prices one plan or a million: every cost function takes this and returns arrays of its length. `memo`
-    holds what has been derived from the columns, which never change.
+    holds what has been derived from the columns, which never change; `tables`, of columns other than `recompute`, are
+    handed on to some of the plans and to the same plans recomputed or laid out otherwise.
     """
 
     tp: IntArray
@@ -176,7 +195,8 @@ class Plans:
     recompute: IntArray
     schedule: IntArray
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
-    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    tables: dict[object, Table] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -212,30 +232,46 @@ class Plans:
         placements = None
         if self.placements is not None:
             placements = tuple(self.placements[i] for i in np.arange(len(self))[index])
-        return Plans(**columns, placements=placements)
+        taken = Plans(**columns, placements=placements)
+        for name, table in self.tables.items():
+            taken.tables[name] = table.at(index)
+        return taken
+
+    def recomputed(self, recompute: IntArray) -> Plans:
+        """The same plans under other modes of recomputation."""
+        return self._like(replace(self, recompute=recompute))
+
+    def placed(self, placements: Sequence[Placement]) -> Plans:
+        """The same plans with their layers placed so."""
+        return self._like(replace(self, placements=tuple(placements) if any(placements) else None))
+
+    def _like(self, other: Plans) -> Plans:
+        other.tables.update(self.tables)
+        return other
 
     def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""
-        values: dict[str, Any] = {}
-        for name in FIELDS:
-            value = getattr(self, name)[index]
-            if name == "recompute":
-                values[name] = RECOMPUTE[int(value)]
-            elif name == "schedule":
-                values[name] = SCHEDULES[int(value)]
-            else:
-                values[name] = bool(value) if name == "sequence_parallel" else int(value)
-        placed = self.placements[index] if self.placements is not None else Placement()
-        return Plan(
-            **values,
-            layers_per_stage=placed.layers,
-            recompute_layers=placed.rebuilt,
-            mtp_ahead=placed.mtp_ahead,
-        )
+        return self.take([index]).plans()[0]
+
+    def plans(self) -> list[Plan]:
+        """Every plan as a scalar value."""
+        columns = {name: getattr(self, name).tolist() for name in FIELDS}
+        columns["recompute"] = [RECOMPUTE[mode] for mode in columns["recompute"]]
+        columns["schedule"] = [SCHEDULES[schedule] for schedule in columns["schedule"]]
+        placements = self.placements or (Placement(),) * len(self)
+        return [
+            Plan(
+                **dict(zip(FIELDS, values, strict=True)),
+                layers_per_stage=placed.layers,
+                recompute_layers=placed.rebuilt,
+                mtp_ahead=placed.mtp_ahead,
+            )
+            for *values, placed in zip(*columns.values(), placements, strict=True)
+        ]
 
     def without_placements(self) -> Plans:
         """The same plans with their layers split as evenly as can be."""
         return self if self.placements is None else Plans(**{name: getattr(self, name) for name in FIELDS})
 
 
-FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("placements", "memo"))
+FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("placements", "memo", "tables"))

@@ -121,14 +121,16 @@ class Features:
     attention: "unfused" (separate softmax kernels), "fused_softmax", "flash1", "flash" (second generation) or "flash3"
     (kernels written for the device). selective: what selective recomputation rebuilds, one of SELECTIVE: the attention
     core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
-    one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero: the ZeRO stage of a run that
-    does not name one. param_bytes, grad_bytes: bytes per element of the resident weight and of the accumulated
-    gradient. fp32_reduce: gradients are reduced in fp32. zero_stages, schedules, recompute: those it offers.
-    uneven_stages: PP need not divide the layers. logit_bytes: bytes per element of the logits in the loss. dropout: the
-    model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are replayed
-    without the host. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank
-    holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split the
-    vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded.
+    one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
+    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes, grad_bytes: bytes per
+    element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
+    zero_stages, schedules, recompute: those it offers. uneven_stages: PP need not divide the layers. logit_bytes: bytes
+    per element of the logits in the loss. dropout: the model is trained with it. dispatcher: how MoE tokens travel, one
+    of DISPATCHERS. cuda_graphs: layers are replayed without the host. balanced_experts: routing is forced to be even,
+    as benchmarks do. gathered_logits: every TP rank holds the logits of the whole vocabulary. unsplit_head_rate: rate
+    of the head's products where TP does not split the vocabulary / where it does, below 1 in a stack that leaves such a
+    vocabulary unpadded. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
+    gathered one by one.
     """
 
     attention: str = "flash"
@@ -136,6 +138,8 @@ class Features:
     fused_norm: bool = True
     overlap_sharded: bool = True
     default_zero: int = 1
+    default_vpp: int = 1
+    default_dtype: str = ""
     grad_bytes: int = 4
     param_bytes: int = 2
     fp32_reduce: bool = False
@@ -152,6 +156,7 @@ class Features:
     balanced_experts: bool = False
     gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
+    sharded_rate: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

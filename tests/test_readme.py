@@ -8,7 +8,6 @@ import click
 import pytest
 
 from optimizer.cli import cli
-from optimizer.commands.batch import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,9 +41,9 @@ def test_every_option_used_in_an_example_exists() -> None:
         for call in re.findall(r"optimize [^|#]*", line):
             command: click.Command = cli
             for word in call.split()[1:]:
-                command = command.commands.get(word, command) if isinstance(command, click.Group) else command
-            if isinstance(command, Batch):  # its command `run` needs no name
-                command = command.commands["run"]
+                if isinstance(command, click.Group):
+                    # What is no command of `batch` goes to its `run`.
+                    command = command.commands.get(word, command.commands.get("run", command))
             known = {name for parameter in command.params for name in parameter.opts}
             assert set(re.findall(r"--[a-z-]+", call)) <= known, call
 

@@ -1,4 +1,4 @@
-"""What the words of a measured row say of its recipe: kernels, dispatcher, graphs, recomputed layers."""
+"""What the words of a measured row say of its recipe: kernels, formats, sharding, schedule, recomputed layers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from optimizer.hardware import Cluster
 from optimizer.plan import RECOMPUTE
 from optimizer.stack import Stack
 
@@ -23,6 +24,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
     if _rematerialises(row):
         changes["selective"] = "qkv"
+    if _eager(row):
+        changes["fused_norm"] = False
     return replace(stack, features=replace(stack.features, **changes)) if changes else stack
 
 
@@ -45,9 +48,68 @@ def rebuilt_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
     return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
 
 
+def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:
+    """ZeRO stage and sharding group of a row's description."""
+    text = row.get("sharding", "").lower()
+    group = re.search(r"within (\d+)|fsdp=(\d+)", text)
+    shard = int(next(g for g in group.groups() if g)) if group else 0
+    if group and group[2] == "1":  # a column that only says yes
+        shard = 0
+    if not text:
+        return stack.features.default_zero, 0
+    if "no fsdp" in text or text.startswith("1") or "zero-1" in text:
+        return 1, shard if text.startswith("1") else 0
+    if "shard_grad_op" in text or text.startswith("2"):
+        return 2, shard
+    if "hsdp" in text:
+        return 3, cluster.gpus_per_node
+    if "fsdp" in text or text.startswith("3"):
+        return 3, shard
+    return (0, 0) if text.startswith("0") else (stack.features.default_zero, 0)
+
+
+def schedule(row: Mapping[str, str], vpp: int) -> str:
+    """The pipeline schedule that a row's framework and virtual stages imply."""
+    framework = row.get("framework", "").lower()
+    if "zb" in framework:
+        return "zero-bubble-2p" if "zb-2p" in framework else "zero-bubble"
+    return "interleaved" if vpp > 1 else "1f1b"
+
+
+def usual_vpp(stack: Stack, layers: int, pp: int, assumed: list[str]) -> int:
+    """Virtual stages of a run that names none: the most that its software usually has and that divide the layers."""
+    most = stack.features.default_vpp if pp > 1 else 1
+    vpp = max((v for v in range(1, most + 1) if layers % (pp * v) == 0), default=1)
+    if vpp > 1:
+        assumed.append(f"vpp {vpp}")
+    return vpp
+
+
+def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assumed: list[str]) -> str:
+    """The format of a row's matrix products, among those that its device has."""
+    text = row.get("dtype", "").lower()
+    usual = stack.features.default_dtype
+    if not text and usual in cluster.device.peak_flops:
+        assumed.append(f"dtype {usual}")
+        return usual
+    if "fp4" in text and "fp4" in cluster.device.peak_flops:
+        return "fp4"
+    if "fp8" in text or "fp4" in text:
+        return "fp8"
+    if "bf16" not in cluster.device.peak_flops:
+        return "fp16"
+    return "bf16"
+
+
 def _rematerialises(row: Mapping[str, str]) -> bool:
     """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
     return "maxtext" in row.get("framework", "").lower()
+
+
+def _eager(row: Mapping[str, str]) -> bool:
+    """A torchtitan run whose list of techniques lacks torch.compile runs its norms kernel by kernel."""
+    notes = row.get("notes", "").lower()
+    return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:

@@ -13,7 +13,15 @@ from typing import Any
 
 from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import number_problems
-from optimizer.calibration.row_recipe import rebuilt_layers, recomputation, under_recipe
+from optimizer.calibration.row_recipe import (
+    number_format,
+    rebuilt_layers,
+    recomputation,
+    schedule,
+    sharding,
+    under_recipe,
+    usual_vpp,
+)
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.hardware import Cluster
 from optimizer.job import Job
@@ -112,14 +120,15 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         raise InputError("the run trains adapters (LoRA), not all weights")
     gpus, seq_len = _integer(row, "gpus"), _integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
-    dtype = _dtype(row, cluster)
-    tp, cp, pp, vpp = (_integer(row, name, 1) for name in ("tp", "cp", "pp", "vpp"))
+    dtype = number_format(row, cluster, stack, assumed)
+    tp, cp, pp = (_integer(row, name, 1) for name in ("tp", "cp", "pp"))
+    vpp = _integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
     ep = _integer(row, "ep", 1)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
     micro_batch, global_batch = _batch(row, dp, assumed)
-    zero, shard = _sharding(row, stack, cluster)
+    zero, shard = sharding(row, stack, cluster)
     sequence_parallel = _flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
     plan = Plan(
         tp=tp,
@@ -135,7 +144,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         shard=shard,
         recompute=recomputation(row, assumed),
         recompute_layers=rebuilt_layers(row, pp),
-        schedule=_schedule(row, vpp),
+        schedule=schedule(row, vpp),
     )
     job = Job(
         model=model,
@@ -299,17 +308,6 @@ def _device_name(row: Row, assumed: list[str]) -> str:
     return name
 
 
-def _dtype(row: Row, cluster: Cluster) -> str:
-    text = row.get("dtype", "").lower()
-    if "fp4" in text and "fp4" in cluster.device.peak_flops:
-        return "fp4"
-    if "fp8" in text or "fp4" in text:
-        return "fp8"
-    if "bf16" not in cluster.device.peak_flops:
-        return "fp16"
-    return "bf16"
-
-
 def _batch(row: Row, dp: int, assumed: list[str]) -> tuple[int, int]:
     if not row.get("micro_batch"):
         raise InputError("the row has no micro_batch")
@@ -317,33 +315,6 @@ def _batch(row: Row, dp: int, assumed: list[str]) -> tuple[int, int]:
     if not row.get("global_batch"):
         raise InputError("the row has no global_batch")
     return micro_batch, _integer(row, "global_batch")
-
-
-def _sharding(row: Row, stack: Stack, cluster: Cluster) -> tuple[int, int]:
-    """ZeRO stage and sharding group of a row's description."""
-    text = row.get("sharding", "").lower()
-    group = re.search(r"within (\d+)|fsdp=(\d+)", text)
-    shard = int(next(g for g in group.groups() if g)) if group else 0
-    if group and group[2] == "1":  # a column that only says yes
-        shard = 0
-    if not text:
-        return stack.features.default_zero, 0
-    if "no fsdp" in text or text.startswith("1") or "zero-1" in text:
-        return 1, shard if text.startswith("1") else 0
-    if "shard_grad_op" in text or text.startswith("2"):
-        return 2, shard
-    if "hsdp" in text:
-        return 3, cluster.gpus_per_node
-    if "fsdp" in text or text.startswith("3"):
-        return 3, shard
-    return (0, 0) if text.startswith("0") else (stack.features.default_zero, 0)
-
-
-def _schedule(row: Row, vpp: int) -> str:
-    framework = row.get("framework", "").lower()
-    if "zb" in framework:
-        return "zero-bubble-2p" if "zb-2p" in framework else "zero-bubble"
-    return "interleaved" if vpp > 1 else "1f1b"
 
 
 def _measured(row: Row) -> dict[str, Any]:

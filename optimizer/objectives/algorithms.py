@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.hardware import Cluster
+from optimizer.hardware import Tier
 from optimizer.objectives.estimate import FloatArray
 from optimizer.objectives.protocols import PAIRWISE, RING, Profile, profile
 from optimizer.objectives.topology import Span
@@ -46,14 +46,16 @@ class Level:
     detour: FloatArray
 
 
-def levels(group: Span, cluster: Cluster, scale_up_efficiency: float, network_efficiency: float) -> tuple[Level, ...]:
+def levels(
+    group: Span, tiers: tuple[Tier, ...], scale_up_efficiency: float, network_efficiency: float
+) -> tuple[Level, ...]:
     """The tiers with what a rank can send over each at best [B/s], before protocols.
 
     On a mesh a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth), on a torus the axes
     that its group has.
     """
     found = []
-    for number, tier in enumerate(cluster.tiers):
+    for number, tier in enumerate(tiers):
         below = group.domains(number - 1)
         inside = group.members[number - 1] if number else np.ones_like(group.size)
         members = group.members[number]

@@ -6,11 +6,13 @@ reduce-scatter, the send buffer of a rank in an all-to-all, what is sent point t
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
-from optimizer.hardware import Cluster
+from optimizer.hardware import Cluster, Tier
 from optimizer.objectives.algorithms import levels, lines
 from optimizer.objectives.estimate import FloatArray
 from optimizer.objectives.topology import IntArray, Span, span
@@ -72,13 +74,9 @@ def collective_time(
     check_kind(kind)
     sizes = np.asarray(message, dtype=np.float64)
     distinct, index = group.patterns
-    tiers = levels(distinct, cluster, scale_up_efficiency, network_efficiency)
-    offers = list(lines(kind, distinct, tiers))
-    latency, slope = np.array([offer.latency for offer in offers]), np.array([offer.slope for offer in offers])
-    if index.size > FEW:
-        latency, slope = _competitive(latency, slope)
-    lost = ~distinct.reachable
-    latency[:, lost], slope[:, lost] = np.inf, 0.0
+    groups = tuple(column.tobytes() for column in (distinct.size, *distinct.members))
+    efficiencies = scale_up_efficiency, network_efficiency
+    latency, slope = _offers(kind, groups, cluster.tiers, efficiencies, index.size > FEW)
     return _lowest(sizes, index, latency, slope)
 
 
@@ -105,6 +103,29 @@ def check_kind(kind: str) -> None:
     """Raise InputError unless this is one of KINDS."""
     if kind not in KINDS:
         raise InputError(f"unknown collective {kind!r}; use one of {', '.join(KINDS)}")
+
+
+@lru_cache(maxsize=1024)
+def _offers(
+    kind: str,
+    groups: tuple[bytes, ...],
+    tiers: tuple[Tier, ...],
+    efficiencies: tuple[float, float],
+    many: bool,
+) -> tuple[FloatArray, FloatArray]:
+    """Latency [s] and slope [s/B] of every algorithm (rows) for every group (columns).
+
+    `groups` are the integers of a Span's columns. A search meets the same groups again and again, whatever it sends.
+    """
+    size, *members = (np.frombuffer(column, dtype=np.int64) for column in groups)
+    group = Span(size=size, members=tuple(members))
+    offers = list(lines(kind, group, levels(group, tiers, *efficiencies)))
+    latency, slope = np.array([offer.latency for offer in offers]), np.array([offer.slope for offer in offers])
+    if many:
+        latency, slope = _competitive(latency, slope)
+    lost = ~group.reachable
+    latency[:, lost], slope[:, lost] = np.inf, 0.0
+    return latency, slope
 
 
 def _competitive(latency: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -88,7 +88,8 @@ def sharded_layer(job: Job, plans: Plans, moe: bool) -> tuple[FloatArray, FloatA
     """ZeRO-3 seconds of one layer and micro-batch: gathering its weights, scattering its gradients [s].
 
     Weights are gathered before the forward and again before the backward pass, gradients reduce-scattered after it.
-    With a sharding group (HSDP) both stay inside it.
+    With a sharding group (HSDP) both stay inside it. A software that gathers parameter by parameter reaches
+    `sharded_rate` of the rate of whole layers (see Features).
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP).
     """
@@ -105,7 +106,8 @@ def sharded_layer(job: Job, plans: Plans, moe: bool) -> tuple[FloatArray, FloatA
         group = shard_ranks(plans, ranks)
         gather = gather + collective(job, "all_gather", elements * 2.0, group, stride)
         scatter = scatter + collective(job, "reduce_scatter", elements * gradient, group, stride)
-    return gather, scatter
+    rate = job.stack.features.sharded_rate
+    return gather / rate, scatter / rate
 
 
 def hybrid_groups(plans: Plans, ranks: FloatArray) -> IntArray:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.plan import Plans
+from optimizer.plan import IntArray, Plans, Table
 
+Values = TypeVar("Values")
 TABLE_LIMIT = 1 << 23  # entries of the largest look-up table built instead of sorting
 
 
@@ -32,6 +34,32 @@ def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, NDArray[np.intp
     representative = np.zeros(count, dtype=np.int64)
     representative[index] = np.arange(len(plans))
     return plans.take(representative), index
+
+
+def tabulated(
+    plans: Plans, name: object, owner: object, keys: Sequence[str], price: Callable[[Plans], Values]
+) -> tuple[Values, IntArray]:
+    """What `price` makes of the plans that differ in these variables, and the row of each plan in it.
+
+    It is kept with the plans under this name, and whatever is taken of them inherits it: the search looks at the same
+    plans again and again. The variables must not be `recompute` or those that place layers.
+
+    >>> from optimizer.plan import Plan
+    >>> plans = Plans.of([Plan(tp=2, dp=4), Plan(tp=2, dp=8), Plan(tp=4, dp=4)])
+    >>> squares, rows = tabulated(plans, "square", None, ["tp"], lambda few: few.tp**2)
+    >>> again = tabulated(plans.take([2]), "square", None, ["tp"], lambda few: few.tp * 0)
+    >>> squares[rows].tolist(), again[0][again[1]].tolist()
+    ([4, 4, 16], [16])
+    """
+    known = plans.tables.get(name)
+    if known is None or known.owner is not owner:
+        name_of_keys = ("distinct", *keys)
+        if name_of_keys not in plans.memo:
+            plans.memo[name_of_keys] = distinct(plans, keys)
+        few, rows = plans.memo[name_of_keys]
+        known = plans.tables[name] = Table(owner=owner, values=price(few), rows=rows)
+    found: Values = known.values
+    return found, known.rows
 
 
 def pick(

@@ -15,6 +15,7 @@ from optimizer.objectives import attention
 from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
 from optimizer.objectives.layer_communication import collectives_per_pass, head_communication, layer_communication
 from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
+from optimizer.plan import IntArray
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 BACKWARD_KERNELS = 1.8  # kernels of a backward pass / those of its forward pass: two products per matrix, fused rest
@@ -37,6 +38,10 @@ class Phase:
         """The terms that keep the GPU's units busy, under which communication can hide [s]."""
         return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
 
+    def take(self, rows: IntArray) -> Phase:
+        """The pass at these shapes."""
+        return Phase(terms={term: seconds[rows] for term, seconds in self.terms.items()}, hidden=self.hidden[rows])
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTime:
@@ -51,6 +56,17 @@ class LayerTime:
     full: Phase
     host: FloatArray
     collectives: FloatArray
+
+    def take(self, rows: IntArray) -> LayerTime:
+        """The layer at these shapes."""
+        return LayerTime(
+            forward=self.forward.take(rows),
+            backward=self.backward.take(rows),
+            selective=self.selective.take(rows),
+            full=self.full.take(rows),
+            host=self.host[rows],
+            collectives=self.collectives[rows],
+        )
 
 
 def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from optimizer.job import Job
 from optimizer.objectives.communication import collective
@@ -91,21 +92,27 @@ def expert_seconds(job: Job, shapes: Shapes) -> FloatArray:
     """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside [s].
 
     Each rank sends tokens / tp x copies rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
-    copies: top_k, one for each expert; those of `copies_sent` where the dispatcher removes duplicates.
+    copies: those of `copies_per_token`: one for each expert, or for each destination where duplicates are removed.
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
     """
     experts = job.model.experts
     if experts is None:
         return np.zeros_like(shapes.tp)
-    copies: FloatArray | float = float(experts.top_k)
-    if job.stack.features.dispatcher == "deduplicated":
-        group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
-        domains = group.domains(0)
-        copies = copies_sent(np.where(domains > 1, domains, shapes.ep), experts.top_k)
+    copies = copies_per_token(job, shapes.ep, shapes.etp)
     message = 2.0 * shapes.tokens / shapes.tp * copies * job.model.hidden * job.stack.imbalance
     exchange = 2 * collective(job, "all_to_all", message, shapes.ep, shapes.etp)
     return exchange + 2 * collective(job, "all_gather", message * shapes.etp, shapes.etp, 1)
+
+
+def copies_per_token(job: Job, ep: ArrayLike, etp: ArrayLike) -> FloatArray:
+    """Copies of a routed token that its rank sends under the stack's dispatcher [1]."""
+    ranks = np.asarray(ep, dtype=np.float64)
+    top_k = job.model.experts.top_k if job.model.experts else 0
+    if job.stack.features.dispatcher != "deduplicated":
+        return np.full_like(ranks, top_k)
+    domains = span(job.cluster, ranks.astype(np.int64), np.asarray(etp).astype(np.int64)).domains(0)
+    return copies_sent(np.where(domains > 1, domains, ranks), top_k)
 
 
 def copies_sent(destinations: FloatArray, top_k: int) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.distinct import pick
-from optimizer.objectives.layer import LayerTime, layer_time
+from optimizer.objectives.layer import LayerTime
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
-from optimizer.objectives.operators import FloatArray, head_operators, layer_operators
+from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.simulator import PassTimes
 from optimizer.objectives.stages import Stage, moe_pattern
-from optimizer.objectives.step import Kind, shapes_of, sharded_exposure, stage_extras, with_spared_layers
+from optimizer.objectives.step import Kind, layer_times, shapes_of, sharded_exposure, stage_extras, with_spared_layers
 from optimizer.plan import IntArray, Knobs, Plan, Plans
 
 Runs = tuple[tuple[str, int], ...]
@@ -147,11 +148,10 @@ def pass_times(
 
 def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
     """Pass times by kind; ZeRO-3's exposed collectives go to the forward and backward passes in equal parts."""
-    shapes, model, stack = shapes_of(job, plans), job.model, job.stack
-    head = layer_time(job, head_operators(model, shapes, stack), shapes, False, communicates=False)
-    layers = {DENSE: layer_time(job, layer_operators(model, shapes, stack, False), shapes, False)}
-    if model.experts:
-        layers[MOE] = layer_time(job, layer_operators(model, shapes, stack, True), shapes, True)
+    model = job.model
+    table, rows = layer_times(job, plans)
+    layers = {kind: times.take(rows) for kind, times in table.items()}
+    head = layers.pop(HEAD)
     dense, last = layers[DENSE], layers.get(MOE, layers[DENSE])
     lean = with_spared_layers(job, plans).recompute
     spared, rebuilt = (
@@ -200,27 +200,28 @@ def _passes(
 def _bytes(job: Job, plans: Plans, knobs: Knobs) -> dict[str, dict[str, FloatArray]]:
     """Bytes by kind; those of a stage without layers under "" [B]."""
     model, nothing = job.model, np.zeros(len(plans))
-    empty = _reserved(job, plans, knobs)
+    reserved = partial(_reserved, job, plans, knobs, buffers(job, plans))
+    empty, embedded = reserved(), reserved(embedding=1)
     last = "moe" if model.experts else "dense"
     found = {
         "": {"static": empty},
         EMBEDDING: _waiting(nothing)
         | {
-            "static": _reserved(job, plans, knobs, embedding=1) - empty,
-            "kept": _reserved(job, plans, knobs, embedding=1, in_flight=1) - _reserved(job, plans, knobs, embedding=1),
+            "static": embedded - empty,
+            "kept": reserved(embedding=1, in_flight=1) - embedded,
         },
-        HEAD: _waiting(nothing) | {"static": _reserved(job, plans, knobs, head=1) - empty},
-        DENSE: {"static": _reserved(job, plans, knobs, dense=1) - empty} | _activations(job, plans, False),
+        HEAD: _waiting(nothing) | {"static": reserved(head=1) - empty},
+        DENSE: {"static": reserved(dense=1) - empty} | _activations(job, plans, False),
     }
     if model.experts:
-        found[MOE] = {"static": _reserved(job, plans, knobs, moe=1) - empty} | _activations(job, plans, True)
+        found[MOE] = {"static": reserved(moe=1) - empty} | _activations(job, plans, True)
     if model.mtp_layers:
         # Without a pipeline the embedding is at hand.
         home = (plans.pp == 1).astype(np.float64)
-        held = _reserved(job, plans, knobs, embedding=home, mtp=model.mtp_layers, **{last: model.mtp_layers})
+        held = reserved(embedding=home, mtp=model.mtp_layers, **{last: model.mtp_layers})
         layer = found[last]
         found[MTP] = layer | {
-            "static": (held - _reserved(job, plans, knobs, embedding=home)) / model.mtp_layers,
+            "static": (held - reserved(embedding=home)) / model.mtp_layers,
             "kept": layer["kept_recomputed"],
             "recomputes": nothing,
         }
@@ -248,7 +249,7 @@ def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
     }
 
 
-def _reserved(job: Job, plans: Plans, knobs: Knobs, **content: FloatArray | float) -> FloatArray:
+def _reserved(job: Job, plans: Plans, knobs: Knobs, buffered: FloatArray, **content: FloatArray | float) -> FloatArray:
     """Bytes of a stage with this content, without the activations of its layers [B]."""
     columns = {name: np.zeros(len(plans)) for name in ("dense", "moe", "embedding", "head", "in_flight", "mtp")}
     columns |= {name: np.zeros(len(plans)) + value for name, value in content.items()}
@@ -262,5 +263,5 @@ def _reserved(job: Job, plans: Plans, knobs: Knobs, **content: FloatArray | floa
         mtp=columns["mtp"],
     )
     none = KeptBytes(each=np.zeros(len(plans)), once=np.zeros(len(plans)))
-    terms = stage_memory(job, plans, stage, none, none, states(job, plans, stage, knobs), buffers(job, plans))
+    terms = stage_memory(job, plans, stage, none, none, states(job, plans, stage, knobs), buffered)
     return np.asarray(sum(terms.values(), np.zeros(len(plans))))

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.distinct import distinct
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.pipeline import pipeline_time
 from optimizer.objectives.stages import in_flight, layer_counts, representative_stages
 from optimizer.objectives.step import (
-    SHAPE_KEYS,
     filled_bubble,
     layer_kinds,
     once_per_step,
@@ -144,7 +142,7 @@ class StepFloor:
 def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
     """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s]."""
     plain = with_spared_layers(job, plans)
-    kinds = layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))
+    kinds = layer_kinds(job, plain)
     dense, moe, head = kinds
     sharded = sharded_exposures(job, plain, (dense, moe))
     layers = dense.total + sharded[0], moe.total + sharded[1]
@@ -153,7 +151,7 @@ def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
     heads = (1 + mtp) * head.total
     counts = layer_counts(model)
     projections = mtp * 2.0 * model.hidden / model.vocab * head.total
-    first = representative_stages(model, plain)[0]
+    first = representative_stages(model, plans)[0]
     once, _ = once_per_step(job, plain, first, (dense, moe), knobs)
     return StepFloor(
         job=job,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from optimizer.model import Model
 from optimizer.objectives.operators import FloatArray
 from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans, virtual_stages
+
+STAGES = "stages"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,14 @@ def representative_stages(model: Model, plans: Plans) -> tuple[Stage, Stage, Sta
 
     The middle one is the first that holds no leading dense layers any more: a MoE layer costs more time and memory.
     """
+    known = plans.memo.get(STAGES)
+    if known is None or known[0] is not model:
+        known = plans.memo[STAGES] = model, _representatives(model, plans)
+    found: tuple[Stage, Stage, Stage] = known[1]
+    return found
+
+
+def _representatives(model: Model, plans: Plans) -> tuple[Stage, Stage, Stage]:
     pp = plans.pp.astype(np.float64)
     first, middle, last = _counts(model, plans)
     several, deep = (pp > 1).astype(np.float64), (pp > 2).astype(np.float64)
@@ -99,19 +110,14 @@ def placed_stages(model: Model, plans: Plans) -> tuple[Stage, ...]:
     """
     placements = plans.placements or (Placement(),) * len(plans)
     depth = int(plans.pp.max(initial=1))
-    moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
-    dense, moe, mtp, spared_dense, spared_moe = np.zeros((5, depth, len(plans)))
-    for row, placed in enumerate(placements):
-        pp, vpp = int(plans.pp[row]), int(plans.vpp[row])
-        edges = np.concatenate([[0], np.cumsum(virtual_stages(placed.layers, model.layers, pp, vpp))])
-        mixtures = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
-        held = np.diff(edges).reshape(vpp, pp).sum(axis=0)
-        dense[:pp, row], moe[:pp, row] = held - mixtures, mixtures
-        mtp[(pp * vpp - 1 - placed.mtp_ahead) % pp, row] = model.mtp_layers
-        if placed.rebuilt and plans.recompute[row] == RECOMPUTE.index("full"):
-            rebuilt = np.array(placed.rebuilt)
-            spared_moe[:pp, row] = np.maximum(0, mixtures - rebuilt)
-            spared_dense[:pp, row] = np.maximum(0, np.minimum(held - mixtures, held - rebuilt))
+    chosen = (plans.recompute == RECOMPUTE.index("full")).tolist()
+    rows: dict[tuple[Placement, int, int, bool], list[int]] = {}
+    for row, key in enumerate(zip(placements, plans.pp.tolist(), plans.vpp.tolist(), chosen, strict=True)):
+        rows.setdefault(key, []).append(row)
+    columns = np.zeros((5, depth, len(plans)))
+    for (placed, pp, vpp, rebuilds), alike in rows.items():
+        columns[:, :pp, alike] = _held(model, placed, pp, vpp, rebuilds)[:, :, None]
+    dense, moe, mtp, spared_dense, spared_moe = columns
     dense, moe = (dense + mtp, moe) if model.experts is None else (dense, moe + mtp)
     stage_numbers = np.arange(depth, dtype=np.float64)[:, None]
     return tuple(
@@ -127,6 +133,37 @@ def placed_stages(model: Model, plans: Plans) -> tuple[Stage, ...]:
         )
         for stage in range(depth)
     )
+
+
+def _held(model: Model, placed: Placement, pp: int, vpp: int, rebuilds: bool) -> FloatArray:
+    """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it spares."""
+    counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
+    held = counts.reshape(vpp, pp).sum(axis=0)
+    columns = np.zeros((5, pp))
+    if model.experts:
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
+        columns[1] = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
+    columns[0] = held - columns[1]
+    columns[2, (pp * vpp - 1 - placed.mtp_ahead) % pp] = model.mtp_layers
+    if placed.rebuilt and rebuilds:
+        columns[3] = np.maximum(0, np.minimum(columns[0], held - np.array(placed.rebuilt)))
+        columns[4] = np.maximum(0, columns[1] - np.array(placed.rebuilt))
+    return columns
+
+
+def stacked(stages: Sequence[Stage]) -> Stage:
+    """Stages as one whose columns have a row per stage."""
+
+    def rows(columns: Iterable[FloatArray | float]) -> FloatArray:
+        return np.stack(np.broadcast_arrays(*columns))
+
+    spared = None
+    if all(stage.spared for stage in stages):
+        dense, moe = zip(*(stage.spared for stage in stages if stage.spared), strict=True)
+        spared = rows(dense), rows(moe)
+    names = [f.name for f in fields(Stage) if f.name != "spared"]
+    return Stage(**{name: rows(getattr(stage, name) for stage in stages) for name in names}, spared=spared)
 
 
 def moe_pattern(model: Model) -> NDArray[np.int64]:

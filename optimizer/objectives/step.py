@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives import data_parallel
 from optimizer.objectives.communication import collective
-from optimizer.objectives.distinct import distinct, pick
+from optimizer.objectives.distinct import distinct, pick, tabulated
 from optimizer.objectives.estimate import Costs
 from optimizer.objectives.flops import matmul_params, model_flops
 from optimizer.objectives.layer import TERMS, LayerTime, layer_time
@@ -27,15 +28,16 @@ from optimizer.objectives.operators import FloatArray, Shapes, head_operators, l
 from optimizer.objectives.parameters import LocalParameters, replicas, stage_parameters
 from optimizer.objectives.pipeline import LEFT, bubble_fraction, pipeline_time
 from optimizer.objectives.pipelined_host import pipelined_wait
-from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
+from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stacked, stages_of
 from optimizer.plan import RECOMPUTE, SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 
-SHAPE_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "recompute")
+LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
+SHAPE_KEYS = (*LAYER_KEYS, "recompute")
 TRANSFER_KEYS = ("tp", "cp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
 # Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
 FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
-GROUNDWORK = "groundwork"
+GROUNDWORK, LAYERS = "groundwork", "layers"
 OPTIMIZER_TRAFFIC = 30.0  # bytes per element: reads gradient, master, two moments; writes master, moments, weight
 OFFLOAD_TRAFFIC = 34.0  # bytes per offloaded element: 6 over the host link, 28 in the host's memory at a like rate
 
@@ -86,13 +88,12 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
 
 def groundwork(job: Job, plans: Plans) -> Groundwork:
     """Everything before the knobs: layers, stages, pipeline."""
-    few, inverse = distinct(plans, SHAPE_KEYS)
-    dense, moe, head = layer_kinds(job, plans, few, inverse)
+    dense, moe, head = layer_kinds(job, plans)
     kinds: tuple[Kind, ...] = (dense, moe)
     if plans.placements is not None:
         plain = without_rebuilding(plans)
         rebuilds = np.any(plain.recompute != plans.recompute)
-        kinds += layer_kinds(job, plain, *distinct(plain, SHAPE_KEYS))[:2] if rebuilds else kinds
+        kinds += layer_kinds(job, plain)[:2] if rebuilds else kinds
     stages = stages_of(job.model, plans)
     per_stage = stage_extras(job, plans)
     sharded = sharded_exposures(job, plans, kinds)
@@ -108,6 +109,7 @@ def groundwork(job: Job, plans: Plans) -> Groundwork:
     # What hides the collectives of a step are the passes of an even split; where some layers are spared, of one that
     # rebuilds nothing.
     even = stages if plans.placements is None else representative_stages(job.model, plans)
+    few, inverse = distinct(plans, SHAPE_KEYS)
     return Groundwork(
         few=few,
         inverse=inverse,
@@ -150,10 +152,28 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
     return Shapes(**columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len)
 
 
-def layer_kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -> tuple[Kind, Kind, Kind]:
+def layer_times(job: Job, plans: Plans) -> tuple[dict[str, LayerTime], IntArray]:
+    """Head, dense and, where the model has any, MoE layer for one micro-batch of each shape; the shape of each plan."""
+
+    def price(few: Plans) -> dict[str, LayerTime]:
+        shapes, model, stack = shapes_of(job, few), job.model, job.stack
+        found = {
+            "head": layer_time(job, head_operators(model, shapes, stack), shapes, False, communicates=False),
+            "dense": layer_time(job, layer_operators(model, shapes, stack, False), shapes, False),
+        }
+        if model.experts:
+            found["moe"] = layer_time(job, layer_operators(model, shapes, stack, True), shapes, True)
+        return found
+
+    return tabulated(plans, LAYERS, job, LAYER_KEYS, price)
+
+
+def layer_kinds(job: Job, plans: Plans) -> tuple[Kind, Kind, Kind]:
     """Dense layer, MoE layer and head of every plan."""
-    shapes = shapes_of(job, few)
-    model, stack = job.model, job.stack
+    few, inverse = distinct(plans, SHAPE_KEYS)
+    table, rows = layer_times(job, few)
+    plans.tables[LAYERS] = few.tables[LAYERS].at(inverse)
+    priced = {name: times.take(rows) for name, times in table.items()}
 
     def gathered(values: FloatArray) -> FloatArray:
         return np.asarray(values[inverse] if np.any(values) else zero)
@@ -177,13 +197,9 @@ def layer_kinds(job: Job, plans: Plans, few: Plans, inverse: NDArray[np.intp]) -
             backward_compute=gathered(times.backward.compute + recomputed),
         )
 
-    dense = layer_time(job, layer_operators(model, shapes, stack, False), shapes, False)
-    head = layer_time(job, head_operators(model, shapes, stack), shapes, False, communicates=False)
-    dense_kind = kind(dense, few.recompute)
-    moe_kind = dense_kind
-    if model.experts:
-        moe_kind = kind(layer_time(job, layer_operators(model, shapes, stack, True), shapes, True), few.recompute)
-    return dense_kind, moe_kind, kind(head, few.recompute * 0, by_term=False)
+    dense = kind(priced["dense"], few.recompute)
+    moe = kind(priced["moe"], few.recompute) if "moe" in priced else dense
+    return dense, moe, kind(priced["head"], few.recompute * 0, by_term=False)
 
 
 def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
@@ -196,15 +212,19 @@ def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
     """
     transfer = np.zeros(len(plans))
     if np.any(plans.pp > 1):
-        few, index = distinct(plans, TRANSFER_KEYS)
-        split = np.where(few.sequence_parallel, few.tp, 1)
-        message = 2.0 * few.micro_batch * job.seq_len / few.cp * job.model.hidden / split
-        seconds = collective(job, "point_to_point", message, np.full(len(few), 2), few.tp * few.cp * few.dp)
+        seconds, index = tabulated(plans, "transfer", job, TRANSFER_KEYS, partial(_transfer, job))
         transfer = np.where(plans.pp > 1, seconds[index], 0.0)
     return {
         "pp_communication": 2.0 * plans.vpp * transfer * (1 - job.stack["p2p_overlap"]),
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
+
+
+def _transfer(job: Job, plans: Plans) -> FloatArray:
+    """One micro-batch's activations on their way to the next stage [s]."""
+    split = np.where(plans.sequence_parallel, plans.tp, 1)
+    message = 2.0 * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden / split
+    return collective(job, "point_to_point", message, np.full(len(plans), 2), plans.tp * plans.cp * plans.dp)
 
 
 def sharded_exposure(job: Job, plans: Plans, dense: Kind, moe: Kind) -> tuple[FloatArray, FloatArray]:
@@ -215,9 +235,10 @@ def sharded_exposure(job: Job, plans: Plans, dense: Kind, moe: Kind) -> tuple[Fl
         return nothing, nothing
     overlap = job.stack["dp_overlap"]
     exposures = []
-    few, index = distinct(plans, REPLICA_KEYS)
     for is_moe, kind in ((False, dense), (True, moe)):
-        gather, scatter = (seconds[index] for seconds in data_parallel.sharded_layer(job, few, is_moe))
+        price = partial(data_parallel.sharded_layer, job, moe=is_moe)
+        table, index = tabulated(plans, ("sharded", is_moe), job, REPLICA_KEYS, price)
+        gather, scatter = (seconds[index] for seconds in table)
         forward = gather - overlap * np.minimum(gather, kind.forward_compute)
         backward = gather + scatter - overlap * np.minimum(gather + scatter, kind.backward_compute)
         exposures.append(np.where(selected, forward + backward, 0.0))
@@ -235,7 +256,7 @@ def sharded_exposures(job: Job, plans: Plans, kinds: Sequence[Kind]) -> tuple[Fl
 def without_rebuilding(plans: Plans) -> Plans:
     """The plans with nothing recomputed where recomputation is full: what a spared layer costs."""
     full = plans.recompute == RECOMPUTE.index("full")
-    return replace(plans, recompute=np.where(full, RECOMPUTE.index("none"), plans.recompute))
+    return plans.recomputed(np.where(full, RECOMPUTE.index("none"), plans.recompute))
 
 
 def with_spared_layers(job: Job, plans: Plans) -> Plans:
@@ -390,9 +411,12 @@ def _once(job: Job, plans: Plans, knobs: Knobs | KnobColumns) -> data_parallel.D
     if isinstance(knobs, KnobColumns):
         first = representative_stages(job.model, plans)[0]
         return data_parallel.per_step(job, plans, stage_parameters(job.model, plans, first), knobs)
-    few, index = distinct(plans, REPLICA_KEYS)
-    first = representative_stages(job.model, few)[0]
-    once = data_parallel.per_step(job, few, stage_parameters(job.model, few, first), knobs)
+
+    def price(few: Plans) -> data_parallel.DataParallel:
+        first = representative_stages(job.model, few)[0]
+        return data_parallel.per_step(job, few, stage_parameters(job.model, few, first), knobs)
+
+    once, index = tabulated(plans, ("once", knobs), job, REPLICA_KEYS, price)
     return data_parallel.DataParallel(reduce=once.reduce[index], gather=once.gather[index], tail=once.tail[index])
 
 
@@ -431,8 +455,11 @@ def stage_states(
     """Weights, gradients and optimizer state of each representative stage [B]."""
     if plans.placements is not None or isinstance(knobs, KnobColumns):
         return [states(job, plans, stage, knobs) for stage in stages]
-    few, index = distinct(plans, REPLICA_KEYS)
-    held = [states(job, few, stage, knobs) for stage in representative_stages(job.model, few)]
+
+    def price(few: Plans) -> list[dict[str, FloatArray]]:
+        return [states(job, few, stage, knobs) for stage in representative_stages(job.model, few)]
+
+    held, index = tabulated(plans, ("states", knobs), job, REPLICA_KEYS, price)
     return [{name: values[index] for name, values in table.items()} for table in held]
 
 
@@ -464,8 +491,18 @@ def peak_memory(
     if plans.placements is not None:
         plain = without_rebuilding(few).recompute
         spared = (kept(False, plain), kept(bool(job.model.experts), plain))
-    held = stage_states(job, plans, stages, knobs)
     buffered = buffers(job, plans)
+    if plans.placements is not None and isinstance(knobs, Knobs):
+        every = stacked(stages)
+        table = stage_memory(job, plans, every, dense, moe, states(job, plans, every, knobs), buffered, spared)
+        total = every.exists * sum(table.values(), np.zeros(1))
+        fullest = np.argmax(total, axis=0)[None]
+        of_fullest = {
+            name: np.take_along_axis(np.broadcast_to(values, total.shape), fullest, axis=0)[0]
+            for name, values in table.items()
+        }
+        return of_fullest, total.max(axis=0)
+    held = stage_states(job, plans, stages, knobs)
     tables = [
         stage_memory(job, plans, stage, dense, moe, states, buffered, spared)
         for stage, states in zip(stages, held, strict=True)

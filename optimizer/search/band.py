@@ -40,13 +40,18 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A plan with the best layout found for it, or without one where its bound rules it out. `seconds` is the step time
-    of the layout, else the bound [s].
+    of the layout, else the bound [s]. `source` is the plan as it was taken from the lattice.
     """
 
     plan: Plan
     seconds: float
     solved: bool = False
     proven: bool = True
+    source: Plans | None = field(default=None, compare=False, repr=False)
+
+    def alone(self) -> Plans:
+        """The plan as a batch of one, which inherits what its source knows."""
+        return Plans.of([self.plan]) if self.source is None else self.source.placed([self.plan.placement])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +133,12 @@ def lay_out(
     if search.best is not None:
         winner = next(index for index, candidate in search.found.items() if candidate is search.best)
         chosen = chosen if winner in chosen else np.append(chosen, winner)
+    chosen = np.sort(chosen)
     return LaidOut(
         best=search.best,
         candidates=tuple(
-            search.found.get(int(i)) or Candidate(plan=plans.plan(int(i)), seconds=_finite(fitting[i], bounds[i]))
-            for i in np.sort(chosen)
+            search.found.get(i) or Candidate(plan=plan, seconds=_finite(fitting[i], bounds[i]))
+            for i, plan in zip(chosen.tolist(), plans.take(chosen).plans(), strict=True)
         ),
         bound=bound,
         knob_bound=_knob_bound(job, plans, floor, value) if any_knobs else 0.0,
@@ -170,13 +176,14 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     chosen = order[points.fits[order]][: LEADING if job.model.experts else 1]
     if not len(chosen):
         return None
-    plans = [laid_out(job, points.plans.plan(int(position))) for position in chosen]
-    costs = price(job, Plans.of(plans), knobs)
+    some = points.plans.take(chosen)
+    plans = [laid_out(job, plan) for plan in some.plans()]
+    costs = price(job, some.placed([plan.placement for plan in plans]), knobs)
     seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
         return None
-    return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True)
+    return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True, source=some.take([first]))
 
 
 def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
@@ -244,12 +251,13 @@ def _solve(
 
     None when none fits with a step below the limit.
     """
-    plan = plans.plan(index)
+    source = plans.take([index])
+    plan = source.plan(0)
     problem = problem_of(search.job, plan, table.row(index))
 
     def candidate(layout: Layout, proven: bool) -> Candidate:
         seconds = floor.step_of(layout.objective, index)
-        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
+        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven, source=source)
 
     even = even_layout(problem, recompute=False)
     if max(even.memory) <= search.job.usable_memory:

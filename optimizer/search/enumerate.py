@@ -80,6 +80,8 @@ def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
 
 def concatenate(parts: Sequence[Plans]) -> Plans:
     """Several batches of plans as one."""
+    if len(parts) == 1:
+        return parts[0]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
     return Plans(**columns)
 

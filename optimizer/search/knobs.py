@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -48,9 +49,9 @@ def tune(
     it. The defaults come before all, so the result is never worse than they are; without trials it is they. `study`
     is the URL of an Optuna storage to keep the trials in.
     """
-    best = _least(_priced(job, plans, [STARTS[0], *grid()] if trials > 0 else STARTS[:1], price))
+    best = _best(job, plans, (STARTS[0], *grid()) if trials > 0 else STARTS[:1], price)
     if not np.isfinite(best.seconds):
-        best = _least(_priced(job, plans, STARTS[1:], price))
+        best = _best(job, plans, STARTS[1:], price)
     if not np.isfinite(best.seconds):
         return None
     if trials <= 0:
@@ -61,18 +62,19 @@ def tune(
 
 def _on_device(job: Job, plans: Plans, tuned: Tuned, price: KnobPrice) -> Tuned:
     """The same knobs with all optimizer state on the device if that is no slower: trials never hit a bound."""
-    (other,) = _priced(job, plans, [replace(tuned.knobs, offload=0.0)], price)
+    other = _best(job, plans, [replace(tuned.knobs, offload=0.0)], price)
     return other if other.seconds <= tuned.seconds else tuned
 
 
-def grid() -> list[Knobs]:
+@cache
+def grid() -> tuple[Knobs, ...]:
     """Settings evenly spread over the box, on a logarithmic scale where that is the natural one.
 
     >>> len(grid()), round(grid()[0].bucket), grid()[0].offload
     (576, 10000000, 0.0)
     """
     sides = [side(name, *BOX[name], GRID[name]) for name in BOX]
-    return [Knobs(**dict(zip(BOX, values, strict=True))) for values in product(*sides)]
+    return tuple(Knobs(**dict(zip(BOX, values, strict=True))) for values in product(*sides))
 
 
 def side(name: str, low: float, high: float, count: int) -> list[float]:
@@ -118,10 +120,11 @@ def _trials(
     search.enqueue_trial(asdict(start.knobs))
     for first in range(0, trials, ROUND):
         asked = [search.ask(box) for _ in range(min(ROUND, trials - first))]
-        found = _priced(job, plans, [Knobs(**trial.params) for trial in asked], price)
-        for trial, tuned in zip(asked, found, strict=True):
-            search.tell(trial, tuned.seconds if np.isfinite(tuned.seconds) else 10 * start.seconds)
-        yield from found
+        settings = [Knobs(**trial.params) for trial in asked]
+        found = _priced(job, plans, settings, price).tolist()
+        for trial, knobs, seconds in zip(asked, settings, found, strict=True):
+            search.tell(trial, seconds if np.isfinite(seconds) else 10 * start.seconds)
+            yield Tuned(knobs=knobs, seconds=seconds)
 
 
 def _study(
@@ -143,8 +146,14 @@ def _least(found: Sequence[Tuned]) -> Tuned:
     return min(found, key=lambda tuned: tuned.seconds)
 
 
-def _priced(job: Job, plans: Plans, settings: Sequence[Knobs], price: KnobPrice) -> list[Tuned]:
+def _best(job: Job, plans: Plans, settings: Sequence[Knobs], price: KnobPrice) -> Tuned:
+    """The setting at which the fastest plan is fastest; of equals the first."""
+    seconds = _priced(job, plans, settings, price)
+    first = int(np.argmin(seconds))
+    return Tuned(knobs=settings[first], seconds=float(seconds[first]))
+
+
+def _priced(job: Job, plans: Plans, settings: Sequence[Knobs], price: KnobPrice) -> NDArray[np.float64]:
     """Step time of the fastest plan that fits at each setting of the knobs [s], infinite where none does."""
     costs = price(job, plans, KnobColumns.of(settings))
-    least = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf).min(axis=1)
-    return [Tuned(knobs=knobs, seconds=float(time)) for knobs, time in zip(settings, least, strict=True)]
+    return np.asarray(np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf).min(axis=1))

@@ -80,7 +80,8 @@ def plan(
         )
     with clock.phase("alternatives"):
         best = smoothed(job, found.best.plan, found.knobs, seed=seed)
-        estimate = estimate_of(job, price(job, Plans.of([best]), found.knobs), 0)
+        alone = replace(found.best, plan=best).alone()
+        estimate = estimate_of(job, price(job, alone, found.knobs), 0)
         points = found.swept.points
         others = alternatives(job, points, found.laid, best, found.best.seconds, top, found.knobs) if points else ()
         ties = near_ties(points, best, found.best.seconds, others) if points else NearTies()

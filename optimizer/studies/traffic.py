@@ -13,6 +13,7 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.data_parallel import BUCKET_PER_RANK, shard_ranks
+from optimizer.objectives.layer_communication import copies_per_token
 from optimizer.objectives.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
 from optimizer.objectives.stages import Stage, representative_stages
 from optimizer.plan import Knobs, Plan, Plans
@@ -152,13 +153,13 @@ def _experts(s: Setting) -> Iterator[Traffic]:
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960.
     """
-    experts = s.model.experts
-    if experts is None:
+    if s.model.experts is None:
         return
     imbalance = s.job.stack.imbalance
-    message = ELEMENT * s.tokens / s.plan.tp * experts.top_k * s.model.hidden * imbalance
-    passes = 2 * (s.forwards + 1)
     etp = s.plan.etp
+    copies = float(copies_per_token(s.job, s.plan.ep, etp))
+    message = ELEMENT * s.tokens / s.plan.tp * copies * s.model.hidden * imbalance
+    passes = 2 * (s.forwards + 1)
     yield s.in_layers("ep", "routed tokens", "all_to_all", message, (s.plan.ep, etp), passes, True)
     yield s.in_layers("ep", "tokens of an expert", "all_gather", message * etp, (etp, 1), passes, True)
 

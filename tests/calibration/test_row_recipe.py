@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.calibration.row_recipe import rebuilt_layers, recomputation, under_recipe
+from optimizer.calibration.row_recipe import number_format, rebuilt_layers, recomputation, under_recipe, usual_vpp
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.presets import load_cluster
 from optimizer.stack import Features, Stack
 
 COLUMNS = (
@@ -71,3 +72,20 @@ def test_a_run_is_priced_on_the_network_that_it_measured(tmp_path: Path) -> None
         rates.append(run.job.cluster.tiers[1].bandwidth)
     assert rates[1] < 0.2 * rates[0]
     assert rates[0] <= rates[2]
+
+
+def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> None:
+    stack = Stack(name="mine", features=Features(default_vpp=6, default_dtype="fp8"))
+    assumed: list[str] = []
+    assert [usual_vpp(stack, 96, pp, assumed) for pp in (1, 8, 16)] == [1, 6, 6]
+    assert usual_vpp(stack, 94, 12, []) == 1
+    assert number_format({}, load_cluster("h100"), stack, assumed) == "fp8"
+    assert number_format({"dtype": "BF16"}, load_cluster("h100"), stack, []) == "bf16"
+    assert number_format({}, load_cluster("a100"), stack, []) == "bf16"
+    assert assumed == ["vpp 6", "vpp 6", "dtype fp8"]
+
+
+def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:
+    assert not features("FSDP; memory GiB", stack="torchtitan-2024").fused_norm
+    assert features("FSDP + torch.compile", stack="torchtitan-2024").fused_norm
+    assert features("FSDP; memory GiB", stack="mine").fused_norm

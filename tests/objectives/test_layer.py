@@ -122,3 +122,12 @@ def test_a_pipeline_between_nodes_waits_for_its_collectives_where_the_stack_says
     assert cost(late, staged).step_time[0] > 1.5 * cost(question, staged).step_time[0]
     for calm in (DENSE, replace(staged, tp=1, dp=16, num_microbatches=16, sequence_parallel=False)):
         assert cost(late, calm).step_time == cost(question, calm).step_time
+
+
+def test_gathering_weights_one_by_one_slows_full_sharding_only() -> None:
+    alone = Plan(dp=64, micro_batch=1, num_microbatches=4, zero_stage=3)
+    steps = [cost(job("llama3-8b", sharded_rate=rate), alone).step_time[0] for rate in (1.0, 0.1)]
+    assert steps[1] > 1.2 * steps[0]
+    plain = replace(alone, zero_stage=1)
+    same = [cost(job("llama3-8b", sharded_rate=rate), plain).step_time[0] for rate in (1.0, 0.1)]
+    assert same[0] == same[1]

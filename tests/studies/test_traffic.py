@@ -80,11 +80,15 @@ def test_sharding_sends_what_is_held(llama_job: Job) -> None:
 
 
 def test_experts(llama_job: Job) -> None:
-    """Mixtral: 2 x 2 all-to-alls of tokens / tp x 2 experts x hidden x 2 B, times the imbalance, in all 32 layers."""
-    job = replace(llama_job, model=load_model("mixtral-8x7b"))
-    row = only(traffic(job, MIXTRAL), "ep")
-    imbalance = job.stack["expert_imbalance"]
-    assert row.message == pytest.approx(2 * 2048 / 2 * 2 * 4096 * imbalance)
+    """Mixtral: 2 x 2 all-to-alls of tokens / tp x copies x hidden x 2 B, times the imbalance, in all 32 layers.
+
+    Two copies, one for each expert; 4 (1 - (3/4)^2) = 1.75 where each of the 4 ranks gets one at most.
+    """
+    for dispatcher, copies in (("alltoall", 2.0), ("deduplicated", 1.75)):
+        stack = replace(llama_job.stack, features=replace(llama_job.stack.features, dispatcher=dispatcher))
+        job = replace(llama_job, model=load_model("mixtral-8x7b"), stack=stack)
+        row = only(traffic(job, MIXTRAL), "ep")
+        assert row.message == pytest.approx(2 * 2048 / 2 * copies * 4096 * stack.imbalance)
     assert (row.kind, row.ranks, row.per_layer, row.per_step) == ("all_to_all", 4, 4, 4 * 32 * 8)
     experts = [row for row in traffic(job, MIXTRAL) if row.purpose.endswith("of experts")]
     assert {row.ranks for row in experts} == {16 // 4}
