@@ -77,6 +77,8 @@ def per_step(job: Job, plans: Plans, parameters: LocalParameters, knobs: Knobs |
             )
             reduction = np.where(hybrid > 1, among, reduction)
             gathering = np.where(hybrid > 1, 0.0, gathering)
+        # What is not there costs no latency either, whatever the other plans hold.
+        reduction, gathering = np.where(elements > 0, reduction, 0.0), np.where(elements > 0, gathering, 0.0)
         reduce = reduce + buckets * reduction
         gather = gather + np.where(plans.zero_stage == 0, 0.0, buckets * gathering)
         tail = tail + reduction

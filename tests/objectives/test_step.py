@@ -156,3 +156,13 @@ def test_fp8_keeps_the_inputs_of_products_in_one_byte() -> None:
     kept16, kept8 = 8 * 8192 + 36864 + 6 * 28672, 6 * 8192 + 36864 + 5 * 28672
     embedding = 2.0 * 8192 * 8192
     assert (fp8 - embedding) / (bf16 - embedding) == pytest.approx(kept8 / kept16, rel=1e-6)
+
+
+def test_a_plan_costs_the_same_whatever_is_priced_beside_it() -> None:
+    """DeepSeek-V3's first stage has no experts at pp = 61: none of its collectives may come from a neighbour's."""
+    question = job("deepseek-v3", gpus=1952, seq_len=4096, global_batch=1952)
+    dense_first = Plan(pp=61, dp=32, ep=8, micro_batch=1, num_microbatches=61)
+    other = Plan(pp=1, dp=1952, ep=8, micro_batch=1, num_microbatches=1)
+    alone = price(question, Plans.of([dense_first])).step_time[0]
+    beside = price(question, Plans.of([dense_first, other])).step_time[0]
+    assert beside == pytest.approx(alone, rel=1e-12)
