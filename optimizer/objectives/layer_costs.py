@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,32 +199,37 @@ def _passes(
 def _bytes(job: Job, plans: Plans, knobs: Knobs) -> dict[str, dict[str, FloatArray]]:
     """Bytes by kind; those of a stage without layers under "" [B]."""
     model, nothing = job.model, np.zeros(len(plans))
-    reserved = partial(_reserved, job, plans, knobs, buffers(job, plans))
-    empty, embedded = reserved(), reserved(embedding=1)
-    last = "moe" if model.experts else "dense"
+    last = MOE if model.experts else DENSE
+    # Without a pipeline the embedding is at hand for prediction layers.
+    home = (plans.pp == 1).astype(np.float64)
+    predicting = {"embedding": home, "mtp": model.mtp_layers, last: model.mtp_layers}
+    contents: dict[str, dict[str, FloatArray | float]] = {
+        "": {},
+        EMBEDDING: {"embedding": 1},
+        "kept": {"embedding": 1, "in_flight": 1},
+        HEAD: {"head": 1},
+        DENSE: {"dense": 1},
+    }
+    contents |= {MOE: {"moe": 1}} if model.experts else {}
+    contents |= {MTP: predicting, "home": {"embedding": home}} if model.mtp_layers else {}
+    reserved = dict(zip(contents, _reserved(job, plans, knobs, list(contents.values())), strict=True))
+    empty = reserved[""]
+    embedding = {"static": reserved[EMBEDDING] - empty, "kept": reserved["kept"] - reserved[EMBEDDING]}
     found = {
         "": {"static": empty},
-        EMBEDDING: _waiting(nothing)
-        | {
-            "static": embedded - empty,
-            "kept": reserved(embedding=1, in_flight=1) - embedded,
-        },
-        HEAD: _waiting(nothing) | {"static": reserved(head=1) - empty},
-        DENSE: {"static": reserved(dense=1) - empty} | _activations(job, plans, False),
+        EMBEDDING: _waiting(nothing) | embedding | {"kept_recomputed": embedding["kept"]},
+        HEAD: _waiting(nothing) | {"static": reserved[HEAD] - empty},
+        DENSE: {"static": reserved[DENSE] - empty} | _activations(job, plans, False),
     }
     if model.experts:
-        found[MOE] = {"static": reserved(moe=1) - empty} | _activations(job, plans, True)
+        found[MOE] = {"static": reserved[MOE] - empty} | _activations(job, plans, True)
     if model.mtp_layers:
-        # Without a pipeline the embedding is at hand.
-        home = (plans.pp == 1).astype(np.float64)
-        held = reserved(embedding=home, mtp=model.mtp_layers, **{last: model.mtp_layers})
         layer = found[last]
         found[MTP] = layer | {
-            "static": (held - reserved(embedding=home)) / model.mtp_layers,
+            "static": (reserved[MTP] - reserved["home"]) / model.mtp_layers,
             "kept": layer["kept_recomputed"],
             "recomputes": nothing,
         }
-    found[EMBEDDING]["kept_recomputed"] = found[EMBEDDING]["kept"]
     return found
 
 
@@ -249,19 +253,21 @@ def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
     }
 
 
-def _reserved(job: Job, plans: Plans, knobs: Knobs, buffered: FloatArray, **content: FloatArray | float) -> FloatArray:
-    """Bytes of a stage with this content, without the activations of its layers [B]."""
-    columns = {name: np.zeros(len(plans)) for name in ("dense", "moe", "embedding", "head", "in_flight", "mtp")}
-    columns |= {name: np.zeros(len(plans)) + value for name, value in content.items()}
+def _reserved(job: Job, plans: Plans, knobs: Knobs, contents: Sequence[Mapping[str, FloatArray | float]]) -> FloatArray:
+    """Bytes of a stage with each of these contents (rows), without the activations of its layers [B]."""
+
+    def column(name: str) -> FloatArray:
+        return np.stack([np.zeros(len(plans)) + content.get(name, 0.0) for content in contents])
+
     stage = Stage(
-        dense=columns["dense"],
-        moe=columns["moe"],
-        embedding=columns["embedding"],
-        head=columns["head"],
-        in_flight=columns["in_flight"],
+        dense=column("dense"),
+        moe=column("moe"),
+        embedding=column("embedding"),
+        head=column("head"),
+        in_flight=column("in_flight"),
         exists=np.ones(len(plans)),
-        mtp=columns["mtp"],
+        mtp=column("mtp"),
     )
     none = KeptBytes(each=np.zeros(len(plans)), once=np.zeros(len(plans)))
-    terms = stage_memory(job, plans, stage, none, none, states(job, plans, stage, knobs), buffered)
+    terms = stage_memory(job, plans, stage, none, none, states(job, plans, stage, knobs), buffers(job, plans))
     return np.asarray(sum(terms.values(), np.zeros(len(plans))))

@@ -21,6 +21,7 @@ BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30), "offload": (0.0, 1.
 LOGARITHMIC = ("bucket", "comm_sm_share")
 STUDY = "mfu-optimizer"
 TUNED = 8  # plans that every trial prices at once
+STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
 ROUND = 8  # trials that are asked for together, so that one pricing serves them all
 STARTS = (Knobs(), Knobs(offload=1.0))  # the defaults, and what fits wherever anything does
 GRID = {"bucket": 8, "comm_sm_share": 8, "offload": 9}  # points along each side of the box
@@ -116,7 +117,7 @@ def _trials(
     job: Job, plans: Plans, start: Tuned, trials: int, seed: int, study: str | None, price: KnobPrice
 ) -> Iterator[Tuned]:
     """What each of Optuna's trials finds; trials in which nothing fits are told as ten times the start."""
-    search, box = _study(job, around(start.knobs), seed, study)
+    search, box = _study(job, around(start.knobs), trials, seed, study)
     search.enqueue_trial(asdict(start.knobs))
     for first in range(0, trials, ROUND):
         asked = [search.ask(box) for _ in range(min(ROUND, trials - first))]
@@ -128,13 +129,20 @@ def _trials(
 
 
 def _study(
-    job: Job, sides: Mapping[str, tuple[float, float]], seed: int, study: str | None
+    job: Job, sides: Mapping[str, tuple[float, float]], trials: int, seed: int, study: str | None
 ) -> tuple[Any, dict[str, Any]]:
     import optuna
     from optuna.distributions import FloatDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(seed=seed, n_ei_candidates=12)
+    # The first trials of TPE are random: where there are no more, it need not look through them before each.
+    few = study is None and trials <= STARTUP
+    samplers = optuna.samplers
+    sampler = (
+        samplers.RandomSampler(seed)
+        if few
+        else samplers.TPESampler(seed=seed, n_ei_candidates=12, n_startup_trials=STARTUP)
+    )
     name = f"{STUDY}-{job.model.name}-{job.gpus}" if study else None
     search = optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
     box = {name: FloatDistribution(low, high, log=name in LOGARITHMIC) for name, (low, high) in sides.items()}
