@@ -34,7 +34,7 @@ def csv_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     header = next(records, [])
     rows = []
     for (number, _), cells in zip(numbered[1:], records, strict=True):
-        row = dict(zip(header, (cell.strip() for cell in cells), strict=False))
+        row = dict(zip(header, map(str.strip, cells), strict=False))
         if len(cells) > len(header):
             row[""] = ",".join(cells[len(header) :])
         rows.append((number, row))

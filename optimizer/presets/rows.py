@@ -68,7 +68,8 @@ def names(file: str, having: str = "") -> tuple[str, ...]:
     )
 
 
-def rows(file: str, name: str) -> list[Row]:
+@cache
+def rows(file: str, name: str) -> tuple[Row, ...]:
     """The rows of one name, after those that it inherits with `like`."""
     found: list[Row] = []
     for line, cells in _table(file)[name]:
@@ -77,7 +78,7 @@ def rows(file: str, name: str) -> list[Row]:
             found = [*rows(file, row.text), *found]
         else:
             found.append(row)
-    return found
+    return tuple(found)
 
 
 def _row(file: str, line: int, cells: Mapping[str, str]) -> Row:
@@ -97,7 +98,7 @@ def _row(file: str, line: int, cells: Mapping[str, str]) -> Row:
             source=get("source", ""),
             date=get("date", ""),
             grade=get("grade", ""),
-            note="; ".join(part for part in (scope, note) if part),
+            note=f"{scope}; {note}" if scope and note else scope or note,
         ),
     )
 
