@@ -23,7 +23,7 @@ from optimizer.objectives.step import (
     straggler_seconds,
     with_spared_layers,
 )
-from optimizer.plan import Knobs, Plans
+from optimizer.plan import IntArray, Knobs, Plans
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
@@ -208,15 +208,17 @@ def fitting_slowest(
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """How many layers of the common kind each stage (row) of each plan (column) has room for, as far as time is open.
+    """How many layers of the common kind each stage of each plan has room for, as far as time is open.
 
-    inside: the plan has the stage. lost: some stage is too full without layers. beside, less: what every stage spends
-    beside its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
+    Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
+    that an entry belongs to. lost: the stage is too full without layers. beside, less: what every stage spends beside
+    its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
     mixed: what a layer takes when memory is bought with rebuilding, bought: the time that the memory left is worth [s].
     small, leanest: layers that fit spared, and rebuilt [layers]. rebuilds: rebuilding a layer saves memory.
     """
 
-    inside: NDArray[np.bool_]
+    first: IntArray
+    plan: IntArray
     lost: NDArray[np.bool_]
     beside: FloatArray
     less: FloatArray
@@ -230,26 +232,42 @@ class Room:
 
     def take(self, index: NDArray[np.int64]) -> Room:
         """Some of the plans."""
-        return Room(**{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+        depth = np.diff(self.first, append=len(self.plan))[index]
+        first, plan, stage = entries(depth)
+        here = self.first[index][plan] + stage
+        columns = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in ("first", "plan")}
+        return Room(first=first, plan=plan, **columns)
 
     def layers(self, slowest: FloatArray) -> FloatArray:
         """Layers that all stages together have room for if the slowest takes so long for one micro-batch [layers]."""
-        seconds = np.maximum(0.0, slowest * (1 + SLACK) - self.beside - self.head + self.less)
+        seconds = np.maximum(0.0, slowest[self.plan] * (1 + SLACK) - self.beside - self.head + self.less)
         fast, mixed = seconds / self.layer, (seconds + self.bought) / self.mixed
         full = np.where(self.rebuilds, np.minimum(mixed, self.leanest), self.small)
         most = np.where(fast <= self.small, fast, full)
-        rooms = np.where(self.inside, np.floor(np.maximum(most, 0.0) + SLACK), 0.0).sum(axis=0)
-        return np.where(self.lost, -np.inf, rooms)
+        rooms = np.add.reduceat(np.floor(np.maximum(most, 0.0) + SLACK), self.first)
+        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
+
+
+def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Of stages listed plan by plan: where each plan's begin, and for each the plan and the number of the stage.
+
+    >>> [found.tolist() for found in entries(np.array([2, 1]))]
+    [[0, 2], [0, 0, 1], [0, 1, 0]]
+    """
+    first = np.cumsum(depth) - depth
+    plan = np.repeat(np.arange(len(depth)), depth)
+    return first, plan, np.arange(len(plan)) - first[plan]
 
 
 def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room:
     """The room on every stage of every plan."""
-    usual, embedding, head = common(job.model), table.kinds[EMBEDDING], table.kinds[HEAD]
+    usual = common(job.model)
+    first, plan, stage = entries(plans.pp)
+    plans, floor, table = plans.take(plan), floor.take(plan), table.take(plan)
+    embedding, head = table.kinds[EMBEDDING], table.kinds[HEAD]
     dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
     held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
-    stage = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
-    flying = in_flight(plans, np.minimum(stage, plans.pp - 1.0))
-    last, inside = plans.pp == stage + 1, plans.pp > stage
+    flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
     bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
     least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
     memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
@@ -259,8 +277,9 @@ def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room
     )
     space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
     return Room(
-        inside=inside,
-        lost=(inside & (memory < 0)).any(axis=0),
+        first=first,
+        plan=plan,
+        lost=memory < 0,
         beside=floor.beside,
         less=floor.less,
         head=np.where(last, floor.head, 0.0),
