@@ -166,3 +166,16 @@ def test_a_plan_costs_the_same_whatever_is_priced_beside_it() -> None:
     alone = price(question, Plans.of([dense_first])).step_time[0]
     beside = price(question, Plans.of([dense_first, other])).step_time[0]
     assert beside == pytest.approx(alone, rel=1e-12)
+
+
+@given(st.lists(plans, min_size=2, max_size=8), st.data())
+@settings(max_examples=40)
+def test_plans_taken_from_priced_ones_cost_what_they_cost_alone(drawn: list[Plan], data: st.DataObject) -> None:
+    """Tables that a subset inherits hold what pricing it anew would find."""
+    question = job("mixtral-8x7b")
+    together = Plans.of(drawn)
+    price(question, together)
+    chosen = data.draw(st.lists(st.integers(0, len(drawn) - 1), min_size=1, max_size=4))
+    inherited, fresh = price(question, together.take(chosen)), price(question, Plans.of([drawn[i] for i in chosen]))
+    np.testing.assert_allclose(inherited.step_time, fresh.step_time, rtol=1e-12)
+    np.testing.assert_allclose(inherited.reserved, fresh.reserved, rtol=1e-12)
