@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optimizer.reports.batch_table import batch_report, outlook_lines, summary
 from optimizer.reports.screen import screen_text
-from optimizer.sweep.forecast import forecast
+from optimizer.sweep.forecast import GUESSED, forecast
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 
@@ -45,7 +45,8 @@ def test_an_empty_choice_is_no_error() -> None:
 
 
 def test_the_outlook_says_what_it_rests_on() -> None:
+    seconds = 40 * GUESSED["dense"] / 2
     assert outlook_lines("study", forecast(tasks(40), [], 2)) == [
         "study: 40 jobs",
-        "about 3 s on 2 local processes (a guess; no job was measured yet)",
+        f"about {seconds:.0f} s on 2 local processes (a guess; no job was measured yet)",
     ]
