@@ -46,7 +46,9 @@ TIME: dict[str, Origin] = {
         parameters=("hbm_efficiency", "elementwise_passes"),
         device=("memory_bandwidth",),
     ),
-    "launch": Origin(function=layer.launch_seconds, parameters=("launch", "microbatch_overhead")),
+    "launch": Origin(
+        function=layer.launch_seconds, parameters=("launch", "microbatch_overhead", "pipelined_collective")
+    ),
     "tp_communication": Origin(function=layer_communication.tensor_seconds, parameters=("tp_overlap", *RATES)),
     "cp_communication": Origin(function=layer_communication.context_seconds, parameters=("cp_overlap", *RATES)),
     "ep_communication": Origin(
