@@ -13,8 +13,9 @@ from optimizer.calibration.predict import Batch, batches, with_parameters
 from optimizer.calibration.runs import Run
 from optimizer.objectives.distinct import distinct
 from optimizer.objectives.estimate import FloatArray
+from optimizer.objectives.peak_memory import peak_memory
+from optimizer.objectives.shapes import SHAPE_KEYS
 from optimizer.objectives.stages import stages_of
-from optimizer.objectives.step import SHAPE_KEYS, peak_memory
 from optimizer.plan import Knobs
 from optimizer.stack import Stack
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.job import Job
-from optimizer.objectives import attention, data_parallel, layer, layer_communication, memory, operators, pipeline, step
+from optimizer.objectives import (
+    attention,
+    data_parallel,
+    layer,
+    layer_communication,
+    memory,
+    once_per_step,
+    operators,
+    pipeline,
+    step,
+)
 from optimizer.plan import Knobs, Plan, Plans
 
 
@@ -60,10 +70,10 @@ TIME: dict[str, Origin] = {
     "bubble": Origin(function=pipeline.pipeline_time),
     "contention": Origin(function=data_parallel.rate_of_share),
     "optimizer": Origin(
-        function=step.optimizer_seconds, parameters=("optimizer_passes",), device=("memory_bandwidth",)
+        function=once_per_step.optimizer_seconds, parameters=("optimizer_passes",), device=("memory_bandwidth",)
     ),
-    "overhead": Origin(function=step.once_per_step, parameters=("step_overhead",)),
-    "stragglers": Origin(function=step.straggler_seconds, parameters=("straggler",)),
+    "overhead": Origin(function=once_per_step.once_per_step, parameters=("step_overhead",)),
+    "stragglers": Origin(function=once_per_step.straggler_seconds, parameters=("straggler",)),
 }
 MEMORY: dict[str, Origin] = {
     "weights": Origin(function=memory.states),

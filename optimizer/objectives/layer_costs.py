@@ -12,11 +12,13 @@ from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.distinct import pick
 from optimizer.objectives.layer import LayerTime
+from optimizer.objectives.layer_kinds import Kind, layer_times, sharded_exposure
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
 from optimizer.objectives.operators import FloatArray
+from optimizer.objectives.shapes import shapes_of, with_spared_layers
 from optimizer.objectives.simulator import PassTimes
 from optimizer.objectives.stages import Stage, moe_pattern
-from optimizer.objectives.step import Kind, layer_times, shapes_of, sharded_exposure, stage_extras, with_spared_layers
+from optimizer.objectives.step import stage_extras
 from optimizer.plan import IntArray, Knobs, Plan, Plans
 
 Runs = tuple[tuple[str, int], ...]

@@ -11,18 +11,13 @@ from numpy.typing import NDArray
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
+from optimizer.objectives.layer_kinds import layer_kinds, sharded_exposures
+from optimizer.objectives.once_per_step import once_per_step, straggler_seconds
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.pipeline import pipeline_time
+from optimizer.objectives.shapes import with_spared_layers
 from optimizer.objectives.stages import in_flight, layer_counts, representative_stages
-from optimizer.objectives.step import (
-    filled_bubble,
-    layer_kinds,
-    once_per_step,
-    sharded_exposures,
-    stage_extras,
-    straggler_seconds,
-    with_spared_layers,
-)
+from optimizer.objectives.step import filled_bubble, stage_extras
 from optimizer.plan import IntArray, Knobs, Plans
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage

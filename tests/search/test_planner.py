@@ -11,7 +11,8 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.step import price, reserved_memory
+from optimizer.objectives.peak_memory import reserved_memory
+from optimizer.objectives.step import price
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.search.alternatives import flags
 from optimizer.search.knobs import tune
