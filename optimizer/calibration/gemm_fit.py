@@ -54,7 +54,7 @@ HEADER = """\
 # Curves of isolated matrix products (optimizer/objectives/gemm.py), by optimizer.calibration.gemm_fit.
 # SI units. kind: fitted (least squares in log time), chosen (best coarse tile), measured, datasheet, assumed.
 # Errors are relative to the measured time; held out: on weight shapes (n, k) left out of the fit, in five folds.
-# They know how rested the sweep found the device (gemm_solver.predicted); plans are priced for a busy one.
+# They are those of isolated_time, a function of m, n and k alone; plans are priced for a busy device (gemm_time).
 """
 
 

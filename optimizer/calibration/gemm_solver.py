@@ -12,7 +12,7 @@ from optimizer.calibration.gemm_samples import Samples
 from optimizer.errors import InputError
 from optimizer.hardware import Device
 from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.gemm import GemmCurve, cast_time, gemm_time
+from optimizer.objectives.gemm import GemmCurve, cast_time, gemm_time, isolated_time, rest_in_sweep
 
 # parameter: (start, low, high). k_half: at least one 64-deep block of k fills a tile's pipeline. cast_bytes: reading
 # 16-bit numbers and writing 8-bit ones moves 3 B per element at the very least. launch: under graphs, to a slow driver.
@@ -30,7 +30,6 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "cast_launch": (10e-6, 1e-6, 30e-6),
 }
 COMMON = ("ceiling", "small_rate", "wave_softness", "k_half", "throttle", "burst", "rest")
-TIRING = 1.0 / 3.0  # share of the rest, in log time, that each product leaves to the next one with the same weights
 LOGARITHMIC = ("burst", "rest")
 COARSE_TILES = ((256.0, 128.0), (128.0, 128.0), (256.0, 256.0))
 LOSS_SCALE = 0.05
@@ -39,7 +38,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted curve and its absolute relative errors [1], in the fit and on weight shapes held out of it."""
+    """A fitted curve and the absolute relative errors of its isolated_time [1], in the fit and on held-out weights."""
 
     curve: GemmCurve
     errors: FloatArray
@@ -88,15 +87,16 @@ def fit_curve(samples: Samples, start: GemmCurve, folds: int = FOLDS) -> Fit:
 def predicted(samples: Samples, curve: GemmCurve) -> FloatArray:
     """Time of the measured layer: the product, and before it the cast of its m x k input if the curve has one [s].
 
-    A sweep sets up each weight shape (n, k) while the device rests, so that its first product starts with the whole
-    `rest` of the curve and each later one with rest^TIRING of the one before.
+    As isolated_time, but from the order in which the products were measured, which tells better than m how rested
+    the device was: a sweep sets up each weight shape (n, k) while the device rests.
     """
-    rest = curve.rest ** (TIRING**samples.order)
+    rest = rest_in_sweep(samples.order, curve)
     return gemm_time(samples.m, samples.n, samples.k, curve, rest=rest) + cast_time(samples.m * samples.k, curve)
 
 
 def _errors(samples: Samples, curve: GemmCurve) -> FloatArray:
-    return np.asarray(np.abs(predicted(samples, curve) / samples.time - 1.0))
+    """Errors of the curve as a function of m, n and k alone [1]."""
+    return np.asarray(np.abs(isolated_time(samples.m, samples.n, samples.k, curve) / samples.time - 1.0))
 
 
 def _best(samples: Samples, start: GemmCurve) -> GemmCurve:

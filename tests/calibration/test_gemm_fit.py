@@ -12,9 +12,9 @@ import pytest
 
 from optimizer.calibration.gemm_fit import fit_all, main
 from optimizer.calibration.gemm_samples import Samples, read_samples
-from optimizer.calibration.gemm_solver import BOUNDS, Fit, fit_curve, predicted, starting_curve
+from optimizer.calibration.gemm_solver import BOUNDS, Fit, fit_curve, fitted_parameters, predicted, starting_curve
 from optimizer.errors import InputError, InvalidFile
-from optimizer.objectives.gemm import GemmCurve, curve_for
+from optimizer.objectives.gemm import SWEEP_ROWS, GemmCurve, curve_for, gemm_efficiency, isolated_time
 from optimizer.presets.files import csv_rows, presets_folder
 from optimizer.presets.hardware import load_device
 
@@ -22,12 +22,12 @@ MEASURED = Path(__file__).resolve().parents[2] / ".." / "shared" / "measured" / 
 
 
 def synthetic(dtype: str, noise: float = 0.02) -> tuple[Samples, GemmCurve]:
-    """Kernels of a known curve with multiplicative noise, as a sweep measures them: the largest m first."""
+    """Kernels of a known curve with multiplicative noise, as a sweep measures them: m halves from 32,768 on."""
     start = starting_curve(load_device("h100"), dtype, 0.9)
     curve = replace(start, ceiling=0.77, small_rate=0.9, wave_softness=0.4, k_half=200.0, launch=4e-6)
     curve = replace(curve, throttle=0.12, burst=1e-4, rest=50.0)
     grid = np.array([1024.0, 1536, 2048, 3072, 5120, 8192, 16_384])
-    n, k, m = (axis.ravel() for axis in np.meshgrid(grid, grid, grid[::-1], indexing="ij"))
+    n, k, m = (axis.ravel() for axis in np.meshgrid(grid, grid, SWEEP_ROWS / 2 ** np.arange(grid.size), indexing="ij"))
     shapes = Samples(m=m, n=n, k=k, time=np.ones_like(m), order=np.arange(m.size) % grid.size * 1.0)
     spread = np.exp(np.random.default_rng(1).normal(0.0, noise, m.size))
     return replace(shapes, time=predicted(shapes, curve) * spread), curve
@@ -105,7 +105,7 @@ def measured_fits() -> tuple[dict[tuple[str, str], Samples], dict[tuple[str, str
     return samples, fit_all(samples)
 
 
-def test_meets_the_error_target_on_weight_shapes_held_out() -> None:
+def test_meets_the_error_target_as_a_function_of_the_shape_on_weight_shapes_held_out() -> None:
     _, fits = measured_fits()
     assert len(fits) == 13
     for key, fit in fits.items():
@@ -113,13 +113,31 @@ def test_meets_the_error_target_on_weight_shapes_held_out() -> None:
         assert np.percentile(fit.held_out, 90) <= 0.15, key
 
 
-def test_the_shipped_curves_are_those_of_the_measured_kernels() -> None:
+def test_a_curve_has_at_most_ten_parameters_the_choice_of_its_tile_included() -> None:
+    for dtype in ("bf16", "fp8"):
+        assert len(fitted_parameters(starting_curve(load_device("h100"), dtype, 0.9))) + 1 <= 10
+
+
+def test_the_shipped_efficiencies_are_those_of_the_measured_kernels() -> None:
+    """e(m, n, k) of the presets against every measured kernel, without the order in which they were measured."""
     samples, _ = measured_fits()
     for (gpu, dtype), kernels in samples.items():
-        curve = curve_for(load_device(gpu), dtype)
-        errors = np.abs(predicted(kernels, curve) / kernels.time - 1.0)
+        device = load_device(gpu)
+        curve = curve_for(device, dtype)
+        measured = 2.0 * kernels.m * kernels.n * kernels.k / (kernels.time * device.peak(dtype))
+        errors = np.abs(gemm_efficiency(kernels.m, kernels.n, kernels.k, curve) / measured - 1.0)
         assert not curve.extrapolated
         assert np.median(errors) <= 0.05, (gpu, dtype)
+        assert np.percentile(errors, 90) <= 0.15, (gpu, dtype)
+
+
+def test_the_shape_tells_nearly_as_much_about_the_clock_as_the_order_of_the_sweep() -> None:
+    samples, fits = measured_fits()
+    for key, kernels in samples.items():
+        curve = fits[key].curve
+        ordered = np.median(np.abs(predicted(kernels, curve) / kernels.time - 1.0))
+        shaped = np.median(np.abs(isolated_time(kernels.m, kernels.n, kernels.k, curve) / kernels.time - 1.0))
+        assert shaped <= ordered + 0.003, key
 
 
 def test_products_of_a_rested_blackwell_run_faster_than_equal_ones_of_a_busy_one() -> None:

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Device
 from optimizer.objectives import gemm_presets
-from optimizer.objectives.gemm import GemmCurve, cast_time, curve_for, gemm_efficiency, gemm_time, grouped_gemm_time
+from optimizer.objectives.gemm import (
+    SWEEP_ROWS,
+    GemmCurve,
+    cast_time,
+    curve_for,
+    gemm_efficiency,
+    gemm_time,
+    grouped_gemm_time,
+    isolated_time,
+    rest_in_sweep,
+)
 from optimizer.presets.hardware import load_device
 
 # One tile of 256 x 128 x 1000 takes 2 x 256 x 128 x 1000 / (1e12 / 100) = 6.5536 ms; fine tiles run at half the rate.
@@ -115,6 +125,36 @@ def test_a_cast_reads_and_writes_its_operand() -> None:
     curve = replace(IDEAL, bandwidth=1e12, cast_bytes=5.0, cast_launch=1e-6)
     assert float(cast_time(2e6, curve)) == pytest.approx(11e-6)
     assert float(cast_time(2e6, IDEAL)) == 0.0
+
+
+def test_each_product_of_a_sweep_leaves_a_third_of_the_rest() -> None:
+    curve = replace(IDEAL, rest=512.0)
+    assert rest_in_sweep([-1, 0, 1, 2], curve).tolist() == pytest.approx([512, 512, 8, 2])
+
+
+def test_an_isolated_product_finds_the_device_as_rested_as_a_sweep_does() -> None:
+    curve = replace(IDEAL, small_rate=1e-3, throttle=0.2, burst=TILE, rest=512.0)
+    for rows, rest in ((2 * SWEEP_ROWS, 512), (SWEEP_ROWS, 512), (SWEEP_ROWS / 2, 8), (SWEEP_ROWS / 4, 2)):
+        assert float(isolated_time(rows, 128, 1000, curve)) == float(gemm_time(rows, 128, 1000, curve, rest=rest))
+    assert float(isolated_time(1, 128, 1000, curve)) == pytest.approx(seconds(1, 128, 1000, curve), rel=1e-3)
+
+
+def test_an_isolated_product_of_8_bit_numbers_casts_its_inputs() -> None:
+    curve = replace(IDEAL, bandwidth=1e12, cast_bytes=5.0, cast_launch=1e-6)
+    assert float(isolated_time(25_600, 128, 1000, curve, batch=3)) == pytest.approx(
+        3 * TILE + 3 * 25.6e6 * 5e-12 + 1e-6
+    )
+
+
+@given(m=sizes, n=sizes, k=sizes, name=st.sampled_from(MEASURED), dtype=st.sampled_from(["bf16", "fp8"]))
+def test_an_isolated_product_is_never_slower_than_one_of_busy_training(
+    m: int, n: int, k: int, name: str, dtype: str
+) -> None:
+    device = load_device(name)
+    if dtype in device.peak_flops:
+        curve = curve_for(device, dtype)
+        busy = float(gemm_time(m, n, k, curve) + cast_time(float(m) * k, curve))
+        assert float(isolated_time(m, n, k, curve)) <= busy * (1 + 1e-12)
 
 
 @given(m=sizes, n=sizes, k=sizes, name=st.sampled_from(MEASURED), dtype=st.sampled_from(["bf16", "fp8"]))
