@@ -129,8 +129,9 @@ class Features:
     of DISPATCHERS. cuda_graphs: layers are replayed without the host. balanced_experts: routing is forced to be even,
     as benchmarks do. gathered_logits: every TP rank holds the logits of the whole vocabulary. unsplit_head_rate: rate
     of the head's products where TP does not split the vocabulary / where it does, below 1 in a stack that leaves such a
-    vocabulary unpadded. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
-    gathered one by one.
+    vocabulary unpadded. scatter_gather: without sequence parallelism too, each TP rank sends its share of what goes to
+    the next pipeline stage, which gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers,
+    below 1 where weights are gathered one by one.
     """
 
     attention: str = "flash"
@@ -156,6 +157,7 @@ class Features:
     balanced_experts: bool = False
     gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
+    scatter_gather: bool = False
     sharded_rate: float = 1.0
 
 

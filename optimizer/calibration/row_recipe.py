@@ -120,7 +120,7 @@ def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
     elif "flash" in kernel:
         changes["attention"] = stack.features.attention if stack.features.attention.startswith("flash") else "flash"
     elif kernel:
-        changes["attention"] = "fused_softmax" if "fused" in kernel else "unfused"
+        changes["attention"] = "fused_softmax" if "fused" in kernel and "unfused" not in kernel else "unfused"
     if kernel and not stack.features.fused_norm:
         changes["fused_norm"] = "fused_rmsnorm" in kernel
     return changes

@@ -11,6 +11,7 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
+from optimizer.calibration.row_corrections import corrected
 from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import number_problems
 from optimizer.calibration.row_recipe import (
@@ -90,12 +91,13 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     row = {key: (value or "").strip() for key, value in row.items() if key is not None}
     identity = row.get("id") or f"line {line}"
     assumed: list[str] = []
-    name = stack.name if stack else stack_for(row, assumed)
+    recipe = corrected(row, assumed)
+    name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
     measured = Run(id=identity, row=row, stack_name=name, **_measured(row))
     try:
-        job, plan = _job(row, stack or load_stack(name), assumed)
+        job, plan = _job(recipe, stack or load_stack(name), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
     return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))

@@ -13,9 +13,9 @@ FLASH_BACKWARD = 2.5  # five products (recomputed scores, dV, dP, dQ, dK) agains
 # HBM passes of scale, mask and softmax in one kernel / those of separate kernels: assumed, from counting reads and
 # writes (scale, mask, softmax and dropout twice each against softmax and dropout).
 FUSED_SOFTMAX = 0.5
-# Rate of half-precision products whose rows are no multiple of 16 bytes / that of aligned ones: set by eye on the
-# BLOOM topology sweep (bigscience chronicles, head dimensions 150 and 108), where it still leaves 13 % too fast.
-MISALIGNED = 0.2
+# Rate of half-precision products whose rows are no multiple of 16 bytes / that of aligned ones: scanned over 0.1, 0.13
+# and 0.2 on the BLOOM topology sweep (bigscience chronicles, head dimensions 150 and 108; MAPE 4.7, 4.9 and 6.3 %).
+MISALIGNED = 0.12
 TILE = 128.0  # queries of one thread block of the fused kernel
 
 
@@ -65,7 +65,7 @@ def unfused_seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
     Products: heads x (queries x d x keys), twice forward and four times backward, the mask saving nothing.
     Softmax (scale, mask, softmax, dropout): score_passes x 2 B x scores forward, as many backward, half of them
     where one kernel scales, masks and normalises. Head dimensions
-    that are no multiple of 8 defeat 16-byte loads, and the products run at a fifth of their rate.
+    that are no multiple of 8 defeat 16-byte loads, and the products run at MISALIGNED of their rate.
 
     Source: Dao et al., arXiv 2205.14135, section 2.2 (standard attention); that unaligned head dimensions are slow:
     Anthony et al., arXiv 2401.14489; by how much: assumed, see MISALIGNED.

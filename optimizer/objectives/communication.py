@@ -16,14 +16,15 @@ def collective(job: Job, kind: str, message: FloatArray, size: ArrayLike, stride
 
     `message` [B] follows nccl-tests: the buffer of an all-reduce, the gathered buffer of an all-gather or
     reduce-scatter, the send buffer of an all-to-all. Groups of one cost nothing. The ranks of a training step arrive
-    at different moments: each collective waits log2(ranks) x collective_skew more than an isolated one.
+    at different moments: each collective waits log2(ranks) x collective_skew more than an isolated one. A stage that
+    waits for what another one sends is idle already: what its pipeline's bubble counts is not counted again.
 
     Source: assumed form, the last of n like ranks being about log n late; the rate is fitted.
     """
     ranks = np.asarray(size).astype(np.int64)
     if np.all(ranks <= 1):
         return np.zeros(np.shape(message))
-    skew = job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1))
+    skew = 0.0 if kind == "point_to_point" else job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1))
     return skew + collective_time(
         kind,
         message,

@@ -132,9 +132,10 @@ def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
 
     Each virtual stage sends activations forward and gradients back: tokens x hidden x 2 B, divided by tp under
-    sequence parallelism.
+    sequence parallelism. Where the software scatters and gathers, it divides them without as well, and the next
+    stage's TP ranks gather what they got.
 
-    Source: Narayanan et al., arXiv 2104.04473, section 4.1.
+    Source: Narayanan et al., arXiv 2104.04473, section 4.1; deepspeed/runtime/pipe/engine.py (is_pipe_partitioned).
     """
     transfer = np.zeros(len(plans))
     if np.any(plans.pp > 1):
@@ -148,9 +149,11 @@ def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
 
 def _transfer(job: Job, plans: Plans) -> FloatArray:
     """One micro-batch's activations on their way to the next stage [s]."""
-    split = np.where(plans.sequence_parallel, plans.tp, 1)
-    message = 2.0 * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden / split
-    return collective(job, "point_to_point", message, np.full(len(plans), 2), plans.tp * plans.cp * plans.dp)
+    scattered = job.stack.features.scatter_gather & (plans.tp > 1) & ~plans.sequence_parallel
+    split = np.where(plans.sequence_parallel | scattered, plans.tp, 1)
+    whole = 2.0 * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden
+    sent = collective(job, "point_to_point", whole / split, np.full(len(plans), 2), plans.tp * plans.cp * plans.dp)
+    return sent + collective(job, "all_gather", whole, np.where(scattered, plans.tp, 1), 1)
 
 
 def head_passes(model: Model, stage: Stage) -> FloatArray:

@@ -6,7 +6,7 @@ The messages and counts are those that `optimizer.objectives.step` prices; a tes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -167,24 +167,31 @@ def _experts(s: Setting) -> Iterator[Traffic]:
 def _pipeline(s: Setting) -> Iterator[Traffic]:
     """Activations forward and their gradients back over every boundary of virtual stages.
 
+    Software that scatters and gathers sends each TP rank's share and puts it together again inside the next stage.
+
     Source: Narayanan et al., arXiv 2104.04473, section 4.1.
     """
     pp, vpp = s.plan.pp, s.plan.vpp
     if pp == 1:
         return
-    split = s.plan.tp if s.plan.sequence_parallel else 1
+    gathered = s.job.stack.features.scatter_gather and not s.plan.sequence_parallel
+    whole = ELEMENT * s.tokens * s.model.hidden
     boundaries = pp * vpp - 1
-    yield Traffic(
+    sent = Traffic(
         parallelism="pp",
         purpose="activations",
         kind="point_to_point",
-        message=ELEMENT * s.tokens * s.model.hidden / split,
+        message=whole / (s.plan.tp if s.plan.sequence_parallel or gathered else 1),
         ranks=2,
         stride=s.stage_gpus,
         per_layer=2 * boundaries / s.model.layers,
         per_step=2 * vpp * s.microbatches,
         in_total=2 * s.microbatches * boundaries * s.stage_gpus,
     )
+    yield sent
+    if gathered:
+        groups = sent.in_total / s.plan.tp
+        yield replace(sent, kind="all_gather", message=whole, ranks=s.plan.tp, stride=1, in_total=groups)
 
 
 def _data(s: Setting) -> Iterator[Traffic]:

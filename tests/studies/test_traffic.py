@@ -59,6 +59,16 @@ def test_pipeline(llama_job: Job) -> None:
     assert (row.per_step, row.in_total) == (2 * 2 * 32, 2 * 7 * 32 * 4)
 
 
+def test_scatter_and_gather(llama_job: Job) -> None:
+    """Without sequence parallelism each of two tensor ranks sends half, and the next stage's two put it together."""
+    features = replace(llama_job.stack.features, scatter_gather=True)
+    job = replace(llama_job, stack=replace(llama_job.stack, features=features))
+    plan = Plan(tp=2, pp=4, dp=2, num_microbatches=32)
+    sent, gathered = (only(traffic(job, plan), "pp", kind) for kind in ("point_to_point", "all_gather"))
+    assert (sent.message, gathered.message, gathered.ranks) == (2048 * 4096 * 2 / 2, 2048 * 4096 * 2, 2)
+    assert (sent.in_total, gathered.in_total) == (2 * 3 * 32 * 4, 2 * 3 * 32 * 2)
+
+
 def test_data_parallelism_in_one_bucket(llama_job: Job) -> None:
     """All gradients at once: 2 B for every parameter; a layer's share of the message is its share of the model."""
     plan = Plan(dp=16, num_microbatches=4, zero_stage=0)

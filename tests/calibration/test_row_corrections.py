@@ -1,0 +1,50 @@
+"""Rows whose times contradict their columns are read as the times allow, and say so."""
+
+from pathlib import Path
+
+from optimizer.calibration.row_corrections import CORRECTIONS, corrected
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.presets import stack_names
+
+COLUMNS = (
+    "source,table,stack,model,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,micro_batch,global_batch,"
+    "recompute,attention_kernel\n"
+)
+
+
+def read(folder: Path, table: str) -> Run:
+    path = folder / "runs.csv"
+    shape = "GPT,24,2048,16,51200,1024,A100,2,2,4,32,full,native"
+    path.write_text(f"{COLUMNS}vTrain: data,{table},megatron-deepspeed-2022,{shape}\n", encoding="utf-8")
+    (run,) = read_runs(path)
+    assert run.refused == ""
+    return run
+
+
+def test_one_node_runs_recompute_nothing_and_fuse_nothing(tmp_path: Path) -> None:
+    run = read(tmp_path, "MICRO24 ground truth single")
+    assert run.plan is not None
+    assert run.job is not None
+    assert (run.plan.recompute, run.job.stack.features.attention) == ("none", "unfused")
+    assert run.stack_name == "megatron-deepspeed-unfused-2022"
+    assert run.row["recompute"] == "full"
+    assert any("beyond the peak" in said for said in run.assumed)
+
+
+def test_runs_on_many_nodes_have_a_fused_softmax(tmp_path: Path) -> None:
+    run = read(tmp_path, "MICRO24 ground truth multi")
+    assert run.plan is not None
+    assert run.job is not None
+    assert (run.plan.recompute, run.job.stack.features.attention) == ("full", "fused_softmax")
+    assert run.stack_name == "megatron-deepspeed-2022"
+
+
+def test_other_rows_stay_as_they_are() -> None:
+    said: list[str] = []
+    row = {"source": "somebody", "table": "ground truth single", "recompute": "full"}
+    assert corrected(row, said) is row
+    assert said == []
+
+
+def test_corrections_name_stacks_that_exist() -> None:
+    assert {c.columns["stack"] for c in CORRECTIONS if "stack" in c.columns} <= set(stack_names())
