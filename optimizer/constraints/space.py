@@ -8,7 +8,9 @@ from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
-from optimizer.plan import RECOMPUTE, SCHEDULES
+from optimizer.objectives.module_sets import searched_modes
+from optimizer.plan import SCHEDULES
+from optimizer.recomputation import RECOMPUTE
 
 WIDEST_TP = 64
 FREE = (
@@ -32,6 +34,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
 
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
+    Of the modules that may be rebuilt few sets are in (`searched_modes`), unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -48,7 +51,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
         "shard": _groups(job),
-        "recompute": set(range(len(RECOMPUTE))),
+        "recompute": {RECOMPUTE.index(mode) for mode in searched_modes(job)},
     }
     if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}

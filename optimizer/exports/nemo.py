@@ -75,11 +75,12 @@ def _pipeline(plan: Plan, model: Model) -> dict[str, object]:
 
 def _recompute(plan: Plan) -> dict[str, object]:
     flags = recompute_flags(plan)
-    count = flags.get("--recompute-num-layers")
+    count, modules = flags.get("--recompute-num-layers"), (flags.get("--recompute-modules") or "").split()
     return {
         "model.recompute_granularity": flags.get("--recompute-granularity"),
         "model.recompute_method": flags.get("--recompute-method"),
         "model.recompute_num_layers": int(count) if count else None,
+        "model.recompute_modules": f"[{','.join(modules)}]" if modules else None,
     }
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.distinct import pick
 from optimizer.objectives.layer import LayerTime
 from optimizer.objectives.layer_kinds import Kind, layer_times, sharded_exposure
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
@@ -172,14 +171,13 @@ def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
 
 def _kind(time: LayerTime, recompute: IntArray) -> Kind:
     """What the exposure of ZeRO-3 depends on: the compute under which its collectives hide."""
-    again = pick(recompute, (0.0, time.selective.compute, time.full.compute))
     return Kind(
         terms={},
         total=time.forward.total + time.backward.total,
         hidden=time.forward.hidden + time.backward.hidden,
         weight=time.backward.terms["gemm"] / 2,
         forward_compute=time.forward.compute,
-        backward_compute=time.backward.compute + again,
+        backward_compute=time.backward.compute + time.again(recompute).compute,
     )
 
 
@@ -187,11 +185,10 @@ def _passes(
     time: LayerTime, plans: Plans, lean: IntArray, spared: FloatArray, rebuilt: FloatArray
 ) -> dict[str, FloatArray]:
     """Seconds of a layer at its leanest, with what a pass exposes, and what rebuilding it adds."""
-    again = pick(lean, (0.0, time.selective.total, time.full.total))
     more = np.where(plans.recompute != lean, time.full.total + rebuilt - spared, 0.0)
     return {
         "forward": time.forward.total + spared / 2,
-        "backward": time.backward.total + again + spared / 2,
+        "backward": time.backward.total + time.again(lean).total + spared / 2,
         "recompute": more,
         # Gradients of inputs and of weights are two products of equal size; attention has no weights.
         "weight": time.backward.terms["gemm"] / 2,

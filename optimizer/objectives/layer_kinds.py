@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.objectives import data_parallel
-from optimizer.objectives.distinct import distinct, pick, tabulated
+from optimizer.objectives.distinct import distinct, tabulated
 from optimizer.objectives.layer import TERMS, LayerTime, layer_time
 from optimizer.objectives.operators import FloatArray, head_operators, layer_operators
 from optimizer.objectives.pipelined_host import pipelined_wait
@@ -62,10 +62,9 @@ def layer_kinds(job: Job, plans: Plans) -> tuple[Kind, Kind, Kind]:
     zero = np.zeros(len(plans))
 
     def kind(times: LayerTime, recompute: NDArray[np.int64], by_term: bool = True) -> Kind:
-        again = {term: pick(recompute, (0.0, times.selective.terms[term], times.full.terms[term])) for term in TERMS}
-        terms = {term: times.forward.terms[term] + times.backward.terms[term] + again[term] for term in TERMS}
-        hidden = times.forward.hidden + times.backward.hidden + np.where(recompute == 2, times.full.hidden, 0.0)
-        recomputed = again["gemm"] + again["attention"] + again["elementwise"]
+        again = times.again(recompute)
+        terms = {term: times.forward.terms[term] + times.backward.terms[term] + again.terms[term] for term in TERMS}
+        hidden = times.forward.hidden + times.backward.hidden + again.hidden
         total = gathered(sum(terms.values(), np.zeros(len(few))))
         wait = pipelined_wait(job, plans, total, gathered(times.host), gathered(times.collectives))
         shown = {term: gathered(seconds) for term, seconds in terms.items() if by_term}
@@ -75,7 +74,7 @@ def layer_kinds(job: Job, plans: Plans) -> tuple[Kind, Kind, Kind]:
             hidden=gathered(hidden),
             weight=gathered(times.backward.terms["gemm"] / 2),
             forward_compute=gathered(times.forward.compute),
-            backward_compute=gathered(times.backward.compute + recomputed),
+            backward_compute=gathered(times.backward.compute + again.compute),
         )
 
     dense = kind(priced["dense"], few.recompute)

@@ -6,7 +6,8 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.operators import Shapes
-from optimizer.plan import RECOMPUTE, Plans
+from optimizer.plan import Plans
+from optimizer.recomputation import RECOMPUTE
 
 LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute")

@@ -23,6 +23,8 @@ from optimizer.objectives.estimate import Costs
 from optimizer.objectives.flops import matmul_params, model_flops
 from optimizer.objectives.layer import TERMS
 from optimizer.objectives.layer_kinds import Kind, layer_kinds, sharded_exposures, spared
+from optimizer.objectives.modes import modes, rebuilds
+from optimizer.objectives.modules import rebuilt_flops
 from optimizer.objectives.once_per_step import once_per_step, straggler_seconds
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.peak_memory import peak_memory
@@ -262,6 +264,8 @@ def _costs(
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
+    Modules add two operations for each of their parameters and token (`rebuilt_flops`).
+
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
     total = model_flops(job.model, job.seq_len, 1.0)
@@ -272,4 +276,7 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     if plans.placements is not None:
         layers_of = job.model.layers
         share = np.array([sum(p.rebuilt) / layers_of if p.rebuilt else 1.0 for p in plans.placements])
-    return tokens * pick(plans.recompute, (0.0, scores / 3, share * layers / 3))
+    again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
+    for module, operations in rebuilt_flops(job.model, scores / 3).items():
+        again = again + np.where(rebuilds(plans.recompute, module), operations, 0.0)
+    return tokens * again

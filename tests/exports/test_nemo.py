@@ -16,6 +16,12 @@ def test_gpt3_on_1024_gpus(gpt3_answer: Answer) -> None:
     assert overrides["ddp.use_megatron_fsdp"] == "false"
 
 
+def test_modules_to_rebuild_are_a_list(gpt3_answer: Answer) -> None:
+    overrides = nemo_overrides(replace(gpt3_answer, plan=Plan(dp=1024, recompute="layernorm+mlp")))
+    assert "model.recompute_modules=[layernorm,mlp]" in overrides
+    assert "model.recompute_granularity=selective" in overrides
+
+
 def test_an_uneven_middle_becomes_a_quoted_layout(gpt3_answer: Answer) -> None:
     answer = replace(gpt3_answer, plan=Plan(pp=4, dp=256, layers_per_stage=(24, 23, 25, 24)))
     assert 'model.pipeline_model_parallel_layout="Et*24|t*23|t*25|t*24L"' in nemo_overrides(answer)
