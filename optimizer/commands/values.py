@@ -167,8 +167,8 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
 
 
 def _integer(key: str, text: str) -> int:
-    smallest = 0 if key in ("zero_stage", "shard") else 1
-    largest = 3 if key == "zero_stage" else None
+    smallest = 0 if key in ("zero_stage", "shard", "activation_offload") else 1
+    largest = {"zero_stage": 3, "activation_offload": 100}.get(key)
     if not text.isdecimal() or int(text) < smallest or (largest is not None and int(text) > largest):
         allowed = f"an integer from {smallest} to {largest}" if largest is not None else f"an integer >= {smallest}"
         raise InputError(f"{key} must be {allowed}, but got {text!r}")

@@ -109,8 +109,8 @@ def code(name: str, value: int | str | bool) -> int:
             expected = wanted() if name == "recompute" else ", ".join(NAMES[name])
             raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
         return NAMES[name].index(str(value))
-    least = 0 if name in ("sequence_parallel", "zero_stage", "shard") else 1
-    most = {"sequence_parallel": 1, "zero_stage": 3}.get(name, 2**31)
+    least = 0 if name in ("sequence_parallel", "zero_stage", "shard", "activation_offload") else 1
+    most = {"sequence_parallel": 1, "zero_stage": 3, "activation_offload": 100}.get(name, 2**31)
     if isinstance(value, str) or not least <= int(value) <= most:
         bounds = f"between {least} and {most}" if most < 2**31 else f"of at least {least}"
         raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")

@@ -25,6 +25,7 @@ FREE = (
     "zero_stage",
     "shard",
     "recompute",
+    "activation_offload",
 )
 DERIVED = ("dp", "num_microbatches", "schedule")
 
@@ -51,6 +52,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
         "shard": _groups(job),
+        "activation_offload": _on_host(job),
         "recompute": {RECOMPUTE.index(mode) for mode in searched_modes(job)},
     }
     if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
@@ -68,6 +70,15 @@ def _groups(job: Job) -> set[int]:
     if "shard" in job.limits.ranges or "shard" in job.limits.choices:
         return {0, *divisors(job.gpus)}
     return {0, *divisors(job.cluster.gpus_per_node)} if 3 in job.stack.features.zero_stages else {0}
+
+
+def _on_host(job: Job) -> set[int]:
+    """Shares of the activations that may lie on the host [%]: none unless a range or a list asks for some.
+
+    No run that stacks were fitted to has its activations there.
+    """
+    asked = "activation_offload" in {*job.limits.ranges, *job.limits.choices}
+    return {0, 25, 50, 75, 100, *job.limits.ranges.get("activation_offload", ())} if asked else {0}
 
 
 def _chunks(job: Job) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.objectives.activation_offload import offloaded_modules
 from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **batch_flags(job, plan),
         **sharding_flags(job, plan, knobs),
         **recompute_flags(plan),
+        **offload_flags(job, plan),
         **precision_flags(job),
         **recipe_flags(job, plan),
         **model_flags(job.model),
@@ -157,6 +159,19 @@ def recompute_flags(plan: Plan) -> dict[str, str | None]:
         per_chunk = str(recomputed_per_chunk(plan))
         return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": per_chunk}
     return {}
+
+
+def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """Activations kept on the host: the modules whose inputs go there, and the share of them.
+
+    Source: Megatron-Core developer guide, fine-grained activation offloading.
+    """
+    if not plan.activation_offload:
+        return {}
+    modules = " ".join(offloaded_modules(job.model, plan.recompute))
+    share = f"{plan.activation_offload / 100:.3g}"
+    flags: dict[str, str | None] = {"--fine-grained-activation-offloading": None, "--offload-modules": modules}
+    return flags | {"--activation-offload-fraction": share}
 
 
 def recomputed_per_chunk(plan: Plan) -> int:

@@ -51,6 +51,8 @@ def differences(job: Job, plan: Plan) -> list[str]:
         notes.append("ZeRO-1 is not offered: gradients are sharded too (fsdp_reshard_after_forward = never).")
     if plan.recompute == "selective" or modules_of(plan.recompute):
         notes.append("Selective recomputation follows torchtitan's own list of operators.")
+    if plan.activation_offload:
+        notes.append("Activations stay on the device: torchtitan does not keep a share of them on the host.")
     if plan.pp > 1 and plan.layers_per_stage and not is_even(plan, job.model.layers):
         layers = ", ".join(map(str, stage_layers(plan, job.model.layers)))
         notes.append(f"Uneven stages of {layers} layers: give them in parallelism.module_fqns_per_model_part.")

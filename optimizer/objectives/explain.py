@@ -10,6 +10,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.objectives import (
+    activation_offload,
     attention,
     data_parallel,
     layer,
@@ -71,6 +72,7 @@ TIME: dict[str, Origin] = {
     "head": Origin(function=operators.head_operators, parameters=("gemm_efficiency", "hbm_efficiency")),
     "dp_communication": Origin(function=data_parallel.per_step, parameters=("dp_overlap", *RATES)),
     "pp_communication": Origin(function=step.stage_extras, parameters=("p2p_overlap", *RATES)),
+    "host_transfer": Origin(function=activation_offload.host_seconds, device=("memory_bandwidth",)),
     "bubble": Origin(function=pipeline.pipeline_time),
     "contention": Origin(function=data_parallel.rate_of_share),
     "optimizer": Origin(

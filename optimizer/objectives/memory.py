@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.activation_offload import DOUBLE, movable_bytes, moved_bytes
 from optimizer.objectives.data_parallel import shard_ranks
 from optimizer.objectives.distinct import pick
 from optimizer.objectives.modes import modes, rebuilds
@@ -28,13 +29,14 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers"
 class ActivationBytes:
     """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone.
 
-    `modules`: bytes fewer when a module is rebuilt.
+    `modules`: bytes fewer when a module is rebuilt, `movable`: those that may lie on the host.
     """
 
     none: FloatArray
     selective: FloatArray
     full: FloatArray
     modules: Mapping[str, FloatArray] = field(default_factory=dict)
+    movable: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,10 @@ class KeptBytes:
     once: FloatArray
 
 
-def kept_bytes(table: ActivationBytes, recompute: IntArray) -> KeptBytes:
+def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None) -> KeptBytes:
     """What the mode of recomputation keeps, and rebuilds for one micro-batch at a time: scores, modules, the layer [B].
+
+    `on_host` per cent of what may lie on the host do, and buffers on the device are DOUBLE what one layer moves.
 
     >>> from optimizer.recomputation import RECOMPUTE
     >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
@@ -63,6 +67,9 @@ def kept_bytes(table: ActivationBytes, recompute: IntArray) -> KeptBytes:
         if np.any(chosen):
             fewer = np.where(chosen, freed, 0.0)
             each, once = each - fewer, once + fewer
+    if on_host is not None and np.any(on_host):
+        moved = moved_bytes(table.movable, recompute, on_host / 100.0)
+        each, once = each - moved, once + DOUBLE * moved
     return KeptBytes(each=each, once=once)
 
 
@@ -104,7 +111,8 @@ def activation_bytes(
     selective = lean.get(features.selective, kept)
     parts = mlp | {"scores": scores}
     freed = freed_bytes(model, shapes, features, moe, parts, kept_input) if features.recompute_modules else {}
-    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed)
+    movable = movable_bytes(model, shapes, moe, imbalance) if features.activation_offload else {}
+    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
 
 
 def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float) -> dict[str, FloatArray]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.activation_offload import HOST_TRANSFER
 from optimizer.objectives.communication import collective
 from optimizer.objectives.distinct import distinct, pick, tabulated
 from optimizer.objectives.estimate import Costs
@@ -220,7 +221,7 @@ def _pipeline_terms(
     m = plans.num_microbatches.astype(np.float64)
     nothing = np.zeros(len(plans))
     terms = {}
-    for term in TERMS:
+    for term in (*TERMS, *(HOST_TRANSFER,) * (HOST_TRANSFER in kinds[0].terms)):
         busy = extras.get(term, nothing)
         for count, kind, _ in held:
             busy = busy + count * kind.terms[term]

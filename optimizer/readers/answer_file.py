@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 LARGEST = 2**31
 CHOICES: Mapping[str, tuple[str, ...]] = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 NEEDED = ("tp", "pp", "dp", "micro_batch", "num_microbatches")  # a plan without these is no plan
-FROM_ZERO = ("zero_stage", "shard", "mtp_ahead")
+FROM_ZERO = ("zero_stage", "shard", "activation_offload", "mtp_ahead")
 Made = TypeVar("Made", Plan, Knobs, Limits)
 
 

@@ -48,6 +48,7 @@ TEXTS: Mapping[str, str] = {
     "--pipeline-model-parallel-layout": "layout",
     "--fp8-format": "fp8",
     "--fp8-recipe": "fp8_recipe",
+    "--activation-offload-fraction": "offload_fraction",
 }
 LISTS: Mapping[str, str] = {"--recompute-modules": "recompute_modules"}
 SWITCHES: Mapping[str, str] = {
@@ -55,6 +56,7 @@ SWITCHES: Mapping[str, str] = {
     "--use-distributed-optimizer": "distributed_optimizer",
     "--use-megatron-fsdp": "fsdp",
     "--recompute-activations": "recompute_activations",
+    "--fine-grained-activation-offloading": "offloads",
     "--bf16": "bf16",
     "--fp16": "fp16",
 }
@@ -192,6 +194,7 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         zero_stage=_zero_stage(found),
         shard=replicas // instances if instances > 1 else 0,
         recompute=mode,
+        activation_offload=_offload(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
         layers_per_stage=per_stage,
         recompute_layers=_rebuilt(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
@@ -314,6 +317,21 @@ def _recompute(found: _Found) -> str:
         rescaled = [name for name in modules if name in RESCALED]
         found.problems += [f"--recompute-modules {name} needs another --fp8-recipe than delayed" for name in rescaled]
     return named(modules) or granularity
+
+
+def _offload(found: _Found) -> int:
+    """Share of the activations on the host [%]: all that may go there unless a fraction is given."""
+    if "offloads" not in found.switches:
+        return 0
+    text = found.texts.get("offload_fraction", "1")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        found.problems.append(f"--activation-offload-fraction must be a number from 0 to 1, but got {text!r}")
+        return 0
+    return round(100 * share)
 
 
 def _dtype(found: _Found) -> str:

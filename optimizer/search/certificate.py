@@ -112,8 +112,16 @@ def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
 
 
 def _only(job: Job) -> str:
-    words = " ".join(part for part in (layouts_searched(job), modules_searched(job)) if part)
+    words = " ".join(part for part in (layouts_searched(job), modules_searched(job), _on_device(job)) if part)
     return f" {words}" if words else ""
+
+
+def _on_device(job: Job) -> str:
+    limits = job.limits
+    asked = "activation_offload" in {*limits.fixed, *limits.ranges, *limits.choices}
+    if asked or not job.stack.features.activation_offload:
+        return ""
+    return "Activations stay on the device (--fix activation-offload=0..100 tries the host)."
 
 
 def modules_searched(job: Job) -> str:

@@ -15,7 +15,7 @@ from optimizer.plan import FIELDS, SCHEDULES, Plans
 
 CHUNK = 2**16
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
-OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute")
+OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute", "activation_offload")
 Columns = dict[str, NDArray[np.int64]]
 
 
@@ -135,4 +135,4 @@ DERIVATIONS: tuple[tuple[str, set[str], Derive], ...] = (
 
 
 def _neutral(name: str) -> int:
-    return 0 if name in ("sequence_parallel", "shard", "recompute", "schedule") else 1
+    return 0 if name in ("sequence_parallel", "shard", "recompute", "activation_offload", "schedule") else 1

@@ -34,7 +34,9 @@ FSDP = Features(
     sequence_parallel=False,
     uneven_stages=False,
 )
-BY_MODULE = Features(recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"))
+BY_MODULE = Features(
+    recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"), activation_offload=True
+)
 AWKWARD = replace(DENSE, name="awkward", heads=9, kv_heads=3, hidden=1152, ffn_hidden=1000, vocab=300)
 JOBS = {
     "awkward": lambda gpus: small_job(gpus, model=AWKWARD),
@@ -43,7 +45,7 @@ JOBS = {
     "listed": lambda gpus: small_job(
         gpus, choices={"tp": (1, 4), "recompute": ("none", "full"), "schedule": ("1f1b",)}
     ),
-    "modules": lambda gpus: small_job(gpus, model=LATENT, features=BY_MODULE),
+    "modules": lambda gpus: small_job(gpus, model=LATENT, features=BY_MODULE, ranges={"activation_offload": (0, 50)}),
     "fsdp": lambda gpus: small_job(gpus, features=FSDP, bubble=0.3, max_micro_batch=2),
 }
 SHORT = {

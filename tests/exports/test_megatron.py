@@ -10,6 +10,7 @@ from optimizer.exports.megatron import (
     launch_notes,
     megatron_arguments,
     model_flags,
+    offload_flags,
     parallel_flags,
     precision_flags,
     recipe_flags,
@@ -17,6 +18,7 @@ from optimizer.exports.megatron import (
     sharding_flags,
     zero_bubble_flags,
 )
+from optimizer.exports.sbatch import environment
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_model
@@ -110,6 +112,15 @@ def test_modules_to_rebuild_are_listed_and_delayed_scaling_is_avoided(gpt3_job: 
     assert recipe_flags(replace(gpt3_job, dtype="fp8"), plan) == {"--fp8-recipe": "tensorwise"}
     assert recipe_flags(replace(gpt3_job, dtype="fp8"), Plan(recompute="mlp")) == {}
     assert recipe_flags(gpt3_job, plan) == {}
+
+
+def test_activations_on_the_host_name_their_modules(gpt3_job: Job) -> None:
+    job = replace(gpt3_job, model=load_model("mixtral-8x22b"))
+    flags = offload_flags(job, Plan(recompute="layernorm", activation_offload=50))
+    assert flags["--offload-modules"] == "core_attn attn_proj mlp_norm expert_fc1 moe_act"
+    assert flags["--activation-offload-fraction"] == "0.5"
+    assert environment(job, Plan(activation_offload=50), Knobs())["NVTE_CPU_OFFLOAD_V1"] == "1"
+    assert offload_flags(job, Plan()) == {}
 
 
 def test_zero_bubble_schedules_name_their_fork() -> None:

@@ -71,6 +71,7 @@ def plans(draw: st.DrawFn) -> tuple[Job, Plan]:
         zero_stage=zero_stage,
         shard=dp * cp // 2 if zero_stage and dp * cp > 1 and draw(st.booleans()) else 0,
         recompute=draw(st.sampled_from(RECOMPUTE)),
+        activation_offload=draw(st.sampled_from([0, 0, 37, 100])),
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
     if not is_even(plan, model.layers):
@@ -115,6 +116,7 @@ BASE = "--num-layers 96 --seq-length 2048 --micro-batch-size 1 --global-batch-si
         ("--seq-length 4096", "--seq-length is given twice, as 2048 and as 4096"),
         ("--bf16 --fp16", "--bf16 contradicts --fp16"),
         ("--recompute-activations --recompute-granularity full", "contradicts --recompute-granularity full"),
+        ("--fine-grained-activation-offloading --activation-offload-fraction 2", "a number from 0 to 1, but got '2'"),
         ("--recompute-activations --recompute-modules mlp mhc", "must be of core_attn, .*, but got mhc"),
         ("--recompute-activations --recompute-modules moe_act --fp8-format hybrid", "needs another --fp8-recipe"),
     ],

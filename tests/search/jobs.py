@@ -78,8 +78,8 @@ def simple_price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -
 def jobs(draw: st.DrawFn) -> Job:
     """Random small jobs, dense and MoE, on 1 to 24 GPUs, whose limits sometimes bind and sometimes leave nothing.
 
-    Every dimension of a plan may be on: schedules, sharding groups, recomputation of layers and modules, uneven stages,
-    prediction layers.
+    Every dimension of a plan may be on: schedules, sharding groups, recomputation of layers and modules, activations on
+    the host, uneven stages, prediction layers.
     """
     heads = draw(st.sampled_from([4, 6, 8, 12]))
     model = replace(
@@ -101,6 +101,7 @@ def jobs(draw: st.DrawFn) -> Job:
         ),
         recompute=draw(st.sampled_from([("none",), ("none", "full"), ("none", "selective", "full")])),
         recompute_modules=draw(st.sampled_from([(), MODULES, ("layernorm", "mlp", "moe", "shared_experts")])),
+        activation_offload=draw(st.booleans()),
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
     )
