@@ -10,6 +10,7 @@ import pytest
 from optimizer.job import Job
 from optimizer.objectives.activation_offload import host_seconds, movable_bytes, offloaded_modules
 from optimizer.objectives.explain import explain
+from optimizer.objectives.interval import interval
 from optimizer.objectives.operators import Shapes
 from optimizer.objectives.step import price
 from optimizer.plan import Plan, Plans
@@ -83,6 +84,12 @@ def test_communication_under_the_computation_keeps_the_link() -> None:
     question = job("gpt3")
     moved = np.full(1, 55.1e9 * 1e-3)
     assert host_seconds(question, moved, np.full(1, 2e-3)) < host_seconds(question, moved, np.full(1, 5e-4))
+
+
+def test_what_no_run_was_measured_with_is_extrapolated() -> None:
+    question = job("llama3-70b")
+    assert interval(question, Plan(tp=8), 1.0).kind == "interpolated"
+    assert "activations on the host" in interval(question, Plan(tp=8, activation_offload=50), 1.0).reasons[0]
 
 
 def test_the_transfer_is_a_term_with_its_formula() -> None:
