@@ -14,17 +14,17 @@ from optimizer.objectives.operators import Shapes, layer_operators
 from optimizer.recomputation import MODES, MODULES, modules_of, named
 
 Exchange = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
-SMALL = 0.01  # of what all layers keep: sets that free less than so much more than a cheaper one are left out
+SMALL = 0.025  # of what all layers keep: sets that free less than so much more than a cheaper one are left out
 
 
 def searched_modes(job: Job) -> tuple[str, ...]:
-    """Modes of recomputation that the search tries unless it is told which: MODES, and the sets of `hull`.
+    """Modes of recomputation that the search tries unless it is told which: MODES, and the sets of `frontier`.
 
     Selective recomputation is left out where it frees nothing, as with flash attention, which keeps no scores.
     """
     useless = job.stack.features.selective == "core" and job.stack.features.attention.startswith("flash")
     modes = tuple(mode for mode in MODES if mode != "selective" or not useless)
-    return (*modes, *hull(*exchange(job))) if job.stack.features.recompute_modules else modes
+    return (*modes, *frontier(*exchange(job))) if job.stack.features.recompute_modules else modes
 
 
 def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
@@ -52,28 +52,31 @@ def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
     return exchanges, (float(full[0]), float(full[1])), keeps
 
 
-def hull(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tuple[str, ...]:
-    """Sets on the convex hull of seconds over bytes, from nothing to whole layers: no mixture of others beats them.
+def frontier(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tuple[str, ...]:
+    """Sets that nothing beats which frees as much: no other set, and no number of whole layers rebuilt; thinned out.
 
-    From one set to the next, the most bytes are freed per second added; whole layers, of which any number may be
-    rebuilt, are one of the ends.
+    From the set that frees least upwards, those are left out that free less than SMALL more than the one before.
 
     >>> some = {"layernorm": (1.0, 1.0), "moe_act": (2.0, 1.0), "mlp": (2.0, 8.0)}
-    >>> hull(some, (9.0, 12.0), 10.0)
+    >>> frontier(some, (9.0, 12.0), 10.0)
     ('moe_act', 'layernorm+moe_act')
     """
     useful = [module for module in MODULES if exchanges.get(module, (0.0, 0.0))[0] > 0]
-    sets = {named(some): some for n in range(1, len(useful) + 1) for some in combinations(useful, n)}
-    points = {name: _together(exchanges, modules_of(name)) for name in sets} | {"full": full}
+    names = {named(some) for n in range(1, len(useful) + 1) for some in combinations(useful, n)}
+    points = {name: _together(exchanges, modules_of(name)) for name in names - set(MODES)}
     found: list[str] = []
-    here: Exchange = (0.0, 0.0)
-    while True:
-        ahead = {name: point for name, point in points.items() if point[0] > here[0] + SMALL * keeps}
-        name = max(ahead, key=lambda name: _rate(here, ahead[name]), default="full")
-        if name == "full":
-            return tuple(found)
-        found.append(name)
-        here = points[name]
+    freed, least = 0.0, full[1]
+    for name in sorted(points, key=lambda name: (-points[name][0], points[name][1], name)):
+        size, seconds = points[name]
+        if seconds < min(least, size * full[1] / full[0]):
+            found.append(name)
+            least = seconds
+    kept: list[str] = []
+    for name in reversed(found):
+        if points[name][0] >= freed + SMALL * keeps:
+            kept.append(name)
+            freed = points[name][0]
+    return tuple(kept)
 
 
 def offered_modules(model: Model, modules: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,7 +98,3 @@ def _expert_ranks(job: Job) -> int:
 
 def _together(exchanges: dict[str, Exchange], modules: tuple[str, ...]) -> Exchange:
     return sum(exchanges[name][0] for name in modules), sum(exchanges[name][1] for name in modules)
-
-
-def _rate(here: Exchange, there: Exchange) -> float:
-    return (there[0] - here[0]) / max(there[1] - here[1], 1e-12)
