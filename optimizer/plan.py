@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.recomputation import RECOMPUTE
+
 IntArray = NDArray[np.int64]
 
-RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
 
 
@@ -101,7 +102,8 @@ class Plan:
 
     `ep` experts groups fold across cp * dp (Megatron-Core), `etp` is tensor parallelism inside an expert.
     `zero_stage` 0 replicates, 1/2/3 shard optimizer state / gradients / weights over `shard` of the dp * cp
-    replicas (0: over all of them). `recompute` is one of RECOMPUTE, `schedule` one of SCHEDULES.
+    replicas (0: over all of them). `recompute` is a mode of optimizer.recomputation, `schedule` one of SCHEDULES.
+    `activation_offload` is the share of the activations that can go there kept in the host's memory [%].
 
     `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
     the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage rebuilds under full
@@ -121,6 +123,7 @@ class Plan:
     zero_stage: int = 1
     shard: int = 0
     recompute: str = "none"
+    activation_offload: int = 0
     schedule: str = "1f1b"
     layers_per_stage: tuple[int, ...] = ()
     recompute_layers: tuple[int, ...] = ()
@@ -150,6 +153,7 @@ class Plan:
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
         partly = self.recompute == "full" and len(self.recompute_layers) > 0
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
+        parts += [f"{self.activation_offload}% of activations on the host"] * (self.activation_offload > 0)
         count = sum(self.recompute_layers)
         parts += [f"{count} layer{'s' * (count > 1)} recomputed"] * (partly and count > 0)
         return ", ".join(parts)
@@ -173,7 +177,8 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into the tuples above.
+    """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into RECOMPUTE and
+    SCHEDULES.
 
     One code path prices one plan or a million: every cost function takes this and returns arrays of its length. `memo`
     holds what has been derived from the columns, which never change; `tables`, of columns other than `recompute`, are
@@ -193,6 +198,7 @@ class Plans:
     zero_stage: IntArray
     shard: IntArray
     recompute: IntArray
+    activation_offload: IntArray
     schedule: IntArray
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
     memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -124,14 +124,15 @@ class Features:
     one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
     the ZeRO stage, virtual stages and number format of a run that names none. param_bytes, grad_bytes: bytes per
     element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
-    zero_stages, schedules, recompute: those it offers. uneven_stages: PP need not divide the layers. logit_bytes: bytes
-    per element of the logits in the loss. dropout: the model is trained with it. dispatcher: how MoE tokens travel, one
-    of DISPATCHERS. cuda_graphs: layers are replayed without the host. balanced_experts: routing is forced to be even,
-    as benchmarks do. gathered_logits: every TP rank holds the logits of the whole vocabulary. unsplit_head_rate: rate
-    of the head's products where TP does not split the vocabulary / where it does, below 1 in a stack that leaves such a
-    vocabulary unpadded. scatter_gather: without sequence parallelism too, each TP rank sends its share of what goes to
-    the next pipeline stage, which gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers,
-    below 1 where weights are gathered one by one.
+    zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
+    optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory. uneven_stages: PP
+    need not divide the layers. logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained
+    with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are replayed without the host.
+    balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank holds the logits of
+    the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where
+    it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather: without sequence parallelism
+    too, each TP rank sends its share of what goes to the next pipeline stage, which gathers it again. sharded_rate: rate
+    of ZeRO-3's collectives / those of whole layers, below 1 where weights are gathered one by one.
     """
 
     attention: str = "flash"
@@ -147,6 +148,8 @@ class Features:
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "full")
+    recompute_modules: tuple[str, ...] = ()
+    activation_offload: bool = False
     max_vpp: int = 16
     sequence_parallel: bool = True
     uneven_stages: bool = True

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.hardware import Cluster
-from optimizer.plan import RECOMPUTE
+from optimizer.recomputation import RECOMPUTE
 from optimizer.stack import Stack
 
 _REBUILT = re.compile(r"recompute_num_layers=(\d+)")

@@ -107,8 +107,11 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     (('micro_batch', 2), ('sequence_parallel', False), ('pp', (2, 8)))
     >>> pinned("schedule", "1f1b, zero-bubble")[1] == {"1f1b", "zero-bubble"}
     True
+    >>> pinned("recompute", "moe_act+layernorm")
+    ('recompute', 'layernorm+moe_act')
     """
-    from optimizer.plan import FIELDS, RECOMPUTE, SCHEDULES
+    from optimizer.plan import FIELDS, SCHEDULES
+    from optimizer.recomputation import RECOMPUTE, written
 
     key = name.lower().replace("-", "_")
     key = SHORT_NAMES.get(key, key)
@@ -116,6 +119,7 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
         close = nearest(key, FIELDS)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise InputError(f"unknown plan variable {name!r}.{hint} Known: {', '.join(FIELDS)}.")
+    text = ",".join(written(part.strip()) for part in text.split(",")) if key == "recompute" else text
     choices = {"recompute": RECOMPUTE, "schedule": SCHEDULES, "sequence_parallel": ON + OFF}.get(key)
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and ".." in text and choices is None:
@@ -126,13 +130,17 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
 
 
 def _value(key: str, text: str, choices: Sequence[str] | None) -> Value:
+    from optimizer.recomputation import MODES, MODULES, SIGN
+
     if ".." in text:
         kind = "has no ranges" if choices else "takes a range or a list, not both"
         raise InputError(f"{key} {kind}; write its values as {key}={','.join(choices[:2]) if choices else '2,4,8'}")
     if choices is None:
         return _integer(key, text)
     if text not in choices:
-        raise InputError(f"{key} must be one of {', '.join(choices)}, but got {text!r}")
+        whole = MODES if key == "recompute" else choices
+        hint = f"; modules are joined by {SIGN}: {', '.join(MODULES)}" if key == "recompute" else ""
+        raise InputError(f"{key} must be one of {', '.join(whole)}, but got {text!r}{hint}")
     return text in ON if key == "sequence_parallel" else text
 
 
@@ -159,8 +167,8 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
 
 
 def _integer(key: str, text: str) -> int:
-    smallest = 0 if key in ("zero_stage", "shard") else 1
-    largest = 3 if key == "zero_stage" else None
+    smallest = 0 if key in ("zero_stage", "shard", "activation_offload") else 1
+    largest = {"zero_stage": 3, "activation_offload": 100}.get(key)
     if not text.isdecimal() or int(text) < smallest or (largest is not None and int(text) > largest):
         allowed = f"an integer from {smallest} to {largest}" if largest is not None else f"an integer >= {smallest}"
         raise InputError(f"{key} must be {allowed}, but got {text!r}")

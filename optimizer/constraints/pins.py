@@ -11,7 +11,8 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError, nearest
 from optimizer.job import Job
-from optimizer.plan import FIELDS, RECOMPUTE, SCHEDULES, Plans
+from optimizer.plan import FIELDS, SCHEDULES, Plans
+from optimizer.recomputation import RECOMPUTE, wanted
 
 NAMES = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 
@@ -105,10 +106,11 @@ def code(name: str, value: int | str | bool) -> int:
     variable(name)
     if name in NAMES:
         if value not in NAMES[name]:
-            raise InputError(f"cannot fix {name}={value}: expected one of {', '.join(NAMES[name])}")
+            expected = wanted() if name == "recompute" else ", ".join(NAMES[name])
+            raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
         return NAMES[name].index(str(value))
-    least = 0 if name in ("sequence_parallel", "zero_stage", "shard") else 1
-    most = {"sequence_parallel": 1, "zero_stage": 3}.get(name, 2**31)
+    least = 0 if name in ("sequence_parallel", "zero_stage", "shard", "activation_offload") else 1
+    most = {"sequence_parallel": 1, "zero_stage": 3, "activation_offload": 100}.get(name, 2**31)
     if isinstance(value, str) or not least <= int(value) <= most:
         bounds = f"between {least} and {most}" if most < 2**31 else f"of at least {least}"
         raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optimizer.constraints.activation_offload import ActivationOffload
 from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.context_parallel import ContextParallel
@@ -49,6 +50,7 @@ STRUCTURAL: tuple[Rule, ...] = (
     ZeroStage(),
     Shard(),
     Recompute(),
+    ActivationOffload(),
 )
 
 

@@ -8,7 +8,9 @@ from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
-from optimizer.plan import RECOMPUTE, SCHEDULES
+from optimizer.objectives.module_sets import searched_modes
+from optimizer.plan import SCHEDULES
+from optimizer.recomputation import RECOMPUTE
 
 WIDEST_TP = 64
 FREE = (
@@ -23,6 +25,7 @@ FREE = (
     "zero_stage",
     "shard",
     "recompute",
+    "activation_offload",
 )
 DERIVED = ("dp", "num_microbatches", "schedule")
 
@@ -32,6 +35,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
 
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
+    Of the modules that may be rebuilt few sets are in (`searched_modes`), unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -48,7 +52,8 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
         "shard": _groups(job),
-        "recompute": set(range(len(RECOMPUTE))),
+        "activation_offload": _on_host(job),
+        "recompute": {RECOMPUTE.index(mode) for mode in searched_modes(job)},
     }
     if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
@@ -65,6 +70,15 @@ def _groups(job: Job) -> set[int]:
     if "shard" in job.limits.ranges or "shard" in job.limits.choices:
         return {0, *divisors(job.gpus)}
     return {0, *divisors(job.cluster.gpus_per_node)} if 3 in job.stack.features.zero_stages else {0}
+
+
+def _on_host(job: Job) -> set[int]:
+    """Shares of the activations that may lie on the host [%]: none unless a range or a list asks for some.
+
+    No run that stacks were fitted to has its activations there.
+    """
+    asked = "activation_offload" in {*job.limits.ranges, *job.limits.choices}
+    return {0, 25, 50, 75, 100, *job.limits.ranges.get("activation_offload", ())} if asked else {0}
 
 
 def _chunks(job: Job) -> list[int]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.objectives.activation_offload import offloaded_modules
+from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -46,19 +48,21 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **batch_flags(job, plan),
         **sharding_flags(job, plan, knobs),
         **recompute_flags(plan),
+        **offload_flags(job, plan),
         **precision_flags(job),
+        **recipe_flags(job, plan),
         **model_flags(job.model),
         **dispatcher_flags(job),
     }
 
 
 def arguments(flags: Flags) -> list[str]:
-    """Flags as an argument list.
+    """Flags as an argument list; a value of several words is as many arguments.
 
-    >>> arguments({"--bf16": None, "--seq-length": "2048"})
-    ['--bf16', '--seq-length', '2048']
+    >>> arguments({"--bf16": None, "--seq-length": "2048", "--recompute-modules": "mlp moe"})
+    ['--bf16', '--seq-length', '2048', '--recompute-modules', 'mlp', 'moe']
     """
-    return [part for flag, value in flags.items() for part in ((flag,) if value is None else (flag, value))]
+    return [part for flag, value in flags.items() for part in (flag, *(value or "").split())]
 
 
 def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
@@ -145,15 +149,29 @@ def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
 
 
 def recompute_flags(plan: Plan) -> dict[str, str | None]:
-    """Activation recomputation: of the attention core, or of whole layers."""
-    if plan.recompute == "selective":
-        return {"--recompute-granularity": "selective", "--recompute-modules": "core_attn"}
+    """Activation recomputation: of the attention core, of the modules that the plan names, or of whole layers."""
+    modules = ("core_attn",) if plan.recompute == "selective" else modules_of(plan.recompute)
+    if modules:
+        return {"--recompute-granularity": "selective", "--recompute-modules": " ".join(modules)}
     if plan.recompute == "full" and not plan.recompute_layers:
         return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1"}
     if plan.recompute == "full" and any(plan.recompute_layers):
         per_chunk = str(recomputed_per_chunk(plan))
         return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": per_chunk}
     return {}
+
+
+def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """Activations kept on the host: the modules whose inputs go there, and the share of them.
+
+    Source: Megatron-Core developer guide, fine-grained activation offloading.
+    """
+    if not plan.activation_offload:
+        return {}
+    modules = " ".join(offloaded_modules(job.model, plan.recompute))
+    share = f"{plan.activation_offload / 100:.3g}"
+    flags: dict[str, str | None] = {"--fine-grained-activation-offloading": None, "--offload-modules": modules}
+    return flags | {"--activation-offload-fraction": share}
 
 
 def recomputed_per_chunk(plan: Plan) -> int:
@@ -196,6 +214,19 @@ def precision_flags(job: Job) -> dict[str, str | None]:
         flags["--accumulate-allreduce-grads-in-fp32"] = None
     flags["--attention-backend"] = "flash" if job.stack.features.attention.startswith("flash") else "unfused"
     return flags
+
+
+def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not rebuild what the plan does.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
+    """
+    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescales(plan) else {}
+
+
+def rescales(plan: Plan) -> bool:
+    """Whether the plan rebuilds outputs that are quantised again."""
+    return not set(RESCALED).isdisjoint(modules_of(plan.recompute))
 
 
 def model_flags(model: Model) -> dict[str, str | None]:

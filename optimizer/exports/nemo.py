@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.exports.megatron import SHARDING, recompute_flags
+from optimizer.objectives.activation_offload import offloaded_modules
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -45,6 +46,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
         "train.micro_batch_size": plan.micro_batch,
         "train.global_batch_size": job.global_batch,
         **_recompute(plan),
+        **_offload(job, plan),
         "ddp.use_distributed_optimizer": plan.zero_stage >= 1,
         "ddp.use_megatron_fsdp": plan.zero_stage >= 2,
         "ddp.data_parallel_sharding_strategy": SHARDING.get(plan.zero_stage, "no_shard"),
@@ -75,11 +77,22 @@ def _pipeline(plan: Plan, model: Model) -> dict[str, object]:
 
 def _recompute(plan: Plan) -> dict[str, object]:
     flags = recompute_flags(plan)
-    count = flags.get("--recompute-num-layers")
+    count, modules = flags.get("--recompute-num-layers"), (flags.get("--recompute-modules") or "").split()
     return {
         "model.recompute_granularity": flags.get("--recompute-granularity"),
         "model.recompute_method": flags.get("--recompute-method"),
         "model.recompute_num_layers": int(count) if count else None,
+        "model.recompute_modules": f"[{','.join(modules)}]" if modules else None,
+    }
+
+
+def _offload(job: Job, plan: Plan) -> dict[str, object]:
+    if not plan.activation_offload:
+        return {}
+    return {
+        "model.fine_grained_activation_offloading": True,
+        "model.offload_modules": f"[{','.join(offloaded_modules(job.model, plan.recompute))}]",
+        "model.activation_offload_fraction": plan.activation_offload / 100,
     }
 
 

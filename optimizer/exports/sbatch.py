@@ -64,11 +64,14 @@ def environment(job: Job, plan: Plan | None, knobs: Knobs) -> dict[str, str]:
 
     NCCL_MAX_CTAS bounds the thread blocks of a communicator, each of which occupies one multiprocessor.
 
-    Source: NCCL user guide, environment variables; Megatron-LM, megatron/training/arguments.py (connections under TP).
+    Source: NCCL user guide, environment variables; Megatron-LM, megatron/training/arguments.py (connections under TP,
+    Transformer Engine's offloading).
     """
     values = {}
     if plan is not None and (plan.tp > 1 or plan.cp > 1):
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if plan is not None and plan.activation_offload:
+        values["NVTE_CPU_OFFLOAD_V1"] = "1"
     if job.cluster.device.sms > 1 and knobs.comm_sm_share > 0:
         values["NCCL_MAX_CTAS"] = str(max(1, round(knobs.comm_sm_share * job.cluster.device.sms)))
     return values

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import chunks, is_even, stage_layers
+from optimizer.recomputation import modules_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -39,7 +40,7 @@ def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
     return {
         "training": {"local_batch_size": local_batch, "global_batch_size": job.global_batch, "seq_len": job.seq_len},
         "parallelism": {**_data_parallel(plan), **_model_parallel(job, plan)},
-        "activation_checkpoint": {"mode": plan.recompute},
+        "activation_checkpoint": {"mode": "selective" if modules_of(plan.recompute) else plan.recompute},
     }
 
 
@@ -48,8 +49,10 @@ def differences(job: Job, plan: Plan) -> list[str]:
     notes = []
     if plan.zero_stage == 1:
         notes.append("ZeRO-1 is not offered: gradients are sharded too (fsdp_reshard_after_forward = never).")
-    if plan.recompute == "selective":
+    if plan.recompute == "selective" or modules_of(plan.recompute):
         notes.append("Selective recomputation follows torchtitan's own list of operators.")
+    if plan.activation_offload:
+        notes.append("Activations stay on the device: torchtitan does not keep a share of them on the host.")
     if plan.pp > 1 and plan.layers_per_stage and not is_even(plan, job.model.layers):
         layers = ", ".join(map(str, stage_layers(plan, job.model.layers)))
         notes.append(f"Uneven stages of {layers} layers: give them in parallelism.module_fqns_per_model_part.")

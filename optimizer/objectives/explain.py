@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optimizer.job import Job
 from optimizer.objectives import (
+    activation_offload,
     attention,
     data_parallel,
     layer,
@@ -20,7 +21,11 @@ from optimizer.objectives import (
     pipeline,
     step,
 )
+from optimizer.objectives.layer_kinds import layer_times
+from optimizer.objectives.shapes import shapes_of
 from optimizer.plan import Knobs, Plan, Plans
+from optimizer.recomputation import modules_of
+from optimizer.units import MB, MS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,7 @@ TIME: dict[str, Origin] = {
     "head": Origin(function=operators.head_operators, parameters=("gemm_efficiency", "hbm_efficiency")),
     "dp_communication": Origin(function=data_parallel.per_step, parameters=("dp_overlap", *RATES)),
     "pp_communication": Origin(function=step.stage_extras, parameters=("p2p_overlap", *RATES)),
+    "host_transfer": Origin(function=activation_offload.host_seconds, device=("memory_bandwidth",)),
     "bubble": Origin(function=pipeline.pipeline_time),
     "contention": Origin(function=data_parallel.rate_of_share),
     "optimizer": Origin(
@@ -90,7 +96,29 @@ def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Term]:
     """Every second and byte of one plan: value, formula, inputs with their values, source and label."""
     costs = step.price(job, Plans.of([plan]), knobs)
     terms = [_term(job, name, float(value[0]), "s", TIME[name]) for name, value in costs.time.items()]
-    return terms + [_term(job, name, float(value[0]), "B", MEMORY[name]) for name, value in costs.memory.items()]
+    terms += [_term(job, name, float(value[0]), "B", MEMORY[name]) for name, value in costs.memory.items()]
+    rebuilt = rebuilt_modules(job, plan)
+    return [replace(term, inputs=term.inputs | rebuilt.get(term.name, {})) for term in terms]
+
+
+def rebuilt_modules(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
+    """What the modules that a plan rebuilds by name add to a layer and micro-batch, and free of it, by term."""
+    found: dict[str, dict[str, str]] = {}
+    if not modules_of(plan.recompute):
+        return found
+    plans = Plans.of([plan])
+    layers = layer_times(job, plans)[0]
+    for kind in [kind for kind in ("dense", "moe") if kind in layers]:
+        bytes_of = memory.activation_bytes(
+            job.model, shapes_of(job, plans), job.stack.features, kind == "moe", job.stack.imbalance, job.quantised
+        )
+        freed = float(memory.kept_bytes(bytes_of, plans.recompute).once[0])
+        found.setdefault("activations", {})[f"{plan.recompute} in a {kind} layer"] = f"{freed / MB:.4g} MB freed"
+        for term, seconds in layers[kind].again(plans.recompute).terms.items():
+            if seconds[0]:
+                more = f"{seconds[0] / MS:.4g} ms more"
+                found.setdefault(term, {})[f"{plan.recompute} in a {kind} layer"] = more
+    return found
 
 
 def _term(job: Job, name: str, value: float, unit: str, origin: Origin) -> Term:

@@ -57,7 +57,7 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     >>> round(found.low, 2), round(found.high, 2), found.kind
     (9.51, 10.51, 'interpolated')
     """
-    reasons = outside(job)
+    reasons = outside(job) + ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
     own, pooled = job.stack.intervals, pooled_intervals()
     source = own if f"{quantity}_{kind}" in own else pooled

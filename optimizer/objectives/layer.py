@@ -6,14 +6,19 @@ is the time the GPU waits for a host that cannot issue kernels fast enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives import attention
+from optimizer.objectives.distinct import pick
 from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
 from optimizer.objectives.layer_communication import collectives_per_pass, head_communication, layer_communication
+from optimizer.objectives.modes import modes, rebuilds
+from optimizer.objectives.module_communication import module_communication
+from optimizer.objectives.modules import module_operators
 from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
 from optimizer.plan import IntArray
 
@@ -47,7 +52,8 @@ class Phase:
 class LayerTime:
     """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
 
-    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them.
+    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
+    holds what rebuilding each module of the layer adds.
     """
 
     forward: Phase
@@ -56,6 +62,7 @@ class LayerTime:
     full: Phase
     host: FloatArray
     collectives: FloatArray
+    modules: Mapping[str, Phase] = field(default_factory=dict)
 
     def take(self, rows: IntArray) -> LayerTime:
         """The layer at these shapes."""
@@ -66,7 +73,20 @@ class LayerTime:
             full=self.full.take(rows),
             host=self.host[rows],
             collectives=self.collectives[rows],
+            modules={module: phase.take(rows) for module, phase in self.modules.items()},
         )
+
+    def again(self, recompute: IntArray) -> Phase:
+        """What these modes of recomputation add to the backward pass."""
+        mode = modes(recompute)
+        terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
+        hidden = pick(mode, (0.0, 0.0, self.full.hidden))
+        for module, phase in self.modules.items():
+            chosen = rebuilds(recompute, module)
+            if np.any(chosen):
+                terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
+                hidden = hidden + np.where(chosen, phase.hidden, 0.0)
+        return Phase(terms=terms, hidden=hidden)
 
 
 def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:
@@ -115,6 +135,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
     launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
     host = (_kernels(job, layer) + collectives) * launches
     again = {term: np.zeros_like(shapes.tp) for term in TERMS} | rebuilt_terms(job, layer, curves, forward)
+    named = communicates and job.stack.features.recompute_modules
     return LayerTime(
         forward=_phase(forward | comm[0], host, hidden[0]),
         backward=_phase(backward | comm[1], host * BACKWARD_KERNELS, hidden[1]),
@@ -122,7 +143,28 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: 
         full=_phase(forward | comm[0], host, hidden[0]),
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
+        modules=rebuilt_modules(job, layer, shapes, moe) if named else {},
     )
+
+
+def rebuilt_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dict[str, Phase]:
+    """Seconds that rebuilding each module adds to the backward pass of one layer and micro-batch [s].
+
+    The forward pass of what `module_operators` lists, with the module's own collectives (`module_communication`) and
+    the kernels that the host must launch for it.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/random.py (a checkpoint runs the module's forward pass).
+    """
+    curves = _curves(job)
+    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    found = {}
+    for module, operators in module_operators(job.model, shapes, job.stack, layer, moe).items():
+        forward = _compute(job, operators, curves, backward=False)
+        terms = {name: seconds + np.zeros_like(shapes.tp) for name, seconds in forward.items()}
+        comm, hidden, collectives = module_communication(job, shapes, module, moe, forward["gemm"])
+        host = (_kernels(job, operators) + collectives) * launches
+        found[module] = _phase(terms | comm, host, hidden)
+    return found
 
 
 def rebuilt_terms(

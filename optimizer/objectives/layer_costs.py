@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.distinct import pick
+from optimizer.objectives.activation_offload import host_passes
 from optimizer.objectives.layer import LayerTime
-from optimizer.objectives.layer_kinds import Kind, layer_times, sharded_exposure
+from optimizer.objectives.layer_kinds import Kind, host_bytes, layer_times, sharded_exposure
 from optimizer.objectives.memory import KeptBytes, activation_bytes, buffers, kept_bytes, stage_memory, states
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.shapes import shapes_of, with_spared_layers
@@ -158,7 +158,10 @@ def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
     spared, rebuilt = (
         sharded_exposure(job, plans, _kind(dense, mode), _kind(last, mode)) for mode in (lean, plans.recompute)
     )
-    found = {kind: _passes(time, plans, lean, spared[i], rebuilt[i]) for i, (kind, time) in enumerate(layers.items())}
+    found = {}
+    for i, (kind, time) in enumerate(layers.items()):
+        hosted = host_passes(job, time, lean, host_bytes(job, plans, kind == MOE, lean))
+        found[kind] = _passes(time, plans, lean, spared[i], rebuilt[i], hosted)
     nothing = np.zeros(len(plans))
     once = {"forward": head.forward.total, "backward": head.backward.total, "weight": head.backward.terms["gemm"] / 2}
     found[EMBEDDING] = dict.fromkeys((*once, "recompute"), nothing)
@@ -172,26 +175,29 @@ def _seconds(job: Job, plans: Plans) -> dict[str, dict[str, FloatArray]]:
 
 def _kind(time: LayerTime, recompute: IntArray) -> Kind:
     """What the exposure of ZeRO-3 depends on: the compute under which its collectives hide."""
-    again = pick(recompute, (0.0, time.selective.compute, time.full.compute))
     return Kind(
         terms={},
         total=time.forward.total + time.backward.total,
         hidden=time.forward.hidden + time.backward.hidden,
         weight=time.backward.terms["gemm"] / 2,
         forward_compute=time.forward.compute,
-        backward_compute=time.backward.compute + again,
+        backward_compute=time.backward.compute + time.again(recompute).compute,
     )
 
 
 def _passes(
-    time: LayerTime, plans: Plans, lean: IntArray, spared: FloatArray, rebuilt: FloatArray
+    time: LayerTime,
+    plans: Plans,
+    lean: IntArray,
+    spared: FloatArray,
+    rebuilt: FloatArray,
+    hosted: tuple[FloatArray, FloatArray],
 ) -> dict[str, FloatArray]:
-    """Seconds of a layer at its leanest, with what a pass exposes, and what rebuilding it adds."""
-    again = pick(lean, (0.0, time.selective.total, time.full.total))
+    """Seconds of a layer at its leanest, with what a pass exposes and waits for the host, and of rebuilding it."""
     more = np.where(plans.recompute != lean, time.full.total + rebuilt - spared, 0.0)
     return {
-        "forward": time.forward.total + spared / 2,
-        "backward": time.backward.total + again + spared / 2,
+        "forward": time.forward.total + spared / 2 + hosted[0],
+        "backward": time.backward.total + time.again(lean).total + spared / 2 + hosted[1],
         "recompute": more,
         # Gradients of inputs and of weights are two products of equal size; attention has no weights.
         "weight": time.backward.terms["gemm"] / 2,
@@ -245,7 +251,7 @@ def _activations(job: Job, plans: Plans, moe: bool) -> dict[str, FloatArray]:
         job.model, shapes_of(job, plans), job.stack.features, moe, job.stack.imbalance, job.quantised
     )
     lean = with_spared_layers(job, plans).recompute
-    spared, rebuilt = kept_bytes(table, lean), kept_bytes(table, plans.recompute)
+    spared, rebuilt = (kept_bytes(table, mode, plans.activation_offload) for mode in (lean, plans.recompute))
     reserved = job.stack["activation_factor"] * (1 + job.stack["fragmentation"])
     return {
         "kept": spared.each * reserved,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.objectives import data_parallel
-from optimizer.objectives.distinct import distinct, pick, tabulated
+from optimizer.objectives.activation_offload import HOST_TRANSFER, host_passes, movable_bytes, moved_bytes
+from optimizer.objectives.distinct import distinct, tabulated
 from optimizer.objectives.layer import TERMS, LayerTime, layer_time
 from optimizer.objectives.operators import FloatArray, head_operators, layer_operators
 from optimizer.objectives.pipelined_host import pipelined_wait
@@ -59,13 +60,14 @@ def layer_kinds(job: Job, plans: Plans) -> tuple[Kind, Kind, Kind]:
     def gathered(values: FloatArray) -> FloatArray:
         return np.asarray(values[inverse] if np.any(values) else zero)
 
-    zero = np.zeros(len(plans))
+    zero, zeros = np.zeros(len(plans)), np.zeros(len(few))
 
-    def kind(times: LayerTime, recompute: NDArray[np.int64], by_term: bool = True) -> Kind:
-        again = {term: pick(recompute, (0.0, times.selective.terms[term], times.full.terms[term])) for term in TERMS}
-        terms = {term: times.forward.terms[term] + times.backward.terms[term] + again[term] for term in TERMS}
-        hidden = times.forward.hidden + times.backward.hidden + np.where(recompute == 2, times.full.hidden, 0.0)
-        recomputed = again["gemm"] + again["attention"] + again["elementwise"]
+    def kind(times: LayerTime, recompute: NDArray[np.int64], by_term: bool = True, moe: bool = False) -> Kind:
+        again = times.again(recompute)
+        terms = {term: times.forward.terms[term] + times.backward.terms[term] + again.terms[term] for term in TERMS}
+        if by_term and np.any(few.activation_offload):
+            terms[HOST_TRANSFER] = sum(host_passes(job, times, recompute, host_bytes(job, few, moe, recompute)), zeros)
+        hidden = times.forward.hidden + times.backward.hidden + again.hidden
         total = gathered(sum(terms.values(), np.zeros(len(few))))
         wait = pipelined_wait(job, plans, total, gathered(times.host), gathered(times.collectives))
         shown = {term: gathered(seconds) for term, seconds in terms.items() if by_term}
@@ -75,12 +77,20 @@ def layer_kinds(job: Job, plans: Plans) -> tuple[Kind, Kind, Kind]:
             hidden=gathered(hidden),
             weight=gathered(times.backward.terms["gemm"] / 2),
             forward_compute=gathered(times.forward.compute),
-            backward_compute=gathered(times.backward.compute + recomputed),
+            backward_compute=gathered(times.backward.compute + again.compute),
         )
 
     dense = kind(priced["dense"], few.recompute)
-    moe = kind(priced["moe"], few.recompute) if "moe" in priced else dense
+    moe = kind(priced["moe"], few.recompute, moe=True) if "moe" in priced else dense
     return dense, moe, kind(priced["head"], few.recompute * 0, by_term=False)
+
+
+def host_bytes(job: Job, plans: Plans, moe: bool, recompute: IntArray) -> FloatArray:
+    """What one layer of each plan keeps on the host for one micro-batch under these modes of recomputation [B]."""
+    if not job.stack.features.activation_offload or not np.any(plans.activation_offload):
+        return np.zeros(len(plans))
+    movable = movable_bytes(job.model, shapes_of(job, plans), moe, job.stack.imbalance)
+    return moved_bytes(movable, recompute, plans.activation_offload / 100.0) * job.stack["activation_factor"]
 
 
 def sharded_exposure(job: Job, plans: Plans, dense: Kind, moe: Kind) -> tuple[FloatArray, FloatArray]:

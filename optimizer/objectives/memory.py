@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.activation_offload import DOUBLE, movable_bytes, moved_bytes
 from optimizer.objectives.data_parallel import shard_ranks
 from optimizer.objectives.distinct import pick
+from optimizer.objectives.modes import modes, rebuilds
+from optimizer.objectives.modules import freed_bytes
 from optimizer.objectives.operators import FloatArray, Shapes, padded_vocab
 from optimizer.objectives.parameters import layer_parameters, replicas, stage_parameters
 from optimizer.objectives.stages import Stage
@@ -17,16 +21,22 @@ from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.stack import Features
 
 OPTIMIZER_BYTES = 12.0  # fp32 master weight and Adam's two moments
+WHOLE_MLP = ("dense", "routed", "shared")
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "fragmentation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationBytes:
-    """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone."""
+    """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone.
+
+    `modules`: bytes fewer when a module is rebuilt, `movable`: those that may lie on the host.
+    """
 
     none: FloatArray
     selective: FloatArray
     full: FloatArray
+    modules: Mapping[str, FloatArray] = field(default_factory=dict)
+    movable: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +47,30 @@ class KeptBytes:
     once: FloatArray
 
 
-def kept_bytes(table: ActivationBytes, recompute: IntArray) -> KeptBytes:
-    """What the mode of recomputation keeps, and rebuilds for one micro-batch at a time: the scores or the layer [B].
+def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None) -> KeptBytes:
+    """What the mode of recomputation keeps, and rebuilds for one micro-batch at a time: scores, modules, the layer [B].
 
-    >>> one = np.ones(3)
-    >>> kept = kept_bytes(ActivationBytes(none=9 * one, selective=6 * one, full=2 * one), np.arange(3))
+    `on_host` per cent of what may lie on the host do, and buffers on the device are DOUBLE what one layer moves.
+
+    >>> from optimizer.recomputation import RECOMPUTE
+    >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
+    >>> table = ActivationBytes(none=9 * np.ones(4), selective=6 * np.ones(4), full=2 * np.ones(4), modules=some)
+    >>> kept = kept_bytes(table, np.array([0, 1, 2, RECOMPUTE.index("mlp+moe")]))
     >>> kept.each.tolist(), kept.once.tolist()
-    ([9.0, 6.0, 2.0], [0.0, 3.0, 9.0])
+    ([9.0, 6.0, 2.0, 5.0], [0.0, 3.0, 9.0, 4.0])
     """
-    return KeptBytes(
-        each=pick(recompute, (table.none, table.selective, table.full)),
-        once=pick(recompute, (0.0, table.none - table.selective, table.none)),
-    )
+    mode = modes(recompute)
+    each = pick(mode, (table.none, table.selective, table.full))
+    once = pick(mode, (0.0, table.none - table.selective, table.none))
+    for module, freed in table.modules.items():
+        chosen = rebuilds(recompute, module)
+        if np.any(chosen):
+            fewer = np.where(chosen, freed, 0.0)
+            each, once = each - fewer, once + fewer
+    if on_host is not None and np.any(on_host):
+        moved = moved_bytes(table.movable, recompute, on_host / 100.0)
+        each, once = each - moved, once + DOUBLE * moved
+    return KeptBytes(each=each, once=once)
 
 
 def activation_bytes(
@@ -82,23 +104,29 @@ def activation_bytes(
         scores = (
             (5.0 if features.dropout else 4.0) * model.heads / tp * shapes.micro_batch * shapes.seq_len**2 / shapes.cp
         )
-    kept = stream + attention + _mlp_bytes(model, shapes, moe, imbalance, kept_input)
+    mlp = _mlp_bytes(model, shapes, moe, imbalance, kept_input)
+    kept = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
     layer_input = 2.0 * t * model.hidden / shapes.sp
     lean = {"ops": layer_input + (kept - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
     selective = lean.get(features.selective, kept)
-    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input)
+    parts = mlp | {"scores": scores}
+    freed = freed_bytes(model, shapes, features, moe, parts, kept_input) if features.recompute_modules else {}
+    movable = movable_bytes(model, shapes, moe, imbalance) if features.activation_offload else {}
+    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
 
 
-def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float) -> FloatArray:
+def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float) -> dict[str, FloatArray]:
+    """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones."""
     per_width = 2.0 * (2 if model.gated_mlp else 1) + kept_input
     if not moe or model.experts is None:
-        return per_width * model.ffn_hidden * shapes.tokens / shapes.tp
+        return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
     experts = model.experts
     rows = shapes.tokens / shapes.tp * experts.top_k * imbalance
     routed = rows * (per_width * experts.ffn_hidden + 4.0 * model.hidden)
     shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
     probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
-    return routed + shared + probabilities
+    activation = rows * kept_input * experts.ffn_hidden
+    return {"routed": routed + probabilities, "shared": shared, "routed activation": activation}
 
 
 def stage_memory(

@@ -35,7 +35,7 @@ def peak_memory(
 
     def kept(moe: bool, recompute: IntArray = few.recompute) -> KeptBytes:
         table = activation_bytes(job.model, shapes, features, moe, imbalance, job.quantised)
-        distinct_kept = kept_bytes(table, recompute)
+        distinct_kept = kept_bytes(table, recompute, few.activation_offload)
         return KeptBytes(each=distinct_kept.each[inverse], once=distinct_kept.once[inverse])
 
     dense = kept(False)

@@ -6,10 +6,11 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.operators import Shapes
-from optimizer.plan import RECOMPUTE, Plans
+from optimizer.plan import Plans
+from optimizer.recomputation import RECOMPUTE
 
 LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
-SHAPE_KEYS = (*LAYER_KEYS, "recompute")
+SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
 TRANSFER_KEYS = ("tp", "cp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
 

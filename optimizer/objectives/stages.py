@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from optimizer.model import Model
 from optimizer.objectives.operators import FloatArray
-from optimizer.plan import RECOMPUTE, SCHEDULES, Placement, Plans, virtual_stages
+from optimizer.plan import SCHEDULES, Placement, Plans, virtual_stages
+from optimizer.recomputation import RECOMPUTE
 
 STAGES = "stages"
 

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.activation_offload import HOST_TRANSFER
 from optimizer.objectives.communication import collective
 from optimizer.objectives.distinct import distinct, pick, tabulated
 from optimizer.objectives.estimate import Costs
 from optimizer.objectives.flops import matmul_params, model_flops
 from optimizer.objectives.layer import TERMS
 from optimizer.objectives.layer_kinds import Kind, layer_kinds, sharded_exposures, spared
+from optimizer.objectives.modes import modes, rebuilds
+from optimizer.objectives.modules import rebuilt_flops
 from optimizer.objectives.once_per_step import once_per_step, straggler_seconds
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.peak_memory import peak_memory
@@ -221,7 +224,7 @@ def _pipeline_terms(
     m = plans.num_microbatches.astype(np.float64)
     nothing = np.zeros(len(plans))
     terms = {}
-    for term in TERMS:
+    for term in (*TERMS, *(HOST_TRANSFER,) * (HOST_TRANSFER in kinds[0].terms)):
         busy = extras.get(term, nothing)
         for count, kind, _ in held:
             busy = busy + count * kind.terms[term]
@@ -265,6 +268,8 @@ def _costs(
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
+    Modules add two operations for each of their parameters and token (`rebuilt_flops`).
+
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
     total = model_flops(job.model, job.seq_len, 1.0)
@@ -275,4 +280,7 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     if plans.placements is not None:
         layers_of = job.model.layers
         share = np.array([sum(p.rebuilt) / layers_of if p.rebuilt else 1.0 for p in plans.placements])
-    return tokens * pick(plans.recompute, (0.0, scores / 3, share * layers / 3))
+    again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
+    for module, operations in rebuilt_flops(job.model, scores / 3).items():
+        again = again + np.where(rebuilds(plans.recompute, module), operations, 0.0)
+    return tokens * again

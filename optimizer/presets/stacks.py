@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
+from optimizer.recomputation import MODULES
 from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Stack
 
 DEFAULT_STACK = "megatron-core"
@@ -112,6 +113,10 @@ def _feature_problems(features: Mapping[str, Any]) -> list[str]:
             problems.append(f"features.{key}: expected {wanted[kind.__name__]}, but got {value!r}")
         elif key in WORDS and value not in WORDS[key]:
             problems.append(f"features.{key}: expected one of {', '.join(WORDS[key])}, but got {value!r}")
+        elif key == "recompute_modules" and (unknown := [name for name in value if name not in MODULES]):
+            problems.append(f"features.{key}: expected some of {', '.join(MODULES)}, but got {unknown}")
+    if features.get("recompute_modules") and features.get("selective", "core") != "core":
+        problems.append('features.recompute_modules: needs selective = "core"')
     return problems
 
 

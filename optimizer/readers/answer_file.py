@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 
 from optimizer.errors import InvalidFile
 from optimizer.job import Job, Limits
-from optimizer.plan import FIELDS, RECOMPUTE, SCHEDULES, Knobs, Plan
+from optimizer.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.recomputation import MODES, RECOMPUTE, SIGN
 
 SCHEMA_VERSION = 1
 LARGEST = 2**31
 CHOICES: Mapping[str, tuple[str, ...]] = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 NEEDED = ("tp", "pp", "dp", "micro_batch", "num_microbatches")  # a plan without these is no plan
-FROM_ZERO = ("zero_stage", "shard", "mtp_ahead")
+FROM_ZERO = ("zero_stage", "shard", "activation_offload", "mtp_ahead")
 Made = TypeVar("Made", Plan, Knobs, Limits)
 
 
@@ -178,7 +179,9 @@ class _Reader:
         if isinstance(default, str):
             choices = CHOICES.get(key)
             if choices and value not in choices:
-                self.problems.append(f"{where}.{key} must be one of {', '.join(choices)}, but got {_shown(value)}")
+                shown = MODES if key == "recompute" else choices
+                hint = f"; modules are joined by {SIGN}" if key == "recompute" else ""
+                self.problems.append(f"{where}.{key} must be one of {', '.join(shown)}, but got {_shown(value)}{hint}")
             return value
         if not isinstance(value, list):
             self.problems.append(f"{where}.{key} must be a list, but got {_shown(value)}")

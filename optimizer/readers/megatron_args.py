@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from optimizer.errors import InvalidFile, nearest
 from optimizer.plan import Plan, virtual_stages
+from optimizer.recomputation import MODULES, RESCALED, named
 
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {
@@ -45,12 +47,16 @@ TEXTS: Mapping[str, str] = {
     "--data-parallel-sharding-strategy": "sharding",
     "--pipeline-model-parallel-layout": "layout",
     "--fp8-format": "fp8",
+    "--fp8-recipe": "fp8_recipe",
+    "--activation-offload-fraction": "offload_fraction",
 }
+LISTS: Mapping[str, str] = {"--recompute-modules": "recompute_modules"}
 SWITCHES: Mapping[str, str] = {
     "--sequence-parallel": "sequence_parallel",
     "--use-distributed-optimizer": "distributed_optimizer",
     "--use-megatron-fsdp": "fsdp",
     "--recompute-activations": "recompute_activations",
+    "--fine-grained-activation-offloading": "offloads",
     "--bf16": "bf16",
     "--fp16": "fp16",
 }
@@ -64,6 +70,7 @@ class _Found:
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.texts: dict[str, str] = {}
+        self.lists: dict[str, tuple[str, ...]] = {}
         self.switches: set[str] = set()
         self.ignored: list[str] = []
         self.problems: list[str] = []
@@ -110,7 +117,7 @@ def _scan(text: str) -> _Found:
     except ValueError as error:
         found.problems.append(f"cannot be split into arguments: {error}")
         return found
-    known = (*COUNTS, *TEXTS, *SWITCHES)
+    known = (*COUNTS, *TEXTS, *LISTS, *SWITCHES)
     for position, word in enumerate(words):
         if not word.startswith("--"):
             continue
@@ -124,6 +131,9 @@ def _scan(text: str) -> _Found:
             _count(found, flag, value)
         elif flag in TEXTS:
             found.texts[TEXTS[flag]] = value
+        elif flag in LISTS:
+            rest = takewhile(lambda word: not word.startswith("--"), words[position + 1 :])
+            found.lists[LISTS[flag]] = tuple([joined] if equals else rest)
         elif misspelt := _misspelt(flag, known):
             found.problems.append(f"unknown argument {flag}; did you mean {misspelt}?")
         else:
@@ -168,6 +178,7 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
     if replicas % instances:
         problems.append(f"--num-distributed-optimizer-instances {instances} does not divide {replicas} replicas")
     per_stage, vpp = _pipeline(found, numbers["layers"], pp)
+    mode = _recompute(found)
     plan = Plan(
         tp=tp,
         cp=cp,
@@ -182,10 +193,11 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         sequence_parallel="sequence_parallel" in found.switches and tp > 1,
         zero_stage=_zero_stage(found),
         shard=replicas // instances if instances > 1 else 0,
-        recompute=_recompute(found),
+        recompute=mode,
+        activation_offload=_offload(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
         layers_per_stage=per_stage,
-        recompute_layers=_rebuilt(found, per_stage, numbers["layers"], pp, vpp) if _recompute(found) == "full" else (),
+        recompute_layers=_rebuilt(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
         mtp_ahead=_ahead(found),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
@@ -288,13 +300,38 @@ def _zero_stage(found: _Found) -> int:
 
 
 def _recompute(found: _Found) -> str:
+    """The mode; selective recomputation rebuilds the attention core unless modules are named."""
     selective = "recompute_activations" in found.switches
     granularity = found.texts.get("granularity", "selective" if selective else "none")
     if granularity not in ("none", "selective", "full"):
         found.problems.append(f"--recompute-granularity must be selective or full, but got {granularity!r}")
     if selective and granularity == "full":
         found.problems.append("--recompute-activations (selective) contradicts --recompute-granularity full")
-    return granularity
+    modules = found.lists.get("recompute_modules", ())
+    if granularity != "selective" or not modules:
+        return granularity
+    unknown = [name for name in modules if name not in MODULES]
+    if unknown:
+        found.problems.append(f"--recompute-modules must be of {', '.join(MODULES)}, but got {', '.join(unknown)}")
+    if "fp8" in found.texts and found.texts.get("fp8_recipe", "delayed") == "delayed":
+        rescaled = [name for name in modules if name in RESCALED]
+        found.problems += [f"--recompute-modules {name} needs another --fp8-recipe than delayed" for name in rescaled]
+    return named(modules) or granularity
+
+
+def _offload(found: _Found) -> int:
+    """Share of the activations on the host [%]: all that may go there unless a fraction is given."""
+    if "offloads" not in found.switches:
+        return 0
+    text = found.texts.get("offload_fraction", "1")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        found.problems.append(f"--activation-offload-fraction must be a number from 0 to 1, but got {text!r}")
+        return 0
+    return round(100 * share)
 
 
 def _dtype(found: _Found) -> str:

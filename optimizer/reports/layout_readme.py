@@ -11,6 +11,7 @@ from optimizer.errors import InputError
 from optimizer.exports.layout import stage_layers
 from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.recomputation import modules_of
 from optimizer.search.planner import plan
 
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
@@ -79,7 +80,7 @@ def row(search: Search, answer: Answer) -> list[str]:
         f"{certificate.best:.4g} s",
         f"{max(0.0, gain):.1%}" if gain is not None else "",
         runs(stage_layers(found, model.layers)),
-        runs(found.recompute_layers) if any(found.recompute_layers) else "",
+        runs(found.recompute_layers) if any(found.recompute_layers) else " + ".join(modules_of(found.recompute)),
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),
     ]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.plan import FIELDS, RECOMPUTE, SCHEDULES
+from optimizer.plan import FIELDS, SCHEDULES
+from optimizer.recomputation import RECOMPUTE
 from optimizer.search.oracle import BAND, STRUCTURE, Sweep
 
 WITHIN = (0.01, 0.02, BAND)  # the sweep keeps every plan of the widest

@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.answer import Certificate
+from optimizer.constraints.pins import listed
 from optimizer.constraints.rule import Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
+from optimizer.objectives.module_sets import searched_modes
 from optimizer.plan import Plans
+from optimizer.recomputation import modules_of
 from optimizer.search.band import LaidOut
 from optimizer.search.lattice import prove
 from optimizer.search.layout_problem import layouts_searched
@@ -109,5 +112,24 @@ def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
 
 
 def _only(job: Job) -> str:
-    words = layouts_searched(job)
+    words = " ".join(part for part in (layouts_searched(job), modules_searched(job), _on_device(job)) if part)
     return f" {words}" if words else ""
+
+
+def _on_device(job: Job) -> str:
+    limits = job.limits
+    asked = "activation_offload" in {*limits.fixed, *limits.ranges, *limits.choices}
+    if asked or not job.stack.features.activation_offload:
+        return ""
+    return "Activations stay on the device (--fix activation-offload=0..100 tries the host)."
+
+
+def modules_searched(job: Job) -> str:
+    """Which modules the search tried to rebuild, in a sentence; nothing where the stack rebuilds none by name."""
+    asked = "recompute" in job.limits.fixed or "recompute" in job.limits.choices
+    if asked or not job.stack.features.recompute_modules:
+        return ""
+    sets = [mode for mode in searched_modes(job) if modules_of(mode)]
+    if not sets:
+        return "No set of modules frees more memory for its time than whole layers do: none was tried."
+    return f"Of the modules that can be rebuilt by name, {listed(sets)} {'was' if len(sets) == 1 else 'were'} tried."

@@ -13,9 +13,9 @@ from optimizer.constraints.space import DERIVED, FREE, domains
 from optimizer.job import Job
 from optimizer.plan import FIELDS, SCHEDULES, Plans
 
-CHUNK = 2**15
-KEPT = 2 * CHUNK  # most plans that a Space keeps: some 600 bytes each once they are priced
-OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute")
+CHUNK = 2**16
+KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
+OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute", "activation_offload")
 Columns = dict[str, NDArray[np.int64]]
 
 
@@ -61,14 +61,17 @@ def lattice(
         if name == "vpp" and len(values.get("schedule", ())) > 1:
             columns, waiting = _join(job, columns, "schedule", values, bound, waiting)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
-    rows, step = len(columns["tp"]), max(1, chunk // combinations)
-    for start in range(0, rows, step):
+    rows, step, start = len(columns["tp"]), max(1, chunk // combinations), 0
+    while start < rows:
         part = {name: column[start : start + step] for name, column in columns.items()}
+        taken, start = len(part["tp"]), start + step
         known, left = set(bound), waiting
         for name in OPTIONS:
             part, left = _join(job, part, name, values, known, left)
         if len(part["tp"]):
             yield plans_of(part)
+        # Rules leave few of the combinations: what a chunk was short of, the next ones take more of the geometry.
+        step = max(step, taken * chunk // max(1, len(part["tp"])))
 
 
 def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
@@ -132,4 +135,4 @@ DERIVATIONS: tuple[tuple[str, set[str], Derive], ...] = (
 
 
 def _neutral(name: str) -> int:
-    return 0 if name in ("sequence_parallel", "shard", "recompute", "schedule") else 1
+    return 0 if name in ("sequence_parallel", "shard", "recompute", "activation_offload", "schedule") else 1

@@ -14,9 +14,11 @@ from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.data_parallel import BUCKET_PER_RANK, shard_ranks
 from optimizer.objectives.layer_communication import copies_per_token
+from optimizer.objectives.module_communication import latent_width
 from optimizer.objectives.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
 from optimizer.objectives.stages import Stage, representative_stages
 from optimizer.plan import Knobs, Plan, Plans
+from optimizer.recomputation import modules_of
 
 ELEMENT = 2.0
 """Bytes of an activation or weight on the network [B]."""
@@ -80,6 +82,11 @@ class Setting:
         """Forward passes per micro-batch: two under full recomputation."""
         return 2 if self.plan.recompute == "full" else 1
 
+    @property
+    def rebuilt(self) -> frozenset[str]:
+        """Modules that the plan rebuilds by name."""
+        return frozenset(modules_of(self.plan.recompute))
+
     def layers(self, moe: bool | None) -> tuple[float, float]:
         """Layers on the busiest stage and in the model: dense ones, MoE ones, or both for None."""
         dense = (float(self.busiest.dense[0]), float(self.model.dense_layers))
@@ -127,12 +134,20 @@ def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]
 def _tensor(s: Setting) -> Iterator[Traffic]:
     """Two all-reduces a pass of tokens x hidden x 2 B, as gathers and scatters under sequence parallelism.
 
+    Rebuilding a dense MLP, a mixture or its shared experts repeats one of them in each layer that has it.
+
     Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.
     """
     message = ELEMENT * s.tokens * s.model.hidden
     times = (1 if s.model.parallel_block else 2) * (s.forwards + 1)
     for kind in ("all_gather", "reduce_scatter") if s.plan.sequence_parallel else ("all_reduce",):
         yield s.in_layers("tp", "activations", kind, message, (s.plan.tp, 1), times, None)
+        for moe, modules in ((False, {"mlp"}), (True, {"moe", "shared_experts"})):
+            again = len(s.rebuilt & modules)
+            yield s.in_layers("tp", "rebuilt activations", kind, message, (s.plan.tp, 1), again, moe)
+    if s.plan.sequence_parallel and "mla_up_proj" in s.rebuilt:
+        width = latent_width(s.model)
+        yield s.in_layers("tp", "latent vectors", "all_gather", ELEMENT * s.tokens * width, (s.plan.tp, 1), 1, None)
 
 
 def _context(s: Setting) -> Iterator[Traffic]:
@@ -159,7 +174,7 @@ def _experts(s: Setting) -> Iterator[Traffic]:
     etp = s.plan.etp
     copies = float(copies_per_token(s.job, s.plan.ep, etp))
     message = ELEMENT * s.tokens / s.plan.tp * copies * s.model.hidden * imbalance
-    passes = 2 * (s.forwards + 1)
+    passes = 2 * (s.forwards + 1 + ("moe" in s.rebuilt))
     yield s.in_layers("ep", "routed tokens", "all_to_all", message, (s.plan.ep, etp), passes, True)
     yield s.in_layers("ep", "tokens of an expert", "all_gather", message * etp, (etp, 1), passes, True)
 

@@ -36,6 +36,7 @@ PLAN = (
     "zero_stage",
     "shard",
     "recompute",
+    "activation_offload",
     "schedule",
     "layers_per_stage",
 )

@@ -22,6 +22,8 @@ def test_short_names_stand_for_variables_of_a_plan() -> None:
         ("schedule", "interleaved", ("schedule", "interleaved")),
         ("schedule", "1f1b,zero-bubble", ("schedule", frozenset({"1f1b", "zero-bubble"}))),
         ("recompute", "none, selective", ("recompute", frozenset({"none", "selective"}))),
+        ("recompute", "moe_act+layernorm", ("recompute", "layernorm+moe_act")),
+        ("recompute", "core_attn,moe+moe_act", ("recompute", frozenset({"selective", "moe"}))),
         ("tp", "2,4", ("tp", frozenset({2, 4}))),
         ("tp", "4,4", ("tp", 4)),
         ("sp", "on,off", ("sequence_parallel", frozenset({True, False}))),

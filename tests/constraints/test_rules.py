@@ -20,10 +20,11 @@ from optimizer.constraints.rules import structural
 from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan, Plans
+from optimizer.recomputation import RECOMPUTE
 from optimizer.search.enumerate import concatenate, lattice, plans_of
 from optimizer.search.lattice import program_of
 from optimizer.stack import Features
-from tests.search.jobs import DENSE, MIXTURE, simple_price, small_job
+from tests.search.jobs import DENSE, LATENT, MIXTURE, simple_price, small_job
 
 FSDP = Features(
     attention="unfused",
@@ -33,6 +34,9 @@ FSDP = Features(
     sequence_parallel=False,
     uneven_stages=False,
 )
+BY_MODULE = Features(
+    recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"), activation_offload=True
+)
 AWKWARD = replace(DENSE, name="awkward", heads=9, kv_heads=3, hidden=1152, ffn_hidden=1000, vocab=300)
 JOBS = {
     "awkward": lambda gpus: small_job(gpus, model=AWKWARD),
@@ -41,14 +45,23 @@ JOBS = {
     "listed": lambda gpus: small_job(
         gpus, choices={"tp": (1, 4), "recompute": ("none", "full"), "schedule": ("1f1b",)}
     ),
+    "modules": lambda gpus: small_job(gpus, model=LATENT, features=BY_MODULE, ranges={"activation_offload": (0, 50)}),
     "fsdp": lambda gpus: small_job(gpus, features=FSDP, bubble=0.3, max_micro_batch=2),
 }
-SHORT = {"vpp": (1, 2, 3, 5), "recompute": (0, 1, 2), "schedule": (0, 1, 2), "zero_stage": (0, 1, 2, 3)}
+SHORT = {
+    "vpp": (1, 2, 3, 5),
+    "recompute": tuple(range(len(RECOMPUTE))),
+    "schedule": (0, 1, 2),
+    "zero_stage": (0, 1, 2, 3),
+}
 
 
 @pytest.mark.parametrize(
     ("name", "gpus"),
-    [*(("dense", gpus) for gpus in range(1, 17)), *product(("moe", "listed", "fsdp", "awkward"), (1, 2, 6, 8, 16))],
+    [
+        *(("dense", gpus) for gpus in range(1, 17)),
+        *product(("moe", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
+    ],
 )
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
     job = JOBS[name](gpus)

@@ -5,16 +5,20 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.megatron import (
+    arguments,
     dispatcher_flags,
     launch_notes,
     megatron_arguments,
     model_flags,
+    offload_flags,
     parallel_flags,
     precision_flags,
+    recipe_flags,
     recompute_flags,
     sharding_flags,
     zero_bubble_flags,
 )
+from optimizer.exports.sbatch import environment
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_model
@@ -99,6 +103,24 @@ def test_megatron_rebuilds_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
     assert "every stage, 8; the plan rebuilds 7 4 0 0" in note
     assert launch_notes(replace(plan, recompute_layers=(8,) * 4)) == ()
     assert recompute_flags(replace(plan, recompute_layers=(0,) * 4)) == {}
+
+
+def test_modules_to_rebuild_are_listed_and_delayed_scaling_is_avoided(gpt3_job: Job) -> None:
+    plan = Plan(recompute="layernorm+moe_act")
+    assert recompute_flags(plan)["--recompute-modules"] == "layernorm moe_act"
+    assert arguments(recompute_flags(plan))[-3:] == ["--recompute-modules", "layernorm", "moe_act"]
+    assert recipe_flags(replace(gpt3_job, dtype="fp8"), plan) == {"--fp8-recipe": "tensorwise"}
+    assert recipe_flags(replace(gpt3_job, dtype="fp8"), Plan(recompute="mlp")) == {}
+    assert recipe_flags(gpt3_job, plan) == {}
+
+
+def test_activations_on_the_host_name_their_modules(gpt3_job: Job) -> None:
+    job = replace(gpt3_job, model=load_model("mixtral-8x22b"))
+    flags = offload_flags(job, Plan(recompute="layernorm", activation_offload=50))
+    assert flags["--offload-modules"] == "core_attn attn_proj mlp_norm expert_fc1 moe_act"
+    assert flags["--activation-offload-fraction"] == "0.5"
+    assert environment(job, Plan(activation_offload=50), Knobs())["NVTE_CPU_OFFLOAD_V1"] == "1"
+    assert offload_flags(job, Plan()) == {}
 
 
 def test_zero_bubble_schedules_name_their_fork() -> None:

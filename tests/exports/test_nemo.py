@@ -16,6 +16,19 @@ def test_gpt3_on_1024_gpus(gpt3_answer: Answer) -> None:
     assert overrides["ddp.use_megatron_fsdp"] == "false"
 
 
+def test_activations_on_the_host_are_a_share_of_modules(gpt3_answer: Answer) -> None:
+    overrides = nemo_overrides(replace(gpt3_answer, plan=Plan(dp=1024, activation_offload=50)))
+    assert "model.fine_grained_activation_offloading=true" in overrides
+    assert "model.offload_modules=[core_attn,attn_proj]" in overrides
+    assert "model.activation_offload_fraction=0.5" in overrides
+
+
+def test_modules_to_rebuild_are_a_list(gpt3_answer: Answer) -> None:
+    overrides = nemo_overrides(replace(gpt3_answer, plan=Plan(dp=1024, recompute="layernorm+mlp")))
+    assert "model.recompute_modules=[layernorm,mlp]" in overrides
+    assert "model.recompute_granularity=selective" in overrides
+
+
 def test_an_uneven_middle_becomes_a_quoted_layout(gpt3_answer: Answer) -> None:
     answer = replace(gpt3_answer, plan=Plan(pp=4, dp=256, layers_per_stage=(24, 23, 25, 24)))
     assert 'model.pipeline_model_parallel_layout="Et*24|t*23|t*25|t*24L"' in nemo_overrides(answer)

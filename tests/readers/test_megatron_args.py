@@ -9,9 +9,10 @@ from optimizer.errors import InvalidFile
 from optimizer.exports.layout import is_even, stage_layers
 from optimizer.exports.megatron import arguments, plan_flags
 from optimizer.job import Job
-from optimizer.plan import RECOMPUTE, Knobs, Plan
+from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.readers.megatron_args import read_megatron_arguments
+from optimizer.recomputation import RECOMPUTE
 
 SC21 = """
 torchrun --nnodes 128 --nproc_per_node 8 pretrain_gpt.py \\
@@ -70,6 +71,7 @@ def plans(draw: st.DrawFn) -> tuple[Job, Plan]:
         zero_stage=zero_stage,
         shard=dp * cp // 2 if zero_stage and dp * cp > 1 and draw(st.booleans()) else 0,
         recompute=draw(st.sampled_from(RECOMPUTE)),
+        activation_offload=draw(st.sampled_from([0, 0, 37, 100])),
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
     if not is_even(plan, model.layers):
@@ -114,11 +116,28 @@ BASE = "--num-layers 96 --seq-length 2048 --micro-batch-size 1 --global-batch-si
         ("--seq-length 4096", "--seq-length is given twice, as 2048 and as 4096"),
         ("--bf16 --fp16", "--bf16 contradicts --fp16"),
         ("--recompute-activations --recompute-granularity full", "contradicts --recompute-granularity full"),
+        ("--fine-grained-activation-offloading --activation-offload-fraction 2", "a number from 0 to 1, but got '2'"),
+        ("--recompute-activations --recompute-modules mlp mhc", "must be of core_attn, .*, but got mhc"),
+        ("--recompute-activations --recompute-modules moe_act --fp8-format hybrid", "needs another --fp8-recipe"),
     ],
 )
 def test_wrong_arguments_are_named(extra: str, message: str) -> None:
     with pytest.raises(InvalidFile, match=message):
         read_megatron_arguments(BASE + extra, gpus=1024)
+
+
+@pytest.mark.parametrize(
+    ("extra", "mode"),
+    [
+        ("--recompute-activations --recompute-modules moe_act layernorm --bf16", "layernorm+moe_act"),
+        ("--recompute-granularity selective --recompute-modules=mlp", "mlp"),
+        ("--recompute-granularity selective --recompute-modules moe moe_act", "moe"),
+        ("--recompute-granularity selective --recompute-modules core_attn", "selective"),
+        ("--recompute-modules mlp", "none"),
+    ],
+)
+def test_modules_to_rebuild_are_read(extra: str, mode: str) -> None:
+    assert read_megatron_arguments(BASE + extra, gpus=512)[0].recompute == mode
 
 
 def test_everything_missing_is_reported_at_once() -> None:

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from optimizer.job import Job, Limits
-from optimizer.model import Experts, Model
+from optimizer.model import Experts, LatentAttention, Model
 from optimizer.objectives.estimate import Costs
 from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.presets import load_cluster
+from optimizer.recomputation import MODULES
 from optimizer.stack import Features, Stack
 
 DENSE = Model(
@@ -26,9 +27,12 @@ DENSE = Model(
     max_seq_len=4096,
 )
 MIXTURE = replace(DENSE, name="small-moe", experts=Experts(count=8, top_k=2, ffn_hidden=1024, first_dense_layers=1))
-
+LATENT = replace(
+    DENSE, name="small-latent", mla=LatentAttention(q_rank=384, kv_rank=128, nope_dim=128, rope_dim=64, v_dim=128)
+)
 
 MIXED = Experts(count=4, top_k=2, ffn_hidden=512)
+SHARED = replace(MIXED, shared_ffn_hidden=512, first_dense_layers=1)
 ZERO_BUBBLE = ("zero-bubble", "zero-bubble-2p")
 
 
@@ -74,7 +78,8 @@ def simple_price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -
 def jobs(draw: st.DrawFn) -> Job:
     """Random small jobs, dense and MoE, on 1 to 24 GPUs, whose limits sometimes bind and sometimes leave nothing.
 
-    Every dimension of a plan may be on: schedules, sharding groups, recomputation, uneven stages, prediction layers.
+    Every dimension of a plan may be on: schedules, sharding groups, recomputation of layers and modules, activations on
+    the host, uneven stages, prediction layers.
     """
     heads = draw(st.sampled_from([4, 6, 8, 12]))
     model = replace(
@@ -85,7 +90,8 @@ def jobs(draw: st.DrawFn) -> Job:
         hidden=heads * 128,
         ffn_hidden=draw(st.sampled_from([2048, 3072])),
         vocab=draw(st.sampled_from([1000, 50_000])),
-        experts=draw(st.sampled_from([None, None, MIXED, replace(MIXED, first_dense_layers=1, every=1)])),
+        experts=draw(st.sampled_from([None, None, MIXED, SHARED])),
+        mla=draw(st.sampled_from([None, None, LATENT.mla])),
         mtp_layers=draw(st.sampled_from([0, 0, 1])),
     )
     features = Features(
@@ -94,6 +100,8 @@ def jobs(draw: st.DrawFn) -> Job:
             st.sampled_from([("1f1b",), ("1f1b", "interleaved"), ("1f1b", "interleaved", *ZERO_BUBBLE), ()])
         ),
         recompute=draw(st.sampled_from([("none",), ("none", "full"), ("none", "selective", "full")])),
+        recompute_modules=draw(st.sampled_from([(), MODULES, ("layernorm", "mlp", "moe", "shared_experts")])),
+        activation_offload=draw(st.booleans()),
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
     )

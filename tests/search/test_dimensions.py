@@ -13,11 +13,13 @@ from optimizer.job import Job
 from optimizer.objectives.step import price
 from optimizer.plan import SCHEDULES, Plan, Plans
 from optimizer.presets import load_stack
+from optimizer.recomputation import MODULES, RECOMPUTE
+from optimizer.search.conflict import conflict
 from optimizer.search.enumerate import concatenate, lattice
 from optimizer.search.planner import plan
 from optimizer.search.precision import best_format, formats_of
 from optimizer.stack import Features
-from tests.search.jobs import ZERO_BUBBLE, small_job
+from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
 
 SHARDED = Features(zero_stages=(0, 1, 2, 3))
 WITHOUT_BUBBLES = Features(schedules=("1f1b", "interleaved", *ZERO_BUBBLE))
@@ -46,6 +48,28 @@ def test_a_schedule_can_be_pinned() -> None:
     found = space(small_job(8, features=WITHOUT_BUBBLES, bubble=1.0, fixed={"schedule": "zero-bubble"}))
     assert set(np.unique(found.schedule)) == {SCHEDULES.index("zero-bubble")}
     assert found.pp.min() > 1
+
+
+def test_activations_go_to_the_host_where_it_is_asked_for_and_offered() -> None:
+    able = Features(activation_offload=True)
+    assert not np.any(space(small_job(8, features=able)).activation_offload)
+    asked = space(small_job(8, features=able, choices={"activation_offload": (0, 40)}))
+    assert set(np.unique(asked.activation_offload)) == {0, 40}
+    assert not np.any(asked.take(asked.recompute == RECOMPUTE.index("full")).activation_offload)
+    ranged = space(small_job(8, features=able, ranges={"activation_offload": (20, 80)}))
+    assert set(np.unique(ranged.activation_offload)) == {20, 25, 50, 75, 80}
+    unable = small_job(8, fixed={"activation_offload": 50})
+    assert not list(lattice(unable, structural(unable)))
+
+
+def test_sets_of_modules_are_few_unless_others_are_asked_for() -> None:
+    able = Features(recompute_modules=MODULES)
+    found = {RECOMPUTE[code] for code in np.unique(space(small_job(8, model=MIXTURE, features=able)).recompute)}
+    assert {"none", "full", "layernorm+moe_act"} <= found
+    asked = small_job(8, model=MIXTURE, features=able, choices={"recompute": ("none", "core_attn+shared_experts")})
+    assert {RECOMPUTE[code] for code in np.unique(space(asked).recompute)} == {"none", "core_attn+shared_experts"}
+    refused = small_job(8, features=able, fixed={"recompute": "moe_act"})
+    assert {clash.rule for clash in conflict(refused)} == {"recompute", "fix recompute=moe_act"}
 
 
 def test_groups_are_a_node_s_unless_others_are_asked_for() -> None:

@@ -21,6 +21,8 @@ from optimizer.search.planner import plan
 from optimizer.search.verification import placement_findings
 from tests.search.jobs import jobs
 
+MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
+HOSTED = {"activation_offload": (0, 30, 100), "dp": (1, 2)}
 MOST_PLANS = 400
 MOST_LAYOUTS = 40_000
 AT_ONCE = 4000
@@ -32,7 +34,7 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
     job = draw(jobs())
     layers = draw(st.integers(2, 6))
     hbm = draw(st.sampled_from([0.0, 3.2e9, 3.5e9, 4e9, 5e9, 7e9]))
-    lists = draw(st.sampled_from([{}, {}, {}, {"pp": (1, 2, 4)}, {"dp": (1, 2), "recompute": ("none", "full")}]))
+    lists = draw(st.sampled_from([{}, {}, {}, {"pp": (1, 2, 4)}, {"dp": (1, 2), "recompute": MODES_LISTED}, HOSTED]))
     limits = replace(job.limits, hbm=hbm, bubble=draw(st.sampled_from([0.3, 1.0])), choices=lists)
     return replace(
         job, model=replace(job.model, layers=layers), gpus=draw(st.sampled_from([2, 4, 6, 8])), limits=limits

@@ -13,6 +13,7 @@ from optimizer.presets import load_model
 from optimizer.studies.communication import communication
 from optimizer.studies.traffic import Traffic, traffic
 
+LATENT = "mla_up_proj+mlp+shared_experts"
 MIXTRAL = Plan(tp=2, ep=4, dp=8, micro_batch=1, num_microbatches=8, sequence_parallel=True, zero_stage=1)
 
 
@@ -119,6 +120,9 @@ def test_a_single_gpu_sends_nothing(llama_job: Job) -> None:
         ("llama3-8b", Plan(dp=16, num_microbatches=4, zero_stage=3)),
         ("mixtral-8x7b", MIXTRAL),
         ("mixtral-8x7b", replace(MIXTRAL, zero_stage=3)),
+        ("mixtral-8x7b", replace(MIXTRAL, recompute="layernorm+moe")),
+        ("llama3-8b", Plan(tp=4, dp=4, num_microbatches=16, sequence_parallel=True, recompute="mlp")),
+        ("deepseek-v2-lite", Plan(tp=4, dp=4, ep=4, num_microbatches=16, sequence_parallel=True, recompute=LATENT)),
     ],
 )
 def test_times_add_up_to_the_price_of_a_step_that_hides_nothing(
