@@ -16,9 +16,13 @@ from optimizer.stack import Stack
 FloatArray = NDArray[np.float64]
 
 
-# Passes of gpt-oss's activation as it is written (two clamps, scale, sigmoid, product, sum, product: 15 reads and
-# writes of the width) over those of a fused SwiGLU (3): counted in openai/gpt-oss, gpt_oss/torch/model.py.
-UNFUSED_CLAMP = 5.0
+# Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with the
+# other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over those
+# of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, without its fusion.
+UNFUSED_CLAMP = 26.0 / 3.0
+# HBM traffic of rows that are gathered and scattered by index / that of the same rows in order: scanned over 1, 2 and 3
+# with the runs of NVIDIA-NeMo/Megatron-Bridge (fine-grained experts; 2 fits best when experts run at dense rates).
+GATHERED = 2.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
 
@@ -206,7 +210,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     writes once; the backward pass moves about twice as much. Activation: reads its inputs, writes its output; one that
     clamps has no fused kernel and is UNFUSED_CLAMP times as much. Routed tokens are read and written four times: sorted
     by rank before and by expert after the all-to-all, and back; the backward pass also reads them for the gradient of
-    the router's weights.
+    the router's weights. Gathering rows by index costs GATHERED times what reading them in order does.
 
     Source: NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py for the order of permutations.
     """
@@ -224,7 +228,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     if moe and model.experts:
         rows = t / shapes.tp * model.experts.top_k
         width = model.experts.ffn_hidden * rows + model.experts.shared_ffn_hidden * t / shapes.tp
-        moved = half * rows * model.hidden
+        moved = GATHERED * half * rows * model.hidden
         permute = Elementwise(name="permute", forward_bytes=8 * moved, backward_bytes=10 * moved, kernels=40)
         ops.append(permute)
     else:
