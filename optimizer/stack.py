@@ -131,8 +131,8 @@ class Features:
     balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank holds the logits of
     the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where
     it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather: without sequence parallelism
-    too, each TP rank sends its share of what goes to the next pipeline stage, which gathers it again. sharded_rate: rate
-    of ZeRO-3's collectives / those of whole layers, below 1 where weights are gathered one by one.
+    too, each TP rank sends its share of what goes to the next pipeline stage, which gathers it again. sharded_rate:
+    rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are gathered one by one.
     """
 
     attention: str = "flash"

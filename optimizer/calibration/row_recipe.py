@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.hardware import Cluster
-from optimizer.recomputation import RECOMPUTE
+from optimizer.recomputation import RECOMPUTE, written
 from optimizer.stack import Stack
 
 _REBUILT = re.compile(r"recompute_num_layers=(\d+)")
+_MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 
 
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
@@ -30,8 +31,15 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
 
 
 def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
-    """The mode of recomputation that a row names, or that its framework always has."""
+    """The mode of recomputation that a row names, or that its framework always has.
+
+    >>> recomputation({"recompute": "selective", "notes": "recompute_modules=['moe_act', 'layernorm']"}, [])
+    'layernorm+moe_act'
+    """
     named = row.get("recompute", "")
+    modules = _MODULES.search(row.get("notes", ""))
+    if named == "selective" and modules:
+        named = written("+".join(re.findall(r"\w+", modules[1])))
     if not named and _rematerialises(row):
         assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"

@@ -16,9 +16,9 @@ from optimizer.stack import Stack
 FloatArray = NDArray[np.float64]
 
 
-# Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with the
-# other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over those
-# of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, without its fusion.
+# Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with
+# the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
+# those of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, unfused.
 UNFUSED_CLAMP = 26.0 / 3.0
 # HBM traffic of rows that are gathered and scattered by index / that of the same rows in order: scanned over 1, 2 and 3
 # with the runs of NVIDIA-NeMo/Megatron-Bridge (fine-grained experts; 2 fits best when experts run at dense rates).

@@ -20,8 +20,8 @@ def trained(run: Run, kind: str, gpus: int, stack: str, **fixed: int | str) -> P
 
 
 def test_gpt3_on_1024_a100_near_the_formula_of_sc21() -> None:
-    # Narayanan et al., arXiv 2104.04473: 8 T P / (n X) = 33.9 days at 140 TFLOP/s, recomputing everything and with TP 8,
-    # the paper's rule (its takeaway 1); the search finds TP 4 faster.
+    # Narayanan et al., arXiv 2104.04473: 8 T P / (n X) = 33.9 days at 140 TFLOP/s, recomputing everything, with
+    # TP 8 by the paper's rule (takeaway 1); the search finds TP 4 faster.
     run = Run(model=load_model("gpt3"), tokens=300e9, seq_len=2048, global_batch=1536)
     found = trained(run, "dgx-a100-80", 1024, "megatron-2021", recompute="full", tp=8)
     assert found.figures.training_time / DAY == pytest.approx(33.9, rel=0.12)
