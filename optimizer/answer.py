@@ -27,7 +27,7 @@ class Certificate:
     fastest went through CP-SAT. Over all layouts of the layers, `band` plans could beat the best even split, `even` [s]
     (infinite where none fits), and CP-SAT laid out `solved` of them. All times hold for the answer's knobs;
     `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s]. `method` says in words what
-    was proven over what.
+    was proven over what. `given`: the user placed the layers, so that no other layout was compared.
     """
 
     proven: bool
@@ -41,10 +41,11 @@ class Certificate:
     band: int = 0
     solved: int = 0
     method: str = ""
+    given: bool = False
 
     @property
     def layout_gain(self) -> float | None:
-        """Step time of the best even split over that of the best plan, minus one; None where no even split fits."""
+        """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
         return self.even / self.best - 1.0 if self.even < float("inf") else None
 
     @property
@@ -241,6 +242,7 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
         "layout_gain": certificate.layout_gain,
         "band": certificate.band,
         "layouts_solved": certificate.solved,
+        "layout_given": certificate.given,
         "method": certificate.method,
     }
 

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from optimizer.errors import InvalidFile
-from optimizer.job import Job, Limits
+from optimizer.job import PLACING, Job, Limits
 from optimizer.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import MODES, RECOMPUTE, SIGN
@@ -192,7 +192,7 @@ class _Reader:
         table = value if isinstance(value, dict) else {}
         if not isinstance(value, dict):
             self.problems.append(f"{where} must be an object, but got {_shown(value)}")
-        self.problems += [f"{where}.{key} is no variable of a plan" for key in table if key not in FIELDS]
+        self.problems += [f"{where}.{key} is no variable of a plan" for key in table if key not in (*FIELDS, *PLACING)]
         if where.endswith("ranges"):
             for key, ends in table.items():
                 if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, int) for end in ends):

@@ -12,6 +12,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.constraints.given_layout import laid_out
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import LayerTable, layer_costs, layer_table
@@ -23,7 +24,6 @@ from optimizer.search.layout import (
     Layout,
     best_assignment,
     even_layout,
-    laid_out,
     placed_layout,
 )
 from optimizer.search.layout_problem import problem_of
@@ -162,7 +162,7 @@ def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> t
 
 def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
     """The plan with chunks of like length where layouts are as good: unlike chunks stall the interleaved schedule."""
-    if len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
+    if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))
     given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)

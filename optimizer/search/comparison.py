@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
+from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.pins import code, listed, ordered, shown
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import PLACING, Job
 from optimizer.objectives.estimate import Estimate
 from optimizer.objectives.step import price
 from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.search.best import Best, best_of, best_plan
 from optimizer.search.conflict import conflict
 from optimizer.search.enumerate import plans_of
-from optimizer.search.layout import laid_out
 from optimizer.search.oracle import Sweep, sweep
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
@@ -155,7 +155,8 @@ def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
 
 def broken_alone(job: Job) -> dict[str, str]:
     """Rules decided by the pinned variables only, and broken by their values: name and reason."""
-    values = {name: np.array([code(name, value)]) for name, value in job.limits.fixed.items()}
+    fixed = {name: value for name, value in job.limits.fixed.items() if name not in PLACING}
+    values = {name: np.array([code(name, value)]) for name, value in fixed.items()}
     single = Plans.of([Plan()])
     columns = {name: getattr(single, name) for name in FIELDS} | values
     if {"tp", "cp", "pp"} <= values.keys() and "dp" not in values:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.answer import Clash
+from optimizer.constraints.given_layout import GivenLayout
 from optimizer.constraints.memory import Memory, Price
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import Measured, Rule, Stepped
@@ -35,14 +36,14 @@ class Question:
 
     def plans(self, rules: Sequence[Rule]) -> Iterator[Plans]:
         """The plans that satisfy these rules."""
-        kept = {rule.variable for rule in rules if isinstance(rule, Pin)}
-        pinned = {name: value for name, value in self.job.limits.fixed.items() if name in kept}
+        kept = {rule.variable for rule in rules if isinstance(rule, Pin | GivenLayout)}
+        job = self.job.without_pin(*(name for name in self.job.limits.fixed if name not in kept))
         memory = next((rule for rule in rules if isinstance(rule, Memory)), None)
-        for plans in lattice(self.job, rules, pinned):
+        for plans in lattice(job, rules):
             if memory is None:
                 yield plans
                 continue
-            fits = memory.check(self.job, plans)
+            fits = memory.check(job, plans)
             if fits.any():
                 yield plans.take(fits)
 
@@ -96,16 +97,15 @@ def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
 
 def _core(question: Question, background: list[Rule], clashing: list[Rule]) -> list[Rule]:
     """CP-SAT's core of the clashing rules where the space is small enough to tabulate, else all of them."""
-    pinned = {rule.name for rule in clashing if isinstance(rule, Pin)}
     points: list[Plans] = []
-    for plans in lattice(question.job, background, question.job.limits.fixed if pinned else {}):
+    for plans in question.plans(background):
         points.append(plans)
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
     if not points:
         return clashing
     names = core(question.job, clashing, concatenate(points))
-    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Stepped | Pin)]
+    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Stepped | Pin | GivenLayout)]
     return kept if not question.feasible([*background, *kept]) else clashing
 
 
@@ -154,4 +154,4 @@ def _importance(rule: Rule) -> int:
     order = ("bubble", "batch", "gpu-product", "memory")
     if rule.name in order:
         return 3 + order.index(rule.name)
-    return 2 if isinstance(rule, Pin) else int(_soft(rule))
+    return 2 if isinstance(rule, Pin | GivenLayout) else int(_soft(rule))

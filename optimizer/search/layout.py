@@ -14,7 +14,7 @@ from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.plan import Knobs, Placement, Plan, balanced, virtual_stages
+from optimizer.plan import Knobs, Placement, Plan, virtual_stages
 from optimizer.search.layout_problem import LayoutProblem, layout_problem, rebuildable
 from optimizer.search.layout_program import LayoutProgram
 
@@ -108,13 +108,6 @@ def best_assignment(
     runs = variables.runs(values)
     rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
     return assess(problem, runs, rebuilt, proven=answer.status == OPTIMAL)
-
-
-def laid_out(job: Job, plan: Plan) -> Plan:
-    """The plan with the layers of its even split written out, and all of them rebuilt where it may be chosen which."""
-    layers = balanced(job.model.layers, plan.pp)
-    chosen = plan.recompute == "full" and job.limits.fixed.get("recompute") != "full"
-    return replace(plan, layers_per_stage=layers, recompute_layers=layers if chosen else ())
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:

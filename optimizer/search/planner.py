@@ -21,6 +21,7 @@ from optimizer.search.band import SAME, Candidate, LaidOut, best_even, lay_out, 
 from optimizer.search.certificate import certify, unfinished, without_plan
 from optimizer.search.conflict import conflict
 from optimizer.search.enumerate import Space
+from optimizer.search.given import as_given
 from optimizer.search.knobs import STARTS, tunable, tune
 from optimizer.search.oracle import Sweep, fold
 
@@ -125,12 +126,16 @@ def _layouts(
     tried = STARTS if knobs is None else (knobs, replace(knobs, offload=0.0))
     for setting in dict.fromkeys(tried):
         at_setting = swept if setting == (knobs or Knobs()) else fold(job, space, partial(price, knobs=setting))
-        even = best_even(job, at_setting.points, setting) if at_setting.points else None
-        limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
-        laid = lay_out(job, space, setting, even=limit, seed=seed, time_limit=time_limit)
+        even = None
+        if job.layout_given:
+            laid = as_given(at_setting)
+        else:
+            even = best_even(job, at_setting.points, setting) if at_setting.points else None
+            limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
+            laid = lay_out(job, space, setting, even=limit, seed=seed, time_limit=time_limit)
+            if laid.best is None and even is not None and found is None:
+                laid = replace(laid, best=even, candidates=(*laid.candidates, even))
         complete = complete and laid.complete
-        if laid.best is None and even is not None and found is None:
-            laid = replace(laid, best=even, candidates=(*laid.candidates, even))
         if laid.best is not None and (found is None or laid.best.seconds < found.best.seconds * (1 - SAME)):
             seconds = even.seconds if even else np.inf
             found = _Found(best=laid.best, knobs=setting, swept=at_setting, laid=laid, even=seconds)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.constraints.given_layout import counts_of
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import LAYERS, LAYOUT, REBUILT, Job
 from optimizer.plan import Plan
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
@@ -24,7 +25,8 @@ def pinned_plan(job: Job, fixed: Mapping[str, int | str | bool]) -> Plan:
     >>> pinned_plan(job, {"tp": 8, "pp": 2}).summary()
     'TP 8, PP 2, DP 4, micro-batch 1, ZeRO-1'
     """
-    values: dict[str, Any] = dict(fixed)
+    values: dict[str, Any] = {name: value for name, value in fixed.items() if name != LAYOUT}
+    values |= {name: counts_of(job, name) for name in (LAYERS, REBUILT) if name in fixed}
     taken = 1
     for name in ("tp", "cp", "pp"):
         taken *= values.setdefault(name, 1)
