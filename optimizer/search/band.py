@@ -20,6 +20,7 @@ from optimizer.objectives.layout_bound import StepFloor, fitting_slowest, joined
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.enumerate import concatenate
+from optimizer.search.even_splits import even_memory, only_even
 from optimizer.search.layout import (
     Layout,
     best_assignment,
@@ -27,6 +28,7 @@ from optimizer.search.layout import (
     placed_layout,
 )
 from optimizer.search.layout_problem import problem_of
+from optimizer.search.leanest_layout import fitting_layout, solver_free
 from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
@@ -226,6 +228,10 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
     """Lay out those plans whose bound stays below the best once memory counts; the bounds [s]."""
     table = layer_table(search.job, plans, search.knobs)
     bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans, search.limit))
+    alike = np.flatnonzero(only_even(search.job, plans) & np.isfinite(bounds))
+    if len(alike):
+        fits = even_memory(search.job, plans.take(alike), search.knobs) <= search.job.usable_memory
+        bounds[alike[~fits]] = np.inf
     for position in np.argsort(bounds, kind="stable"):
         if bounds[position] >= search.limit:
             break
@@ -264,6 +270,8 @@ def _solve(
         split = candidate(even, True)
         if split.seconds <= bound * (1 + SAME):
             return split
+    if solver_free(problem) and fitting_layout(problem) is None:
+        return None
     search.solved += 1
     try:
         layout = best_assignment(
