@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
-from optimizer.objectives.interval import interval
+from optimizer.objectives.flops import CONVENTIONS, MEGATRON
+from optimizer.objectives.interval import interval, mfu
 from optimizer.plan import Knobs, Plan
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def estimate_dict(estimate: Estimate) -> dict[str, Any]:
 
 
 def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
-    """An estimate with the 90 % intervals of its step time and its reserved memory."""
+    """An estimate with the 90 % intervals of its step time and its reserved memory, and MFU by every convention."""
     time = interval(job, plan, estimate.step_time)
     memory = interval(job, plan, estimate.reserved, "memory")
     return estimate_dict(estimate) | {
@@ -223,6 +224,8 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "interval_kind": time.kind,
         "interval_reasons": list(time.reasons),
         "memory_interval_bytes": [memory.low, memory.high],
+        "mfu_convention": MEGATRON,
+        "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.exports.layout import plan_layout, stage_layers
-from optimizer.objectives.interval import LEVEL, interval
+from optimizer.objectives.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.terms import bar, label, largest_first
 from optimizer.units import GB, show
@@ -140,6 +140,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
         f"HFU {estimate.hfu:.1%}",
     )
+    table.add_row("MFU counts", convention_words(job, estimate))
     table.add_row("interval", interval_words(job, plan, estimate))
     table.add_row(
         "bracket",
@@ -161,6 +162,16 @@ def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
     if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
         rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
     return rows
+
+
+def convention_words(job: Job, estimate: Estimate) -> str:
+    """What is counted as useful operations, and the MFU when it is counted otherwise."""
+    predicting = " and prediction layers" if job.model.mtp_layers else ""
+    causal, plain = (mfu(job, estimate.step_time, name) for name in ("causal", "6n"))
+    return (
+        f"every attention score{predicting} (Narayanan et al. 2021); {causal:.1%} without masked scores, {plain:.1%} "
+        "as 6 x active parameters"
+    )
 
 
 def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:
