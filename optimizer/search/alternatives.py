@@ -53,18 +53,26 @@ def structure(plan: Plan) -> tuple[int, ...]:
 
 
 def alternatives(
-    job: Job, points: Points, laid: LaidOut, best: Plan, seconds: float, count: int, knobs: Knobs
+    job: Job,
+    points: Points,
+    laid: LaidOut,
+    best: Plan,
+    seconds: float,
+    count: int,
+    knobs: Knobs,
+    *,
+    time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, at the same knobs: the first of them with their best layouts."""
+    """The runners-up of the best plan, at the same knobs: the first of them, while there is time, as best laid out."""
     chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
-    searched = 0 if job.layout_given else PLACED
-    placed = place(job, Plans.of(chosen[:searched]), knobs) if chosen[:searched] else ()
+    searched = chosen[: 0 if job.layout_given else PLACED]
+    placed = place(job, Plans.of(searched), knobs, time_limit=time_limit) if searched else ()
     pool = [found for found in placed if found]
     pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
     first: dict[tuple[int, ...], Plan] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
         first.setdefault(structure(found.plan), found.plan)
-    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[searched:])][:count]
+    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
     if not plans:
         return ()
     costs = price(job, Plans.of(plans), knobs)

@@ -115,9 +115,7 @@ def lay_out(
     Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
     `any_knobs` asks for the bound over all knobs as well, else it is nothing.
     """
-    search = _Search(
-        job=job, knobs=knobs, seed=seed, deadline=np.inf if time_limit is None else perf_counter() + time_limit
-    )
+    search = _search(job, knobs, seed, time_limit)
     plans, floor, space = _lowest(job, chunks, knobs, even, any_knobs)
     bounds = floor.step_time(floor.slowest())
     order = np.argsort(bounds, kind="stable")
@@ -151,13 +149,22 @@ def lay_out(
     )
 
 
-def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> tuple[Candidate | None, ...]:
-    """Each plan with the best layout that is found with little effort; None where none fits."""
-    search = _Search(job=job, knobs=knobs, seed=seed, deadline=np.inf, effort=LITTLE)
+def place(
+    job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0, time_limit: float | None = None
+) -> tuple[Candidate | None, ...]:
+    """Each plan with the best layout that is found with little effort; None where none fits.
+
+    When the time is over the plans that are left get none at all: the result is shorter.
+    """
+    search = _search(job, knobs, seed, time_limit, LITTLE)
+    if search.expired():
+        return ()
     floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
     found: list[Candidate | None] = []
     for index, bound in enumerate(bounds):
+        if search.expired():
+            break
         found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else None)
     return tuple(found)
 
@@ -198,6 +205,11 @@ def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -
     table = layer_table(job, plans.take(low), knobs)
     bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
     return int(np.sum(bounds < seconds * (1 - SAME)))
+
+
+def _search(job: Job, knobs: Knobs, seed: int, time_limit: float | None, effort: float = EFFORT) -> _Search:
+    deadline = np.inf if time_limit is None else perf_counter() + time_limit
+    return _Search(job=job, knobs=knobs, seed=seed, deadline=deadline, effort=effort)
 
 
 def _finite(fitting: float, bound: float) -> float:
