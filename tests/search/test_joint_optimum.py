@@ -25,11 +25,18 @@ from optimizer.search.verification import placement_findings
 from tests.search.jobs import jobs
 
 MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
-HOSTED = {"activation_offload": (0, 30, 100), "dp": (1, 2)}
 MOST_PLANS = 400
-MOST_LAYOUTS = 40_000
+MOST_LAYOUTS = 20_000
 AT_ONCE = 4000
-SHARED = {"shard": (0, 2), "tp": (1, 2)}
+LISTS = (
+    {"pp": (1, 2, 4)},
+    {"dp": (1, 2), "recompute": MODES_LISTED},
+    {"activation_offload": (0, 30, 100), "dp": (1, 2)},
+    {"shard": (0, 2), "tp": (1, 2)},
+    {"shard": (2, 4), "zero_stage": (2, 3)},
+    {"vpp": (2, 3), "schedule": ("interleaved",)},
+    {"schedule": ("zero-bubble", "zero-bubble-2p")},
+)
 LATENT = LatentAttention(q_rank=128, kv_rank=64, nope_dim=64, rope_dim=32, v_dim=64)
 
 
@@ -39,8 +46,7 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
     job = draw(jobs())
     layers = draw(st.integers(2, 6))
     hbm = draw(st.sampled_from([0.0, 3.2e9, 3.5e9, 4e9, 5e9, 7e9]))
-    rebuilt = {"dp": (1, 2), "recompute": MODES_LISTED}
-    lists = draw(st.sampled_from([{}, {}, {}, {"pp": (1, 2, 4)}, rebuilt, SHARED, HOSTED]))
+    lists = draw(st.sampled_from([{}, {}, {}, {}, *LISTS]))
     limits = replace(job.limits, hbm=hbm, bubble=draw(st.sampled_from([0.3, 1.0])), choices=lists)
     model = replace(job.model, layers=layers, mla=draw(st.sampled_from([None, None, LATENT])))
     if model.mla:
@@ -118,7 +124,7 @@ def fastest(job: Job, plans: list[Plan], knobs: Knobs) -> float:
     return best
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=160, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
     plans = every_layout(job)
