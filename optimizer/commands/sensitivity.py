@@ -19,7 +19,8 @@ come close to the best; and the best plan on what is left after losing nodes.
 
 \b
 optimize sensitivity --model gpt3 --gpus 1024
-optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 --global-batch 15360 --lost-nodes 1,2
+optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
+    --global-batch 15360 --lost-nodes 1,2
 """
 
 

@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
         read_study(tmp_path / "none.toml", pin=pinned)
     with pytest.raises(InputError, match="cannot be read"):
         read_study(tmp_path, pin=pinned)
-    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "bytes.toml").write_bytes(b"\x80\xfe")
     with pytest.raises(InvalidFile, match="not UTF-8"):
         read_study(tmp_path / "bytes.toml", pin=pinned)
 
