@@ -59,7 +59,8 @@ class GivenLayout:
             return f"{asked}: {len(self.counts)} stages under full recomputation that hold so many layers"
         uneven = not job.stack.features.uneven_stages and len(set(self.counts)) > 1
         why = f", but {job.stack.name} cuts them evenly" if uneven else ""
-        return f"{asked}: {job.model.layers} layers on {len(self.counts)} (virtual) stages{why}"
+        stages = f"{len(self.counts)} stages or virtual stages" if len(self.counts) > 1 else "one stage"
+        return f"{asked}: {job.model.layers} layers on {stages}{why}"
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Nothing, or 1 where a plan cannot be laid out so."""
@@ -77,9 +78,8 @@ class GivenLayout:
             if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
                 return False
             return all(rebuilt <= held for rebuilt, held in zip(self.counts, _held(job, pp, vpp), strict=True))
-        inner = self.counts[1:-1]
         even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
-        return len(self.counts) in (pp, pp * vpp) and even and all(inner)
+        return len(self.counts) in (pp, pp * vpp) and even
 
     def _same(self, job: Job, pp: int, vpp: int, placed: Placement, asked: Placement) -> bool:
         if self.variable == REBUILT:
@@ -99,11 +99,13 @@ def given_layouts(job: Job) -> tuple[GivenLayout, ...]:
         raise InputError(f"cannot fix {LAYOUT}={fixed[LAYOUT]}: expected {EVEN}; lists of layers go to {LAYERS}")
     if LAYOUT in fixed and LAYERS in fixed:
         raise InputError(f"cannot fix {LAYOUT}={EVEN} and {LAYERS}={fixed[LAYERS]} together; keep one")
-    total = sum(counts_of(job, LAYERS))
-    if LAYERS in fixed and total != job.model.layers:
-        raise InputError(
-            f"cannot fix {LAYERS}={fixed[LAYERS]}: {job.model.name} has {job.model.layers} layers, not {total}"
-        )
+    layers, rebuilt, whole = counts_of(job, LAYERS), counts_of(job, REBUILT), job.model.layers
+    if LAYERS in fixed and sum(layers) != whole:
+        raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: {job.model.name} has {whole} layers, not {sum(layers)}")
+    if not all(layers[1:-1]):
+        raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: only the first and the last may be without layers")
+    if sum(rebuilt) > whole:
+        raise InputError(f"cannot fix {REBUILT}={fixed[REBUILT]}: {job.model.name} has only {whole} layers")
     return tuple(
         GivenLayout(name=f"fix {name}={fixed[name]}", variable=name, counts=counts_of(job, name))
         for name in PLACING

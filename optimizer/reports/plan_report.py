@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from optimizer.exports.layout import plan_layout, stage_layers
 from optimizer.objectives.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
-from optimizer.reports.terms import bar, label, largest_first
+from optimizer.reports.terms import bar, label, largest_first, runs
 from optimizer.units import GB, show
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BAR = 36
 AT_LIMIT = 0.95
+MANY_STAGES = 40
 COLOURS = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"}
 
 
@@ -154,14 +155,19 @@ def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
     """Layers on the stages, those rebuilt, and Megatron's notation where the virtual stages are not all alike."""
     rows = []
     if plan.pp > 1 and plan.layers_per_stage:
-        rows.append(("layers per stage", " ".join(map(str, stage_layers(plan, job.model.layers)))))
+        rows.append(("layers per stage", listed(stage_layers(plan, job.model.layers))))
     if sum(plan.recompute_layers) and len(set(plan.recompute_layers)) > 1:
-        rows.append(("recomputed layers", " ".join(map(str, plan.recompute_layers))))
+        rows.append(("recomputed layers", listed(plan.recompute_layers)))
     elif sum(plan.recompute_layers):
         rows.append(("recomputed layers", f"{plan.recompute_layers[0]} on every stage"))
     if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
         rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
     return rows
+
+
+def listed(counts: Sequence[int]) -> str:
+    """Layers stage by stage; of many stages, runs of equal ones as stages × layers."""
+    return " ".join(map(str, counts)) if len(counts) <= MANY_STAGES else f"{runs(counts)} (stages×layers)"
 
 
 def convention_words(job: Job, estimate: Estimate) -> str:

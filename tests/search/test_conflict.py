@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
+from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Stepped
 from optimizer.constraints.rules import structural
@@ -69,3 +70,15 @@ def test_relaxing_memory_as_told_makes_the_job_feasible() -> None:
     relaxed = replace(job, limits=replace(job.limits, hbm=12e9))
     assert sweep(job, structural(job), price=simple_price).best < 0
     assert sweep(relaxed, structural(relaxed), price=simple_price).best >= 0
+
+
+def test_another_number_of_gpus_may_come_with_a_batch_that_it_can_share() -> None:
+    """2,032 = 16 x 127 GPUs share 508 sequences, of which 2,048 GPUs could only give 4 replicas their part."""
+    found = dict.fromkeys(text for _, text in GpuProduct().steps(replace(small_job(2032), global_batch=508)))
+    assert "2,032 -> 2,048 GPUs with a global batch of 512" in found
+    same = next(index for index, text in enumerate(found) if text == "2,032 -> 2,048 GPUs")
+    assert list(found)[same + 1] == "2,032 -> 2,048 GPUs with a global batch of 512"
+
+
+def test_too_little_memory_for_the_context_is_said() -> None:
+    assert "nothing is left of 1.0 GB beside 2.0 GB of context" in Memory().explain(small_job(8, hbm=1e9))

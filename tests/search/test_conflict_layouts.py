@@ -76,6 +76,9 @@ def feasible(job: Job) -> bool:
 def relaxed(job: Job, text: str) -> tuple[Job, Job | None]:
     """The job with what a relaxation says, and with one notch less where the relaxation has notches."""
     features = job.stack.features
+    if " GPUs with a global batch of " in text:
+        gpus, batch = re.findall(r"[\d,]+", text)[1:]
+        return replace(job, gpus=int(gpus.replace(",", "")), global_batch=int(batch.replace(",", ""))), None
     number = float(re.findall(r"[\d.]+", text.replace(",", ""))[-1]) if "->" in text else 0.0
     if text.startswith("HBM"):
         return job.with_limits(hbm=number * 1e9), job.with_limits(hbm=(number - 1) * 1e9)

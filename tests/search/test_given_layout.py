@@ -139,6 +139,8 @@ def test_a_layout_that_cannot_be_is_a_conflict_that_names_it() -> None:
         ({"layers_per_stage": "4,4"}, "small has 12 layers, not 8"),
         ({"layers_per_stage": "4,x"}, "expected the layers of each stage"),
         ({"layout": "even", "layers_per_stage": "6,6"}, "keep one"),
+        ({"layers_per_stage": "6,0,6"}, "only the first and the last may be without layers"),
+        ({"recompute_layers": "9,9"}, "small has only 12 layers"),
     ],
 )
 def test_a_layout_that_makes_no_sense_is_refused(pins: dict[str, str], message: str) -> None:
@@ -152,3 +154,9 @@ def test_a_pinned_plan_has_the_layout() -> None:
     found = pinned_plan(job, job.limits.fixed)
     assert isinstance(found, Plan)
     assert (found.layers_per_stage, found.recompute_layers) == ((2, 4, 4, 2), (1, 0, 0, 0))
+    alone = small_job(8, fixed={"tp": 2, "recompute_layers": "1,0,0,0"})
+    made = pinned_plan(alone, alone.limits.fixed)
+    assert (made.pp, made.recompute, made.recompute_layers) == (4, "full", (1, 0, 0, 0))
+    wrong = small_job(8, fixed={"tp": 2, "pp": 2, **FOUR_STAGES})
+    with pytest.raises(InputError, match="12 layers on 4 stages"):
+        pinned_plan(wrong, wrong.limits.fixed)
