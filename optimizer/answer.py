@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.job import Job
 from optimizer.objectives.estimate import Estimate
-from optimizer.objectives.interval import interval
+from optimizer.objectives.flops import CONVENTIONS, MEGATRON
+from optimizer.objectives.interval import interval, mfu
 from optimizer.plan import Knobs, Plan
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Certificate:
     fastest went through CP-SAT. Over all layouts of the layers, `band` plans could beat the best even split, `even` [s]
     (infinite where none fits), and CP-SAT laid out `solved` of them. All times hold for the answer's knobs;
     `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s]. `method` says in words what
-    was proven over what.
+    was proven over what. `given`: the user placed the layers, so that no other layout was compared.
     """
 
     proven: bool
@@ -41,10 +42,11 @@ class Certificate:
     band: int = 0
     solved: int = 0
     method: str = ""
+    given: bool = False
 
     @property
     def layout_gain(self) -> float | None:
-        """Step time of the best even split over that of the best plan, minus one; None where no even split fits."""
+        """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
         return self.even / self.best - 1.0 if self.even < float("inf") else None
 
     @property
@@ -214,7 +216,7 @@ def estimate_dict(estimate: Estimate) -> dict[str, Any]:
 
 
 def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
-    """An estimate with the 90 % intervals of its step time and its reserved memory."""
+    """An estimate with the 90 % intervals of its step time and its reserved memory, and MFU by every convention."""
     time = interval(job, plan, estimate.step_time)
     memory = interval(job, plan, estimate.reserved, "memory")
     return estimate_dict(estimate) | {
@@ -222,6 +224,8 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "interval_kind": time.kind,
         "interval_reasons": list(time.reasons),
         "memory_interval_bytes": [memory.low, memory.high],
+        "mfu_convention": MEGATRON,
+        "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
     }
 
 
@@ -241,6 +245,7 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
         "layout_gain": certificate.layout_gain,
         "band": certificate.band,
         "layouts_solved": certificate.solved,
+        "layout_given": certificate.given,
         "method": certificate.method,
     }
 

@@ -12,6 +12,9 @@ from optimizer.stack import Stack
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
+LAYOUT, LAYERS, REBUILT = "layout", "layers_per_stage", "recompute_layers"
+PLACING = (LAYOUT, LAYERS, REBUILT)  # what may be fixed about layouts besides the variables of a plan
+EVEN = "even"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +24,9 @@ class Limits:
     bubble: ceiling on (pp - 1) / (vpp m + pp - 1). hbm: usable memory per GPU [B], 0 for the device's own.
     max_tp: 0 for the scale-up domain. fixed: variables pinned by the user, such as {"tp": 8}. ranges: inclusive
     bounds on variables, such as {"pp": (1, 8)}. choices: values that variables may take, such as {"tp": (2, 8)} or
-    {"recompute": ("none", "selective")}. min_cp_tokens: fewest tokens of a sequence on each context-parallel
-    rank. vocab_padding: largest share by which padding may grow the vocabulary.
+    {"recompute": ("none", "selective")}. Fixed may also place the layers instead of a search: {"layout": "even"},
+    {"layers_per_stage": "19,20,21,20"}, {"recompute_layers": "7,4,1,0"}. min_cp_tokens: fewest tokens of a sequence on
+    each context-parallel rank. vocab_padding: largest share by which padding may grow the vocabulary.
     """
 
     bubble: float = 0.10
@@ -85,6 +89,11 @@ class Job:
     def quantised(self) -> bool:
         """Whether matrix products run in a narrower format than the rest of the layer."""
         return any(name in self.dtype for name in QUANTISED)
+
+    @property
+    def layout_given(self) -> bool:
+        """Whether the user says where the layers lie, or what is rebuilt of them."""
+        return any(name in self.limits.fixed for name in PLACING)
 
     @property
     def wide_dtype(self) -> str:

@@ -6,6 +6,7 @@ import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from optimizer.errors import InvalidFile
 from optimizer.objectives.estimate import FloatArray
+from optimizer.readers.text import read_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def read_samples(path: Path) -> dict[tuple[str, str], Samples]:
     rows: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     sources: dict[tuple[str, str], str] = {}
     problems: list[str] = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with StringIO(read_text(path)) as file:
         reader = csv.DictReader(file)
         missing = {"kind", "gpu", "dtype", "m", "n", "k", "latency_us"} - set(reader.fieldnames or ())
         if missing:

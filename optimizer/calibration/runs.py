@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from io import StringIO
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack, model_spellings, stack_names
 from optimizer.presets.hardware import with_network
 from optimizer.presets.stacks import DEFAULT_STACK
+from optimizer.readers.text import read_text
 from optimizer.stack import Stack
 
 Row = Mapping[str, str]
@@ -71,10 +73,9 @@ def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
     Raises InvalidFile when the file cannot be read as CSV or lacks a column that nothing can replace.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream)
-            rows = [dict(row) for row in reader]
-            columns = set(reader.fieldnames or ())
+        reader = csv.DictReader(StringIO(read_text(path)))
+        rows = [dict(row) for row in reader]
+        columns = set(reader.fieldnames or ())
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
     except (UnicodeDecodeError, csv.Error) as error:

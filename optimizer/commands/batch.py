@@ -37,19 +37,21 @@ A study is a TOML file; each key takes one value or a list:
     global_batches = 512                  # or tokens_per_batch = 4194304
     dtypes = ["bf16", "fp8"]
     stacks = "megatron-core"
-    bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix, time_limit, seed: as the options
-    trials = 8                            # on the knobs of each job; 0: the default knobs, twice as fast
-    token_budget = 15e12                  # of the whole training run, for days and cost
-    prices = {h100 = 2.5}                 # USD per GPU and hour, instead of the presets'
-    [scenarios.long]                      # with scenarios, each of them is planned
+    bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix,
+    time_limit, seed                      # as the options
+    fix = ["", "layout=even", "tp=8,pp=4"]
+    trials = 8                            # on the knobs; 0: the defaults
+    token_budget = 15e12                  # of the whole run: days, cost
+    prices = {h100 = 2.5}                 # USD per GPU-hour, not the presets'
+    [scenarios.long]                      # with scenarios, each is planned
     seq_lens = 131072
     [[exclude]]                           # jobs that match all of its keys
     models = "gpt3"
     gpus = "< 512"
 
 \b
-optimize batch study.toml                   start, or go on after any interruption
-optimize batch study.toml --dry-run         how many jobs, how long
+optimize batch study.toml              start, or go on after any interruption
+optimize batch study.toml --dry-run    how many jobs, how long
 optimize batch show study.toml --where 'mfu>0.4' --export csv > best.csv
 """
 

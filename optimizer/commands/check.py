@@ -29,7 +29,8 @@ the other options describe. Exit code 3 when something does not hold.
 
 \b
 optimize --model gpt3 --gpus 1024 --json | optimize check -
-optimize check --megatron-args launch.sh --model llama3-70b --gpus 64 --device a100-80
+optimize check --megatron-args launch.sh --model llama3-70b --gpus 64 \\
+    --device a100-80
 """
 # Options that may come with a PLAN, which says everything else itself.
 PLACES = ("model", "cluster", "stack")
@@ -87,10 +88,12 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
 
 
 def _text(plan: str) -> str:
+    from optimizer.readers.text import decoded, read_text
+
     try:
         if plan == "-":
-            return sys.stdin.read()
-        return Path(plan).read_text(encoding="utf-8")
+            return decoded(sys.stdin.buffer.read())
+        return read_text(plan)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(plan, [f"cannot be read: {error}"]) from error
 

@@ -23,7 +23,8 @@ Without a plan, DP, FSDP, TP and PP are compared, each alone on all GPUs. --fix 
 \b
 optimize communication --model llama3-8b --gpus 8
 optimize communication --model gpt3 --gpus 1024 --fix tp=8 --fix pp=8
-optimize communication --model llama2-7b --gpus 64 --fix tp=1 --network infiniband-hdr:0.125 --network infiniband-ndr
+optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
+    --network infiniband-hdr:0.125 --network infiniband-ndr
 """
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
     from optimizer.hardware import Link
 
+WIDTH = 80  # columns of a terminal
 FILE = click.Path(dir_okay=False, path_type=Path)
 LINK_HELP = """Fit a link to the output of nccl-tests (text, or the JSON of -J), as a tier for a cluster file.
 
@@ -68,16 +70,31 @@ def topology(file: Path, link: str | None) -> None:
     from optimizer.units import show
 
     node = read_topo(file)
-    click.echo(f"{len(node.gpus)} GPUs, {node.scale_up_size} of them in one NVLink domain, {len(node.nics)} NICs")
+    print_lines(f"{len(node.gpus)} GPUs, {node.scale_up_size} of them in one NVLink domain, {len(node.nics)} NICs")
     if link:
         bandwidth = node.nvlink_bandwidth(load_link(link))
-        click.echo(f"NVLink bandwidth of {node.gpus[0]}: {show(bandwidth, 'B/s')} one way, as links of {link}")
+        print_lines(f"NVLink bandwidth of {node.gpus[0]}: {show(bandwidth, 'B/s')} one way, as links of {link}")
     for number, gpu in enumerate(node.gpus):
-        peers = [
-            f"{other} NV{count}" for place, other in enumerate(node.gpus) if (count := node.nvlinks(number, place))
-        ]
+        links = {other: node.nvlinks(number, place) for place, other in enumerate(node.gpus) if place != number}
         nearest = ", ".join(node.nearest_nics(number)) or "no NIC listed"
-        click.echo(f"{gpu}: {', '.join(peers) or 'no NVLink'}; nearest NIC: {nearest}")
+        print_lines(f"{gpu}: {peers(links)}; nearest NIC: {nearest}")
+
+
+def peers(links: Mapping[str, int]) -> str:
+    """How many NVLinks lead to each other GPU.
+
+    >>> peers({"GPU1": 18, "GPU2": 18}), peers({"GPU1": 4, "GPU2": 0, "GPU3": 2}), peers({"GPU1": 0})
+    ('NV18 to all 2 others', 'GPU1 NV4, GPU3 NV2', 'no NVLink')
+    """
+    counts = set(links.values())
+    if len(links) > 1 and len(counts) == 1 and 0 not in counts:
+        return f"NV{counts.pop()} to all {len(links)} others"
+    return ", ".join(f"{other} NV{count}" for other, count in links.items() if count) or "no NVLink"
+
+
+def print_lines(text: str) -> None:
+    """Print a sentence in lines that fit a terminal, all but the first of them indented."""
+    click.echo(textwrap.fill(text, WIDTH, subsequent_indent="    ", break_on_hyphens=False))
 
 
 def _as_text(fit: LinkFit, base: str) -> str:

@@ -13,6 +13,7 @@ from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import merged
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import QUANTISED
+from optimizer.readers.text import read_text
 
 if TYPE_CHECKING:
     from optimizer.hardware import Cluster
@@ -150,7 +151,7 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
 def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
     """The runs of a CSV with the columns model, tokens and, if wanted, seq_len and global_batch."""
     try:
-        lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        lines = list(csv.DictReader(read_text(path).splitlines()))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(path, [f"cannot be read: {error}"]) from None
     if not lines or not {"model", "tokens"} <= set(lines[0]) or set(lines[0]) - set(PORTFOLIO_COLUMNS):

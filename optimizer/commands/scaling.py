@@ -16,7 +16,8 @@ HELP = """How a job scales: MFU and throughput over GPU counts, for plain data p
 Strong scaling keeps the batch, weak scaling grows it with the GPUs from the first count on.
 
 \b
-optimize scaling --model llama2-7b --gpus 8,64,512 --weak --global-batch 8 --seq-len 2048 --html mfu.html
+optimize scaling --model llama2-7b --gpus 8,64,512 --weak --global-batch 8 \\
+    --seq-len 2048 --html mfu.html
 optimize scaling --model gpt3 --gpus 256,512,1024,2048 --csv
 """
 

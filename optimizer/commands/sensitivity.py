@@ -19,7 +19,8 @@ come close to the best; and the best plan on what is left after losing nodes.
 
 \b
 optimize sensitivity --model gpt3 --gpus 1024
-optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 --global-batch 15360 --lost-nodes 1,2
+optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
+    --global-batch 15360 --lost-nodes 1,2
 """
 
 
@@ -49,11 +50,16 @@ def sensitivity(
     model, gpus = required_job(model, gpus, "optimize sensitivity")
     limits = limits_of(options)
     job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits, **options))
+    from optimizer.search.knobs import STARTS
     from optimizer.search.resilience import losses
     from optimizer.search.what_binds import sensitivity as effects_of
 
-    lost = losses(job, lost_nodes) if lost_nodes else ()
-    found = effects_of(job)
+    # Where nothing fits at the default knobs it may with all optimizer state on the host.
+    for knobs in STARTS:
+        lost = losses(job, lost_nodes, knobs) if lost_nodes else ()
+        found = effects_of(job, knobs)
+        if found is not None:
+            break
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     if as_json:

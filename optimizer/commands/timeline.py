@@ -20,8 +20,9 @@ HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage
 under full recomputation recomputes only where memory asks for it.
 
 \b
-optimize timeline --model gpt3 --gpus 64 --fix tp=8 --fix pp=8 --html gpt3.html
-optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 --fix recompute=full --layout best
+optimize timeline --model gpt3 --gpus 64 --fix tp=8 --fix pp=8 --html out.html
+optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
+    --fix recompute=full --layout best
 """
 
 

@@ -19,6 +19,8 @@ SHORT_NAMES = {
     "sp": "sequence_parallel",
     "zero": "zero_stage",
     "virtual_pp": "vpp",
+    "layers": "layers_per_stage",
+    "rebuilt": "recompute_layers",
 }
 ON, OFF = ("on", "yes", "true", "1"), ("off", "no", "false", "0")
 
@@ -109,16 +111,25 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     True
     >>> pinned("recompute", "moe_act+layernorm")
     ('recompute', 'layernorm+moe_act')
+    >>> pinned("layout", "even"), pinned("layers", "19, 20,21,20")
+    (('layout', 'even'), ('layers_per_stage', '19,20,21,20'))
     """
+    from optimizer.constraints.given_layout import counts
+    from optimizer.job import EVEN, LAYOUT, PLACING
     from optimizer.plan import FIELDS, SCHEDULES
     from optimizer.recomputation import RECOMPUTE, written
 
     key = name.lower().replace("-", "_")
     key = SHORT_NAMES.get(key, key)
-    if key not in FIELDS:
-        close = nearest(key, FIELDS)
+    known = (*FIELDS, *PLACING)
+    if key not in known:
+        close = nearest(key, known)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
-        raise InputError(f"unknown plan variable {name!r}.{hint} Known: {', '.join(FIELDS)}.")
+        raise InputError(f"unknown plan variable {name!r}.{hint} Known: {', '.join(known)}.")
+    if key == LAYOUT and text != EVEN:
+        raise InputError(f"{key} must be {EVEN}, which switches the search over layouts off, but got {text!r}")
+    if key in PLACING:
+        return key, text if key == LAYOUT else ",".join(map(str, counts(key, text)))
     text = ",".join(written(part.strip()) for part in text.split(",")) if key == "recompute" else text
     choices = {"recompute": RECOMPUTE, "schedule": SCHEDULES, "sequence_parallel": ON + OFF}.get(key)
     parts = [part.strip() for part in text.split(",")]

@@ -37,7 +37,8 @@ class Batch:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        return f"dp x micro-batch must divide the global batch of {job.global_batch:,} sequences"
+        sequences = "one sequence" if job.global_batch == 1 else f"{job.global_batch:,} sequences"
+        return f"dp x micro-batch must divide the global batch of {sequences}"
 
     def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
         """Batches that more replicas divide: multiples of the GPU count and its halves, thirds, ..., nearest first."""

@@ -15,6 +15,7 @@ from optimizer.plan import Plans
 
 FINE_STEPS = 8
 COARSE_STEPS = 28
+NEAR_BATCH = 0.1  # share by which the batch may move with the number of GPUs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,10 @@ class GpuProduct:
         return f"tp x cp x pp x dp must be exactly {gpus}"
 
     def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
-        """Other counts of whole nodes, nearest by ratio first: every one close by, then coarser."""
+        """Other counts of whole nodes, nearest by ratio first: every one close by, then coarser.
+
+        Each with the job's batch, then with one close by that more of its replicas can share.
+        """
         node = job.cluster.gpus_per_node
         base = max(node, job.gpus // node * node)
         counts = {base + node * step for step in range(-FINE_STEPS, FINE_STEPS + 1)}
@@ -56,6 +60,24 @@ class GpuProduct:
         counts = {count for count in counts if 1 <= count <= job.cluster.max_gpus} - {job.gpus}
         for count in sorted(counts, key=lambda count: (max(count / job.gpus, job.gpus / count), count)):
             yield replace(job, gpus=count), f"{job.gpus:,} -> {count:,} GPUs"
+            batch = shared_batch(job.global_batch, count)
+            if batch != job.global_batch:
+                words = f"{job.gpus:,} -> {count:,} GPUs with a global batch of {batch:,}"
+                yield replace(job, gpus=count, global_batch=batch), words
+
+
+def shared_batch(batch: int, gpus: int) -> int:
+    """The batch, within a tenth of this one, that the largest divisor of the GPUs divides.
+
+    >>> shared_batch(508, 2048), shared_batch(1536, 1024), shared_batch(48, 1009)
+    (512, 1536, 48)
+    """
+    parts = [part for part in range(1, int(gpus**0.5) + 1) if gpus % part == 0]
+    for divisor in sorted({*parts, *(gpus // part for part in parts)}, reverse=True):
+        near = divisor * round(batch / divisor)
+        if near and abs(near - batch) <= NEAR_BATCH * batch:
+            return near
+    return batch
 
 
 def prime_factors(number: int) -> list[int]:

@@ -59,6 +59,10 @@ class Memory:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         capacity = job.limits.hbm or job.cluster.device.memory
+        if job.usable_memory <= 0:
+            return (
+                f"nothing is left of {capacity / GB:.1f} GB beside {job.stack['context_memory'] / GB:.1f} GB of context"
+            )
         return (
             f"every GPU must fit in {job.usable_memory / GB:.1f} GB "
             f"({capacity / GB:.1f} GB less {(capacity - job.usable_memory) / GB:.1f} GB for the context)"

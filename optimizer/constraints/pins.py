@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError, nearest
-from optimizer.job import Job
+from optimizer.job import PLACING, Job
 from optimizer.plan import FIELDS, SCHEDULES, Plans
 from optimizer.recomputation import RECOMPUTE, wanted
 
@@ -70,6 +70,7 @@ def pins(job: Job) -> tuple[Pin, ...]:
     fixed = [
         Pin(name=f"fix {name}={shown(value)}", variable=variable(name), low=code(name, value), high=code(name, value))
         for name, value in job.limits.fixed.items()
+        if name not in PLACING
     ]
     ranged = []
     for name, (low, high) in job.limits.ranges.items():
@@ -91,9 +92,9 @@ def _listed(name: str, values: Sequence[int | str | bool]) -> Pin:
 def variable(name: str) -> str:
     """The name itself when it is a variable of a plan."""
     if name not in FIELDS:
-        near = nearest(name, FIELDS)
+        near = nearest(name, (*FIELDS, *PLACING))
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise InputError(f"cannot fix {name!r}: no such variable.{hint} Variables: {', '.join(FIELDS)}")
+        raise InputError(f"cannot fix {name!r}: no such variable.{hint} Variables: {', '.join((*FIELDS, *PLACING))}")
     return name
 
 

@@ -9,6 +9,7 @@ from optimizer.constraints.context_parallel import ContextParallel
 from optimizer.constraints.expert_folding import ExpertFolding
 from optimizer.constraints.expert_tp import ExpertTp
 from optimizer.constraints.experts import ExpertCount
+from optimizer.constraints.given_layout import given_layouts
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.heads import Heads
 from optimizer.constraints.interleaving import Interleaving
@@ -57,6 +58,6 @@ STRUCTURAL: tuple[Rule, ...] = (
 def structural(job: Job) -> tuple[Rule, ...]:
     """Every rule but memory: what a plan must satisfy before it is worth pricing.
 
-    Raises InputError for a pin on an unknown variable.
+    Raises InputError for a pin on an unknown variable or a layout that is none of the model's.
     """
-    return (*STRUCTURAL, *pins(job))
+    return (*STRUCTURAL, *pins(job), *given_layouts(job))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
-from optimizer.job import Job
+from optimizer.job import PLACING, Job
 from optimizer.objectives.module_sets import searched_modes
 from optimizer.plan import SCHEDULES
 from optimizer.recomputation import RECOMPUTE
@@ -30,7 +28,7 @@ FREE = (
 DERIVED = ("dp", "num_microbatches", "schedule")
 
 
-def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> dict[str, tuple[int, ...]]:
+def domains(job: Job) -> dict[str, tuple[int, ...]]:
     """Values of the FREE variables; the DERIVED ones follow from them unless they are pinned.
 
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
@@ -60,8 +58,7 @@ def domains(job: Job, pinned: Mapping[str, int | str | bool] | None = None) -> d
     for name, listed in limits.choices.items():
         if name in values:
             values[name] |= {code(name, value) for value in listed}
-    chosen = limits.fixed if pinned is None else pinned
-    values |= {name: {code(name, value)} for name, value in chosen.items()}
+    values |= {name: {code(name, value)} for name, value in limits.fixed.items() if name not in PLACING}
     return {name: tuple(sorted(allowed)) for name, allowed in values.items()}
 
 

@@ -103,6 +103,16 @@ def layer_table(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> LayerTable:
     return LayerTable(kinds=kinds, seconds=extras, fixed=held[""]["static"])
 
 
+def byte_table(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> LayerTable:
+    """`layer_table` without the seconds, which are much of its work."""
+    held = _bytes(job, plans, knobs)
+    return LayerTable(
+        kinds={kind: columns for kind, columns in held.items() if kind},
+        seconds=np.zeros(len(plans)),
+        fixed=held[""]["static"],
+    )
+
+
 def layer_sequence(model: Model) -> Runs:
     """Runs of layers of one kind in the order of the model, from the embedding to the head.
 

@@ -9,48 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job import Job
-from optimizer.model import Model
-from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
+from optimizer.objectives.layer_costs import DENSE, MOE, LayerTable
 from optimizer.objectives.layer_kinds import layer_kinds, sharded_exposures
 from optimizer.objectives.once_per_step import once_per_step, straggler_seconds
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.pipeline import pipeline_time
 from optimizer.objectives.shapes import with_spared_layers
+from optimizer.objectives.stage_needs import SLACK, common, entries, needs_of
 from optimizer.objectives.stages import in_flight, layer_counts, representative_stages
 from optimizer.objectives.step import filled_bubble, stage_extras
 from optimizer.plan import IntArray, Knobs, Plans
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
-SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Common:
-    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is a mixture.
-
-    `share` of them are mixtures. Of n consecutive layers of such a model at least n / k - (k - 1) / k are mixtures and
-    at most n / k + (k - 1) / k, so that they cost at least n times the mean less (k - 1) / k of the difference.
-    """
-
-    count: int
-    share: float
-
-    def mean(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
-        """Cost of a layer in the mean."""
-        return dense + self.share * (moe - dense) if self.share else dense
-
-    def less(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
-        """By how much consecutive layers may cost less than so many in the mean."""
-        return np.abs(moe - dense) * (1 - self.share) if self.share else np.zeros_like(dense)
-
-
-def common(model: Model) -> Common:
-    """All layers where kinds alternate from the first one on, else those of the more frequent kind."""
-    experts = model.experts
-    if experts and experts.every > 1 and not experts.first_dense_layers and model.layers % experts.every == 0:
-        return Common(count=model.layers, share=1 / experts.every)
-    mixtures = model.moe_layers >= model.dense_layers
-    return Common(count=model.moe_layers if mixtures else model.dense_layers, share=float(mixtures))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,36 +213,22 @@ class Room:
         return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
 
 
-def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Of stages listed plan by plan: where each plan's begin, and for each the plan and the number of the stage.
-
-    >>> [found.tolist() for found in entries(np.array([2, 1]))]
-    [[0, 2], [0, 0, 1], [0, 1, 0]]
-    """
-    first = np.cumsum(depth) - depth
-    plan = np.repeat(np.arange(len(depth)), depth)
-    return first, plan, np.arange(len(plan)) - first[plan]
-
-
 def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room:
     """The room on every stage of every plan."""
-    usual = common(job.model)
-    first, plan, stage = entries(plans.pp)
+    usual, needs = common(job.model), needs_of(job, plans, table)
+    plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
     plans, floor, table = plans.take(plan), floor.take(plan), table.take(plan)
-    embedding, head = table.kinds[EMBEDDING], table.kinds[HEAD]
     dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
     held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
     flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
     bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
-    least_of = [(kind["static"] + flying * kind["kept_recomputed"]) for kind in (dense, moe)]
-    memory = job.usable_memory - table.fixed - np.where(last, head["static"], 0.0)
-    memory = memory - (stage == 0) * (embedding["static"] + flying * embedding["kept"])
+    memory = job.usable_memory - needs.bare
     per_byte = np.minimum.reduce(
         [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
     )
     space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
     return Room(
-        first=first,
+        first=needs.first,
         plan=plan,
         lost=memory < 0,
         beside=floor.beside,
@@ -282,6 +238,6 @@ def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room
         mixed=floor.layer + usual.mean(*bytes_of) * per_byte,
         bought=space * per_byte,
         small=space / usual.mean(*bytes_of),
-        leanest=np.maximum(memory + plans.vpp * usual.less(*least_of), 0.0) / usual.mean(*least_of),
+        leanest=np.maximum(memory + needs.spare, 0.0) / needs.layer,
         rebuilds=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
     )

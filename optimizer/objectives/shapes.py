@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job import REBUILT, Job
 from optimizer.objectives.operators import Shapes
 from optimizer.plan import Plans
 from optimizer.recomputation import RECOMPUTE
@@ -29,4 +29,5 @@ def without_rebuilding(plans: Plans) -> Plans:
 
 def with_spared_layers(job: Job, plans: Plans) -> Plans:
     """The plans as their leanest layers are: spared where a plan may choose, not where a person asked for all."""
-    return plans if job.limits.fixed.get("recompute") == "full" else without_rebuilding(plans)
+    fixed = job.limits.fixed
+    return plans if fixed.get("recompute") == "full" and REBUILT not in fixed else without_rebuilding(plans)

@@ -21,7 +21,7 @@ from optimizer.objectives.activation_offload import HOST_TRANSFER
 from optimizer.objectives.communication import collective
 from optimizer.objectives.distinct import distinct, pick, tabulated
 from optimizer.objectives.estimate import Costs
-from optimizer.objectives.flops import matmul_params, model_flops
+from optimizer.objectives.flops import model_flops, score_flops
 from optimizer.objectives.layer import TERMS
 from optimizer.objectives.layer_kinds import Kind, layer_kinds, sharded_exposures, spared
 from optimizer.objectives.modes import modes, rebuilds
@@ -268,18 +268,19 @@ def _costs(
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
-    Modules add two operations for each of their parameters and token (`rebuilt_flops`).
+    Modules add two operations for each of their parameters and token (`rebuilt_flops`). Prediction layers are rebuilt
+    whenever recomputation is full.
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
-    total = model_flops(job.model, job.seq_len, 1.0)
-    scores = total - 6.0 * matmul_params(job.model)
-    layers = total - 6.0 * job.model.vocab * job.model.hidden
+    mtp = job.model.mtp_layers
+    scores = score_flops(job.model, job.seq_len)
+    layers = model_flops(job.model, job.seq_len, 1.0) - 6.0 * (1 + mtp) * job.model.vocab * job.model.hidden
     tokens = plans.global_batch * job.seq_len
     share = np.ones(len(plans))
     if plans.placements is not None:
-        layers_of = job.model.layers
-        share = np.array([sum(p.rebuilt) / layers_of if p.rebuilt else 1.0 for p in plans.placements])
+        whole = job.model.layers + mtp
+        share = np.array([(sum(p.rebuilt) + mtp) / whole if p.rebuilt else 1.0 for p in plans.placements])
     again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
     for module, operations in rebuilt_flops(job.model, scores / 3).items():
         again = again + np.where(rebuilds(plans.recompute, module), operations, 0.0)

@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
+from optimizer.readers.text import read_text
 from optimizer.recomputation import MODULES
 from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Stack
 
@@ -46,7 +47,7 @@ def _preset(name: str) -> Stack:
 def read_stack(path: Path) -> Stack:
     """Read and check one stack file; every problem is reported at once."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_text(path))
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from optimizer.errors import InvalidFile
-from optimizer.job import Job, Limits
+from optimizer.job import PLACING, Job, Limits
 from optimizer.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import MODES, RECOMPUTE, SIGN
@@ -18,6 +18,7 @@ SCHEMA_VERSION = 1
 LARGEST = 2**31
 CHOICES: Mapping[str, tuple[str, ...]] = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 NEEDED = ("tp", "pp", "dp", "micro_batch", "num_microbatches")  # a plan without these is no plan
+SHARES = ("comm_sm_share", "offload", "bubble")
 FROM_ZERO = ("zero_stage", "shard", "activation_offload", "mtp_ahead")
 Made = TypeVar("Made", Plan, Knobs, Limits)
 
@@ -175,7 +176,10 @@ class _Reader:
             unlimited = where == "job.limits" and default == 0
             return self.count({key: value}, key, where, least=0 if key in FROM_ZERO or unlimited else 1)
         if isinstance(default, float):
-            return self.number({key: value}, key, where)
+            number = self.number({key: value}, key, where)
+            if key in SHARES and number > 1:
+                self.problems.append(f"{where}.{key} must be a share of at most 1, but got {_shown(value)}")
+            return number
         if isinstance(default, str):
             choices = CHOICES.get(key)
             if choices and value not in choices:
@@ -183,16 +187,17 @@ class _Reader:
                 hint = f"; modules are joined by {SIGN}" if key == "recompute" else ""
                 self.problems.append(f"{where}.{key} must be one of {', '.join(shown)}, but got {_shown(value)}{hint}")
             return value
-        if not isinstance(value, list):
-            self.problems.append(f"{where}.{key} must be a list, but got {_shown(value)}")
-        return _tuple(value)
+        if not isinstance(value, list) or not all(type(item) is int and 0 <= item <= LARGEST for item in value):
+            self.problems.append(f"{where}.{key} must be a list of whole numbers, but got {_shown(value)}")
+            return ()
+        return tuple(value)
 
     def pins(self, value: Any, where: str) -> dict[str, Any]:
         """Pinned variables, ranges as pairs and lists of values."""
         table = value if isinstance(value, dict) else {}
         if not isinstance(value, dict):
             self.problems.append(f"{where} must be an object, but got {_shown(value)}")
-        self.problems += [f"{where}.{key} is no variable of a plan" for key in table if key not in FIELDS]
+        self.problems += [f"{where}.{key} is no variable of a plan" for key in table if key not in (*FIELDS, *PLACING)]
         if where.endswith("ranges"):
             for key, ends in table.items():
                 if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, int) for end in ends):

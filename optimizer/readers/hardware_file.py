@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from optimizer.errors import InputError, InvalidFile, nearest
 from optimizer.hardware import Cluster, Device, Link, Tier
 from optimizer.model import Provenance
+from optimizer.readers.text import read_text
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -85,7 +86,7 @@ def read_cluster(path: Path, *, find_device: FindDevice, find_link: FindLink) ->
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise InvalidFile(path, [f"not TOML: {error}"]) from error
     except (OSError, UnicodeDecodeError) as error:

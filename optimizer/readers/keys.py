@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from optimizer.errors import InvalidFile
+from optimizer.readers.text import read_text
 
 REQUIRED: Final = object()
 _MEANING = {
@@ -86,7 +87,7 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except UnicodeDecodeError as error:
         raise InvalidFile(path, [f"byte {error.start}: not UTF-8 text"]) from None
     except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InputError, InvalidFile
+from optimizer.readers.text import read_text
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -52,7 +53,7 @@ def read_nccl_tests(
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8-sig")
+        text = read_text(source)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read the nccl-tests log {str(source)!r}: {error}; give a text or JSON file"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Link
+from optimizer.readers.text import read_text
 
 # from near to far: one PCIe switch, several, a host bridge, several bridges of one socket, another socket
 PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -77,7 +78,7 @@ def read_topo(path: str | Path) -> Topology:
     """
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = read_text(source)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read the topology {str(source)!r}: {error}; give `nvidia-smi topo -m` output"

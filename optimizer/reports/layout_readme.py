@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from optimizer.exports.layout import stage_layers
 from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import modules_of
+from optimizer.reports.terms import runs
 from optimizer.search.planner import plan
 
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
@@ -83,21 +83,6 @@ def row(search: Search, answer: Answer) -> list[str]:
         runs(found.recompute_layers) if any(found.recompute_layers) else " + ".join(modules_of(found.recompute)),
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),
     ]
-
-
-def runs(counts: Sequence[int]) -> str:
-    """Counts with repetitions written as products.
-
-    >>> runs((5, 4, 4, 4, 3))
-    '5 3×4 3'
-    """
-    parts: list[list[int]] = []
-    for count in counts:
-        if parts and parts[-1][1] == count:
-            parts[-1][0] += 1
-        else:
-            parts.append([1, count])
-    return " ".join(f"{times}×{count}" if times > 1 else str(count) for times, count in parts)
 
 
 def replaced(text: str, block: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.exports.layout import plan_layout, stage_layers
-from optimizer.objectives.interval import LEVEL, interval
+from optimizer.objectives.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
-from optimizer.reports.terms import bar, label, largest_first
+from optimizer.reports.terms import bar, label, largest_first, runs
 from optimizer.units import GB, show
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BAR = 36
 AT_LIMIT = 0.95
+MANY_STAGES = 40
 COLOURS = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"}
 
 
@@ -140,6 +141,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
         f"HFU {estimate.hfu:.1%}",
     )
+    table.add_row("MFU counts", convention_words(job, estimate))
     table.add_row("interval", interval_words(job, plan, estimate))
     table.add_row(
         "bracket",
@@ -153,14 +155,29 @@ def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
     """Layers on the stages, those rebuilt, and Megatron's notation where the virtual stages are not all alike."""
     rows = []
     if plan.pp > 1 and plan.layers_per_stage:
-        rows.append(("layers per stage", " ".join(map(str, stage_layers(plan, job.model.layers)))))
+        rows.append(("layers per stage", listed(stage_layers(plan, job.model.layers))))
     if sum(plan.recompute_layers) and len(set(plan.recompute_layers)) > 1:
-        rows.append(("recomputed layers", " ".join(map(str, plan.recompute_layers))))
+        rows.append(("recomputed layers", listed(plan.recompute_layers)))
     elif sum(plan.recompute_layers):
         rows.append(("recomputed layers", f"{plan.recompute_layers[0]} on every stage"))
     if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
         rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
     return rows
+
+
+def listed(counts: Sequence[int]) -> str:
+    """Layers stage by stage; of many stages, runs of equal ones as stages × layers."""
+    return " ".join(map(str, counts)) if len(counts) <= MANY_STAGES else f"{runs(counts)} (stages×layers)"
+
+
+def convention_words(job: Job, estimate: Estimate) -> str:
+    """What is counted as useful operations, and the MFU when it is counted otherwise."""
+    predicting = " and prediction layers" if job.model.mtp_layers else ""
+    causal, plain = (mfu(job, estimate.step_time, name) for name in ("causal", "6n"))
+    return (
+        f"every attention score{predicting} (Narayanan et al. 2021); {causal:.1%} without masked scores, {plain:.1%} "
+        "as 6 x active parameters"
+    )
 
 
 def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:

@@ -15,7 +15,7 @@ SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 
 def layout_line(certificate: Certificate, pp: int) -> str:
     """What the layout of the layers gains over an even split; on one stage, what is rebuilt is all there is to it."""
-    if certificate.best == float("inf"):
+    if certificate.best == float("inf") or certificate.given:
         return ""
     if certificate.layout_gain is None:
         return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
@@ -51,11 +51,11 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: 
             f"No plan at any setting of the knobs takes less than {seconds(certificate.knob_bound)}: this answer is "
             f"within {1 - certificate.knob_bound / step_time:.1%} of that bound."
         )
-    lines.append(ties_line(ties))
+    lines.append(ties_line(ties, given=certificate.given))
     return lines
 
 
-def ties_line(ties: NearTies) -> str:
+def ties_line(ties: NearTies, *, given: bool = False) -> str:
     """How many plans come close.
 
     >>> from optimizer.answer import NearTies
@@ -64,7 +64,8 @@ def ties_line(ties: NearTies) -> str:
     >>> ties_line(NearTies())
     'No other plan lies within 5 % of the best, evenly split or as laid out above.'
     """
-    one, five, split = ties.within_1_percent, ties.within_5_percent, "evenly split or as laid out above"
+    one, five = ties.within_1_percent, ties.within_5_percent
+    split = "laid out as asked" if given else "evenly split or as laid out above"
     if not five:
         return f"No other plan lies within 5 % of the best, {split}."
     if not one:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 LABELS: Mapping[str, str] = {
     "gemm": "matrix products",
@@ -51,3 +51,18 @@ def largest_first(terms: Mapping[str, float], *, below: float = 0.0005) -> tuple
     total = sum(terms.values())
     shown = sorted(((name, value) for name, value in terms.items() if value > below * total), key=lambda t: -t[1])
     return shown, sum(value for value in terms.values() if 0 < value <= below * total)
+
+
+def runs(counts: Sequence[int]) -> str:
+    """Counts with repetitions written as products.
+
+    >>> runs((5, 4, 4, 4, 3))
+    '5 3×4 3'
+    """
+    parts: list[list[int]] = []
+    for count in counts:
+        if parts and parts[-1][1] == count:
+            parts[-1][0] += 1
+        else:
+            parts.append([1, count])
+    return " ".join(f"{times}×{count}" if times > 1 else str(count) for times, count in parts)

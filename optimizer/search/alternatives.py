@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.answer import Alternative, NearTies
+from optimizer.constraints.given_layout import laid_out
 from optimizer.job import Job
 from optimizer.objectives.estimate import Costs, Estimate
 from optimizer.objectives.flops import model_flops
 from optimizer.objectives.step import price
 from optimizer.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.search.band import LaidOut, place
-from optimizer.search.layout import laid_out
 from optimizer.search.oracle import STRUCTURE, Points
 
 PLACED = 8  # runners-up whose layers are placed
@@ -53,17 +53,26 @@ def structure(plan: Plan) -> tuple[int, ...]:
 
 
 def alternatives(
-    job: Job, points: Points, laid: LaidOut, best: Plan, seconds: float, count: int, knobs: Knobs
+    job: Job,
+    points: Points,
+    laid: LaidOut,
+    best: Plan,
+    seconds: float,
+    count: int,
+    knobs: Knobs,
+    *,
+    time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, at the same knobs: the first of them with their best layouts."""
+    """The runners-up of the best plan, at the same knobs: the first of them, while there is time, as best laid out."""
     chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
-    placed = place(job, Plans.of(chosen[:PLACED]), knobs) if chosen else ()
+    searched = chosen[: 0 if job.layout_given else PLACED]
+    placed = place(job, Plans.of(searched), knobs, time_limit=time_limit) if searched else ()
     pool = [found for found in placed if found]
     pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
     first: dict[tuple[int, ...], Plan] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
         first.setdefault(structure(found.plan), found.plan)
-    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[PLACED:])][:count]
+    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
     if not plans:
         return ()
     costs = price(job, Plans.of(plans), knobs)

@@ -12,6 +12,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.constraints.given_layout import laid_out
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import LayerTable, layer_costs, layer_table
@@ -19,14 +20,15 @@ from optimizer.objectives.layout_bound import StepFloor, fitting_slowest, joined
 from optimizer.objectives.step import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.enumerate import concatenate
+from optimizer.search.even_splits import even_memory, only_even
 from optimizer.search.layout import (
     Layout,
     best_assignment,
     even_layout,
-    laid_out,
     placed_layout,
 )
 from optimizer.search.layout_problem import problem_of
+from optimizer.search.leanest_layout import fitting_layout, solver_free
 from optimizer.search.oracle import FASTEST, Points
 
 SLICE = 4096  # plans of the band whose memory is looked at together
@@ -113,9 +115,7 @@ def lay_out(
     Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
     `any_knobs` asks for the bound over all knobs as well, else it is nothing.
     """
-    search = _Search(
-        job=job, knobs=knobs, seed=seed, deadline=np.inf if time_limit is None else perf_counter() + time_limit
-    )
+    search = _search(job, knobs, seed, time_limit)
     plans, floor, space = _lowest(job, chunks, knobs, even, any_knobs)
     bounds = floor.step_time(floor.slowest())
     order = np.argsort(bounds, kind="stable")
@@ -149,20 +149,29 @@ def lay_out(
     )
 
 
-def place(job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0) -> tuple[Candidate | None, ...]:
-    """Each plan with the best layout that is found with little effort; None where none fits."""
-    search = _Search(job=job, knobs=knobs, seed=seed, deadline=np.inf, effort=LITTLE)
+def place(
+    job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0, time_limit: float | None = None
+) -> tuple[Candidate | None, ...]:
+    """Each plan with the best layout that is found with little effort; None where none fits.
+
+    When the time is over the plans that are left get none at all: the result is shorter.
+    """
+    search = _search(job, knobs, seed, time_limit, LITTLE)
+    if search.expired():
+        return ()
     floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
     found: list[Candidate | None] = []
     for index, bound in enumerate(bounds):
+        if search.expired():
+            break
         found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else None)
     return tuple(found)
 
 
 def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
     """The plan with chunks of like length where layouts are as good: unlike chunks stall the interleaved schedule."""
-    if len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
+    if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))
     given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
@@ -198,6 +207,11 @@ def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -
     return int(np.sum(bounds < seconds * (1 - SAME)))
 
 
+def _search(job: Job, knobs: Knobs, seed: int, time_limit: float | None, effort: float = EFFORT) -> _Search:
+    deadline = np.inf if time_limit is None else perf_counter() + time_limit
+    return _Search(job=job, knobs=knobs, seed=seed, deadline=deadline, effort=effort)
+
+
 def _finite(fitting: float, bound: float) -> float:
     return float(fitting if np.isfinite(fitting) else bound)
 
@@ -226,6 +240,10 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
     """Lay out those plans whose bound stays below the best once memory counts; the bounds [s]."""
     table = layer_table(search.job, plans, search.knobs)
     bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans, search.limit))
+    alike = np.flatnonzero(only_even(search.job, plans) & np.isfinite(bounds))
+    if len(alike):
+        fits = even_memory(search.job, plans.take(alike), search.knobs) <= search.job.usable_memory
+        bounds[alike[~fits]] = np.inf
     for position in np.argsort(bounds, kind="stable"):
         if bounds[position] >= search.limit:
             break
@@ -264,6 +282,8 @@ def _solve(
         split = candidate(even, True)
         if split.seconds <= bound * (1 + SAME):
             return split
+    if solver_free(problem) and fitting_layout(problem) is None:
+        return None
     search.solved += 1
     try:
         layout = best_assignment(

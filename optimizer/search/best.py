@@ -12,6 +12,7 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.alternatives import estimate_of
 from optimizer.search.band import best_even, lay_out
 from optimizer.search.enumerate import lattice
+from optimizer.search.given import as_given
 from optimizer.search.oracle import Sweep, sweep
 
 
@@ -39,9 +40,12 @@ def best_plan(job: Job, knobs: Knobs = Knobs()) -> Best | None:
     swept = sweep(job, rules, knobs)
     if swept.points is None:
         return None
-    even = best_even(job, swept.points, knobs)
-    limit = even.seconds if even else float("inf")
-    found = lay_out(job, lattice(job, rules), knobs, even=limit, any_knobs=False).best
+    if job.layout_given:
+        found = as_given(swept).best
+    else:
+        even = best_even(job, swept.points, knobs)
+        limit = even.seconds if even else float("inf")
+        found = lay_out(job, lattice(job, rules), knobs, even=limit, any_knobs=False).best
     return best_of(job, swept, found.plan, knobs) if found else None
 
 

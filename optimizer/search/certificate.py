@@ -48,6 +48,7 @@ def certify(
         even=even,
         band=laid.band,
         solved=laid.solved,
+        given=job.layout_given,
     )
     if not laid.complete:
         words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
@@ -91,7 +92,8 @@ def without_plan(job: Job, swept: Sweep) -> Certificate:
     words = f"Time limit after {swept.space:,} plans, none of which fits."
     if swept.complete:
         words = (
-            f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, however its layers lie."
+            f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, "
+            f"{'laid out as asked' if job.layout_given else 'however its layers lie'}."
             f"{_only(job) if swept.space else ''}"
         )
     return Certificate(
@@ -100,6 +102,11 @@ def without_plan(job: Job, swept: Sweep) -> Certificate:
 
 
 def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
+    if job.layout_given:
+        return (
+            f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs, each with its one "
+            f"layout; {swept.fitting:,} fit.{_only(job)}"
+        )
     solved = "the even splits reach their bounds"
     if laid.solved:
         solved = f"CP-SAT found the best layout of {laid.solved:,} of them"

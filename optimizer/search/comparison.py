@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,15 @@ from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
 from optimizer.constraints.pins import code, listed, ordered, shown
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import PLACING, Job
 from optimizer.objectives.estimate import Estimate
 from optimizer.objectives.step import price
-from optimizer.plan import FIELDS, Plan, Plans
-from optimizer.search.best import Best, best_of, best_plan
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.search.alternatives import estimate_of
+from optimizer.search.best import Best, best_plan
 from optimizer.search.conflict import conflict
-from optimizer.search.enumerate import plans_of
-from optimizer.search.layout import laid_out
-from optimizer.search.oracle import Sweep, sweep
+from optimizer.search.enumerate import lattice, plans_of
+from optimizer.search.leanest import LeastMemory
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
 # A value, the two ends of a range, or a set of values.
@@ -97,21 +96,16 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to compare with: the answer is {answer.status}")
     asked = pinned_job(job, pins)
-    other = best_plan(asked, answer.knobs)
-    fits = other is not None
-    if other is None:
-        swept = sweep(asked, structural(asked), answer.knobs)
-        if swept.points is not None:
-            lean = laid_out(asked, swept.points.plans.plan(leanest(swept)))
-            other = best_of(asked, swept, lean, answer.knobs)
+    found = best_plan(asked, answer.knobs)
+    plan, estimate = (found.plan, found.estimate) if found else _leanest(asked, answer.knobs)
     return Comparison(
         pins=pins_text(pins),
-        verdict=_verdict(answer.estimate.step_time, other) if fits else "infeasible",
+        verdict=_verdict(answer.estimate.step_time, found) if found else "infeasible",
         ours=answer.plan,
         our_estimate=answer.estimate,
-        plan=other.plan if other else None,
-        estimate=other.estimate if other else None,
-        broken=() if fits else broken_rules(asked, answer, pins),
+        plan=plan,
+        estimate=estimate,
+        broken=() if found else broken_rules(asked, answer, pins),
     )
 
 
@@ -146,16 +140,17 @@ def pins_text(pins: Pins) -> str:
 
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
     """The rules that leave no plan: each that the pins break by themselves, and those that clash with them."""
-    at_knobs = partial(price, knobs=answer.knobs)
+    at_knobs = LeastMemory(knobs=answer.knobs)
     asked = {f"{kind} {pins_text({name: value})}" for name, value in pins.items() for kind in ("fix", "range")}
-    clashes = {clash.rule: clash for clash in conflict(job, price=at_knobs) if clash.rule not in asked}
+    clashes = {clash.rule: clash for clash in conflict(job, memory=at_knobs) if clash.rule not in asked}
     alone = {name: Clash(rule=name, reason=reason) for name, reason in broken_alone(job).items()}
     return tuple({**alone, **clashes}.values())
 
 
 def broken_alone(job: Job) -> dict[str, str]:
     """Rules decided by the pinned variables only, and broken by their values: name and reason."""
-    values = {name: np.array([code(name, value)]) for name, value in job.limits.fixed.items()}
+    fixed = {name: value for name, value in job.limits.fixed.items() if name not in PLACING}
+    values = {name: np.array([code(name, value)]) for name, value in fixed.items()}
     single = Plans.of([Plan()])
     columns = {name: getattr(single, name) for name in FIELDS} | values
     if {"tp", "cp", "pp"} <= values.keys() and "dp" not in values:
@@ -177,13 +172,14 @@ def differences(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple
     return tuple(sorted(terms, key=lambda item: -abs(item.more)))
 
 
-def leanest(swept: Sweep) -> int:
-    """Position of the plan that reserves least among those a sweep kept; 0 when it kept none."""
-    return 0 if swept.points is None else int(np.argmin(swept.points.reserved))
+def _leanest(job: Job, knobs: Knobs) -> tuple[Plan | None, Estimate | None]:
+    """The plan and layout that reserve least at these knobs, and their price; None where the other rules leave none."""
+    plan = LeastMemory(knobs=knobs).least(job, lattice(job, structural(job)))[1]
+    return plan, estimate_of(job, price(job, Plans.of([plan]), knobs), 0) if plan else None
 
 
-def _verdict(ours: float, other: Best | None) -> str:
-    ratio = other.estimate.step_time / ours - 1 if other else 0.0
+def _verdict(ours: float, other: Best) -> str:
+    ratio = other.estimate.step_time / ours - 1
     if abs(ratio) <= SAME:
         return "same"
     return "slower" if ratio > 0 else "faster"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import DERIVED, FREE, domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, SCHEDULES, Plans
+from optimizer.plan import FIELDS, SCHEDULES, Placement, Plans
 
 CHUNK = 2**16
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
@@ -44,14 +46,14 @@ class Space:
 def lattice(
     job: Job,
     rules: Sequence[Rule],
-    pinned: Mapping[str, int | str | bool] | None = None,
     chunk: int = CHUNK,
 ) -> Iterator[Plans]:
     """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order.
 
-    `pinned` replaces the job's pins. Geometry is joined whole; the options that multiply it are joined per chunk.
+    Geometry is joined whole; the options that multiply it are joined per chunk. Where the user places the layers, every
+    plan says where they lie.
     """
-    values = domains(job, pinned)
+    values = domains(job)
     waiting = [rule for rule in rules if rule.name != "memory"]
     columns: Columns = {name: np.array([_neutral(name)]) for name in FIELDS}
     bound = {name for name in FIELDS if name not in (*FREE, *DERIVED)}
@@ -69,7 +71,8 @@ def lattice(
         for name in OPTIONS:
             part, left = _join(job, part, name, values, known, left)
         if len(part["tp"]):
-            yield plans_of(part)
+            plans = plans_of(part)
+            yield plans.placed(placements(job, plans)) if job.layout_given else plans
         # Rules leave few of the combinations: what a chunk was short of, the next ones take more of the geometry.
         step = max(step, taken * chunk // max(1, len(part["tp"])))
 
@@ -86,7 +89,9 @@ def concatenate(parts: Sequence[Plans]) -> Plans:
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
-    return Plans(**columns)
+    placed = [part.placements or (Placement(),) * len(part) for part in parts]
+    several = tuple(chain.from_iterable(placed)) if any(part.placements for part in parts) else None
+    return Plans(**columns, placements=several)
 
 
 def _join(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ LOGARITHMIC = ("bucket", "comm_sm_share")
 STUDY = "mfu-optimizer"
 TUNED = 8  # plans that every trial prices at once
 STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
+IMPORTING = 0.25  # seconds that it may take to import Optuna
 ROUND = 8  # trials that are asked for together, so that one pricing serves them all
 STARTS = (Knobs(), Knobs(offload=1.0))  # the defaults, and what fits wherever anything does
 GRID = {"bucket": 8, "comm_sm_share": 8, "offload": 9}  # points along each side of the box
@@ -42,14 +44,18 @@ def tune(
     trials: int = 8,
     seed: int = 0,
     study: str | None = None,
+    time_limit: float | None = None,
     price: KnobPrice = step_price,
 ) -> Tuned | None:
     """The knobs with which the fastest of the plans that fit is fastest, or None when none fits with any.
 
     A grid over the box is priced in one go; Optuna's trials, of which the grid's best point is the first, look around
     it. The defaults come before all, so the result is never worse than they are; without trials it is they. `study`
-    is the URL of an Optuna storage to keep the trials in.
+    is the URL of an Optuna storage to keep the trials in. `time_limit` ends the trials early, and leaves them out where
+    it would be over before the first [s].
     """
+    deadline = np.inf if time_limit is None else perf_counter() + time_limit
+    trials = 0 if time_limit is not None and time_limit <= 0 else trials
     best = _best(job, plans, (STARTS[0], *grid()) if trials > 0 else STARTS[:1], price)
     if not np.isfinite(best.seconds):
         best = _best(job, plans, STARTS[1:], price)
@@ -57,7 +63,9 @@ def tune(
         return None
     if trials <= 0:
         return best
-    found = _least([best, *_trials(job, plans, best, trials, seed, study, price)])
+    found = best
+    if perf_counter() + IMPORTING < deadline:
+        found = _least([best, *_trials(job, plans, best, trials, seed, study, deadline, price)])
     return _on_device(job, plans, found, price) if found.knobs.offload > 0 else found
 
 
@@ -114,12 +122,14 @@ def tunable(points: Points, usable: float) -> Plans:
 
 
 def _trials(
-    job: Job, plans: Plans, start: Tuned, trials: int, seed: int, study: str | None, price: KnobPrice
+    job: Job, plans: Plans, start: Tuned, trials: int, seed: int, study: str | None, deadline: float, price: KnobPrice
 ) -> Iterator[Tuned]:
-    """What each of Optuna's trials finds; trials in which nothing fits are told as ten times the start."""
+    """What each of Optuna's trials finds until the deadline; where nothing fits, ten times the start."""
     search, box = _study(job, around(start.knobs), trials, seed, study)
     search.enqueue_trial(asdict(start.knobs))
     for first in range(0, trials, ROUND):
+        if perf_counter() >= deadline:
+            break
         asked = [search.ask(box) for _ in range(min(ROUND, trials - first))]
         settings = [Knobs(**trial.params) for trial in asked]
         found = _priced(job, plans, settings, price).tolist()

@@ -14,7 +14,7 @@ from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.plan import Knobs, Placement, Plan, balanced, virtual_stages
+from optimizer.plan import Knobs, Placement, Plan, virtual_stages
 from optimizer.search.layout_problem import LayoutProblem, layout_problem, rebuildable
 from optimizer.search.layout_program import LayoutProgram
 
@@ -105,16 +105,18 @@ def best_assignment(
     if answer.values is None:
         raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
     values = variables.smoothed(answer.values, seed) if smooth and not variables.folded else answer.values
-    runs = variables.runs(values)
-    rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
-    return assess(problem, runs, rebuilt, proven=answer.status == OPTIMAL)
+    return _layout(variables, values, answer.status == OPTIMAL)
 
 
-def laid_out(job: Job, plan: Plan) -> Plan:
-    """The plan with the layers of its even split written out, and all of them rebuilt where it may be chosen which."""
-    layers = balanced(job.model.layers, plan.pp)
-    chosen = plan.recompute == "full" and job.limits.fixed.get("recompute") != "full"
-    return replace(plan, layers_per_stage=layers, recompute_layers=layers if chosen else ())
+def leanest_assignment(problem: LayoutProblem, *, seed: int = 0, effort: float | None = None) -> Layout:
+    """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory."""
+    variables = LayoutProgram(problem, lean=True)
+    answer = variables.program.solve(seed, effort=effort)
+    if answer.status == INFEASIBLE:
+        raise Infeasible(_why(problem))
+    if answer.values is None:
+        raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
+    return _layout(variables, answer.values, answer.status == OPTIMAL)
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
@@ -180,6 +182,11 @@ def assess(
         proven=proven,
         chosen=bool(rebuildable(problem)),
     )
+
+
+def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:
+    rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
+    return assess(variables.problem, variables.runs(values), rebuilt, proven=proven)
 
 
 def _why(problem: LayoutProblem) -> str:

@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import PLACING, REBUILT, Job
 from optimizer.objectives.layer_costs import DENSE, MOE, MTP, LayerCosts, Runs, StageCosts, layer_costs, layer_sequence
 from optimizer.objectives.pipeline import pipeline_time
 from optimizer.objectives.stages import in_flight, layer_counts
@@ -108,6 +108,10 @@ def alternates(sequence: Runs) -> bool:
 
 def layouts_searched(job: Job) -> str:
     """Which layouts the search compares, in a sentence; nothing where it compares all of them."""
+    if job.layout_given:
+        asked = ", ".join(f"{name}={job.limits.fixed[name]}" for name in PLACING if name in job.limits.fixed)
+        rebuilt = "" if REBUILT in job.limits.fixed else "; under full recomputation a stage rebuilds all of its layers"
+        return f"The search over layouts is switched off ({asked}){rebuilt}."
     features, pinned = job.stack.features, job.limits.fixed
     places = " and where the prediction layers lie" if job.model.mtp_layers else ""
     if not features.uneven_stages:

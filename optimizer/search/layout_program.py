@@ -22,8 +22,8 @@ class LayoutProgram:
     are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to the chunks.
     """
 
-    def __init__(self, problem: LayoutProblem, at_most: float = inf) -> None:
-        """The program of layouts whose pipeline takes `at_most` [s]."""
+    def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
+        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
         self.problem, self.program = problem, IntegerProgram()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
@@ -38,9 +38,14 @@ class LayoutProgram:
         self._follow()
         self.held = [self._held(stage) for stage in range(problem.pp)]
         self.rebuilt = [self._rebuilt(stage) for stage in range(problem.pp)]
+        # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
+        self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
             self._fit(stage)
-        self._minimise(self._slowest(at_most))
+        if lean:
+            self.program.minimise([(self.peak, 1)])
+        else:
+            self._minimise(self._slowest(at_most))
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""
@@ -151,7 +156,8 @@ class LayoutProgram:
         for kind, rebuilt in self.rebuilt[stage].items():
             costs = problem.kinds[kind]
             terms.append((rebuilt, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
-        room = MEMORY_STEPS - ceil(problem.fixed / self.grain)
+        terms.append((self.peak, -1))
+        room = -ceil(problem.fixed / self.grain)
         self.program.linear(terms, None, room)
         always = {kind: held for kind, held in self.held[stage].items() if not problem.kinds[kind].recomputes}
         for kind, rebuilt in {**self.rebuilt[stage], **always}.items():

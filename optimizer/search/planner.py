@@ -21,6 +21,7 @@ from optimizer.search.band import SAME, Candidate, LaidOut, best_even, lay_out, 
 from optimizer.search.certificate import certify, unfinished, without_plan
 from optimizer.search.conflict import conflict
 from optimizer.search.enumerate import Space
+from optimizer.search.given import as_given
 from optimizer.search.knobs import STARTS, tunable, tune
 from optimizer.search.oracle import Sweep, fold
 
@@ -63,10 +64,10 @@ def plan(
         space = Space(job, rules)
         swept = fold(job, space, price, time_limit)
     with clock.phase("knobs"):
-        knobs = _knobs(job, swept, trials, seed, study)
+        knobs = _knobs(job, swept, trials, seed, study, _left(time_limit, clock))
     with clock.phase("resweep"):
-        if knobs not in (None, Knobs()) and swept.complete:
-            swept = fold(job, space, partial(price, knobs=knobs))
+        if knobs is not None and knobs != Knobs() and swept.complete:
+            swept, knobs = _again(job, space, swept, knobs, _left(time_limit, clock))
     if not swept.complete:
         return _unfinished(job, swept, knobs, clock, ceilings)
     with clock.phase("layouts"):
@@ -83,7 +84,12 @@ def plan(
         alone = replace(found.best, plan=best).alone()
         estimate = estimate_of(job, price(job, alone, found.knobs), 0)
         points = found.swept.points
-        others = alternatives(job, points, found.laid, best, found.best.seconds, top, found.knobs) if points else ()
+        left = _left(time_limit, clock)
+        others = (
+            alternatives(job, points, found.laid, best, found.best.seconds, top, found.knobs, time_limit=left)
+            if points
+            else ()
+        )
         ties = near_ties(points, best, found.best.seconds, others) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
@@ -120,23 +126,45 @@ def _layouts(
     """
     if not swept.space:
         return None, True
-    complete = True
+    complete, clock = True, Clock()
     found: _Found | None = None
     tried = STARTS if knobs is None else (knobs, replace(knobs, offload=0.0))
     for setting in dict.fromkeys(tried):
-        at_setting = swept if setting == (knobs or Knobs()) else fold(job, space, partial(price, knobs=setting))
-        even = best_even(job, at_setting.points, setting) if at_setting.points else None
-        limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
-        laid = lay_out(job, space, setting, even=limit, seed=seed, time_limit=time_limit)
+        with clock.phase(str(setting)):
+            at_setting, left = swept, _left(time_limit, clock)
+            if setting != (knobs or Knobs()):
+                at_setting = fold(job, space, partial(price, knobs=setting), left)
+                if not at_setting.complete:
+                    complete = False
+                    break
+            laid, even = _laid_out(job, space, at_setting, setting, found, seed, left)
         complete = complete and laid.complete
-        if laid.best is None and even is not None and found is None:
-            laid = replace(laid, best=even, candidates=(*laid.candidates, even))
         if laid.best is not None and (found is None or laid.best.seconds < found.best.seconds * (1 - SAME)):
             seconds = even.seconds if even else np.inf
             found = _Found(best=laid.best, knobs=setting, swept=at_setting, laid=laid, even=seconds)
         if knobs is None and found is not None:
             break
     return found, complete
+
+
+def _laid_out(
+    job: Job, space: Space, swept: Sweep, knobs: Knobs, found: _Found | None, seed: int, time_limit: float | None
+) -> tuple[LaidOut, Candidate | None]:
+    """The best layouts at these knobs if they are faster than what was found, and the best even split of the sweep."""
+    if job.layout_given:
+        return as_given(swept), None
+    even = best_even(job, swept.points, knobs) if swept.points else None
+    limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
+    laid = lay_out(job, space, knobs, even=limit, seed=seed, time_limit=time_limit)
+    if laid.best is None and even is not None and found is None:
+        laid = replace(laid, best=even, candidates=(*laid.candidates, even))
+    return laid, even
+
+
+def _again(job: Job, space: Space, swept: Sweep, knobs: Knobs, time_limit: float | None) -> tuple[Sweep, Knobs]:
+    """The sweep at the tuned knobs; where there is no time for all of it, the one at the defaults if anything fits."""
+    again = fold(job, space, partial(price, knobs=knobs), time_limit)
+    return (again, knobs) if again.complete or swept.best < 0 else (swept, Knobs())
 
 
 def _left(time_limit: float | None, clock: Clock) -> float | None:
@@ -162,7 +190,7 @@ def _unfinished(job: Job, swept: Sweep, knobs: Knobs | None, clock: Clock, ceili
     )
 
 
-def _knobs(job: Job, swept: Sweep, trials: int, seed: int, study: str | None) -> Knobs | None:
+def _knobs(job: Job, swept: Sweep, trials: int, seed: int, study: str | None, time_limit: float | None) -> Knobs | None:
     """The best settings found for the leading plans, or None when none fits with any."""
     if swept.points is None:
         return None
@@ -171,7 +199,7 @@ def _knobs(job: Job, swept: Sweep, trials: int, seed: int, study: str | None) ->
         return None
     if not swept.complete or (trials <= 0 and swept.best >= 0):
         return Knobs() if swept.best >= 0 else None
-    tuned = tune(job, plans, trials=trials, seed=seed, study=study)
+    tuned = tune(job, plans, trials=trials, seed=seed, study=study, time_limit=time_limit)
     return tuned.knobs if tuned else None
 
 

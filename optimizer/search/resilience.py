@@ -65,9 +65,10 @@ def losses(job: Job, lost_nodes: Sequence[int], knobs: Knobs = Knobs()) -> tuple
     left = [job.gpus - nodes * job.cluster.gpus_per_node for nodes in lost_nodes]
     for nodes, gpus in zip(lost_nodes, left, strict=True):
         if nodes < 1 or gpus < 1:
+            node, most = job.cluster.gpus_per_node, (job.gpus - 1) // job.cluster.gpus_per_node
             raise InputError(
-                f"cannot lose {nodes} nodes of {job.cluster.gpus_per_node} GPUs out of {job.gpus:,} GPUs; "
-                f"give 1 to {(job.gpus - 1) // job.cluster.gpus_per_node}"
+                f"cannot lose {nodes} node{'s' * (nodes != 1)} of {node} GPUs out of {job.gpus:,} GPUs; "
+                + (f"give 1 to {most}" if most else "nothing would be left")
             )
     before = best_plan(job, knobs)
     if before is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from optimizer.answer import job_dict, plan_dict
@@ -62,11 +62,12 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """The best plan of a job, the effects of the variations, largest first, and how alone the plan is."""
+    """The best plan of a job, the effects of the variations, largest first, how alone the plan is, at which knobs."""
 
     base: Best
     effects: tuple[Effect, ...]
     basin: Basin
+    knobs: Knobs = Knobs()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -75,6 +76,7 @@ class Sensitivity:
             "plan": plan_dict(self.base.plan),
             "step_time_s": self.base.estimate.step_time,
             "mfu": self.base.estimate.mfu,
+            "knobs": asdict(self.knobs),
             "effects": [effect.to_dict() for effect in self.effects],
             "basin": self.basin.to_dict(),
         }
@@ -90,7 +92,7 @@ def sensitivity(job: Job, knobs: Knobs = Knobs()) -> Sensitivity | None:
         return None
     effects = [effect(base, variation, knobs) for variation in variations(job, base.plan)]
     order = sorted(effects, key=lambda item: (-abs(item.gain), item.variation.name))
-    return Sensitivity(base=base, effects=tuple(order), basin=basin(base.swept))
+    return Sensitivity(base=base, effects=tuple(order), basin=basin(base.swept), knobs=knobs)
 
 
 def effect(base: Best, variation: Variation, knobs: Knobs = Knobs()) -> Effect:

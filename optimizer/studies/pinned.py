@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.constraints.given_layout import counts_of
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import LAYERS, LAYOUT, REBUILT, Job
 from optimizer.plan import Plan
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
@@ -24,7 +25,13 @@ def pinned_plan(job: Job, fixed: Mapping[str, int | str | bool]) -> Plan:
     >>> pinned_plan(job, {"tp": 8, "pp": 2}).summary()
     'TP 8, PP 2, DP 4, micro-batch 1, ZeRO-1'
     """
-    values: dict[str, Any] = dict(fixed)
+    values: dict[str, Any] = {name: value for name, value in fixed.items() if name != LAYOUT}
+    listed = {name: counts_of(job, name) for name in (LAYERS, REBUILT) if name in fixed}
+    if listed:
+        values.setdefault("pp", len(next(iter(listed.values()))) // values.get("vpp", 1))
+    values |= listed
+    if REBUILT in listed:
+        values.setdefault("recompute", "full")
     taken = 1
     for name in ("tp", "cp", "pp"):
         taken *= values.setdefault(name, 1)
@@ -34,6 +41,6 @@ def pinned_plan(job: Job, fixed: Mapping[str, int | str | bool]) -> Plan:
         values.setdefault("schedule", "interleaved")
     plan = Plan(**values)
     broken = broken_rules(job, plan)
-    if reasons := [broken[rule] for rule in NECESSARY if rule in broken]:
+    if reasons := [reason for rule, reason in broken.items() if rule in NECESSARY or rule.startswith("fix")]:
         raise InputError(f"{CONTEXT} ({plan.summary()}): {'; '.join(reasons)}")
     return plan

@@ -16,7 +16,7 @@ from optimizer.objectives.data_parallel import BUCKET_PER_RANK, shard_ranks
 from optimizer.objectives.layer_communication import copies_per_token
 from optimizer.objectives.module_communication import latent_width
 from optimizer.objectives.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
-from optimizer.objectives.stages import Stage, representative_stages
+from optimizer.objectives.stages import Stage, layer_counts, representative_stages
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.recomputation import modules_of
 
@@ -88,9 +88,10 @@ class Setting:
         return frozenset(modules_of(self.plan.recompute))
 
     def layers(self, moe: bool | None) -> tuple[float, float]:
-        """Layers on the busiest stage and in the model: dense ones, MoE ones, or both for None."""
-        dense = (float(self.busiest.dense[0]), float(self.model.dense_layers))
-        experts = (float(self.busiest.moe[0]), float(self.model.moe_layers))
+        """Layers, prediction layers too, on the busiest stage and in the model: dense, MoE, or both for None."""
+        whole = layer_counts(self.model)
+        dense = (float(self.busiest.dense[0]), float(whole[0]))
+        experts = (float(self.busiest.moe[0]), float(whole[1]))
         if moe is None:
             return dense[0] + experts[0], dense[1] + experts[1]
         return experts if moe else dense
@@ -199,7 +200,7 @@ def _pipeline(s: Setting) -> Iterator[Traffic]:
         message=whole / (s.plan.tp if s.plan.sequence_parallel or gathered else 1),
         ranks=2,
         stride=s.stage_gpus,
-        per_layer=2 * boundaries / s.model.layers,
+        per_layer=2 * boundaries / sum(layer_counts(s.model)),
         per_step=2 * vpp * s.microbatches,
         in_total=2 * s.microbatches * boundaries * s.stage_gpus,
     )
@@ -287,7 +288,13 @@ def _gradient(job: Job) -> float:
 
 def _whole(model: Model) -> Stage:
     """A stage that holds the whole model."""
-    one = np.ones(1)
+    one, (dense, moe) = np.ones(1), layer_counts(model)
     return Stage(
-        dense=one * model.dense_layers, moe=one * model.moe_layers, embedding=one, head=one, in_flight=one, exists=one
+        dense=one * dense,
+        moe=one * moe,
+        embedding=one,
+        head=one,
+        in_flight=one,
+        exists=one,
+        mtp=one * model.mtp_layers,
     )

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError, InvalidFile, nearest
+from optimizer.readers.text import read_text
 from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def read_study(path: Path, *, pin: Pin) -> Study:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such study file; `optimize batch --help` shows what to write in one") from None
     except OSError as error:

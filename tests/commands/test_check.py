@@ -65,7 +65,7 @@ def test_a_tampered_answer_exits_3_and_names_the_rule(answer: str) -> None:
         ((*SMALL, "--within", "3"), "", "did you mean 3%?"),
         (("sensitivity", "--model", "gpt3"), "", "missing --gpus"),
         (("sensitivity", *SMALL, "--lost-nodes", "one"), "", "no list of whole numbers"),
-        (("sensitivity", *SMALL, "--lost-nodes", "1"), "", "cannot lose 1 nodes"),
+        (("sensitivity", *SMALL, "--lost-nodes", "1"), "", "cannot lose 1 node of 8 GPUs"),
     ],
 )
 def test_bad_input_exits_2_with_one_message(arguments: tuple[str, ...], text: str, message: str) -> None:

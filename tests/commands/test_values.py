@@ -5,11 +5,12 @@ import pytest
 
 from optimizer.commands.values import SHORT_NAMES, merged, pinned, storage_url
 from optimizer.errors import InputError
+from optimizer.job import PLACING
 from optimizer.plan import FIELDS
 
 
 def test_short_names_stand_for_variables_of_a_plan() -> None:
-    assert set(SHORT_NAMES.values()) <= set(FIELDS)
+    assert set(SHORT_NAMES.values()) <= {*FIELDS, *PLACING}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,9 @@ def test_short_names_stand_for_variables_of_a_plan() -> None:
         ("tp", "2,4", ("tp", frozenset({2, 4}))),
         ("tp", "4,4", ("tp", 4)),
         ("sp", "on,off", ("sequence_parallel", frozenset({True, False}))),
+        ("layout", "even", ("layout", "even")),
+        ("layers", "19, 20,21,20", ("layers_per_stage", "19,20,21,20")),
+        ("recompute-layers", "7,4,1,0", ("recompute_layers", "7,4,1,0")),
     ],
 )
 def test_what_people_write(name: str, text: str, expected: tuple[str, object]) -> None:
@@ -42,6 +46,8 @@ def test_what_people_write(name: str, text: str, expected: tuple[str, object]) -
         ("tp", "2,4..8", "tp takes a range or a list, not both; write its values as tp=2,4,8"),
         ("tp", "2,x", "tp must be an integer >= 1, but got 'x'"),
         ("tp", "2,", "tp must be an integer >= 1, but got ''"),
+        ("layout", "odd", "layout must be even, which switches the search over layouts off, but got 'odd'"),
+        ("layers", "4..8", "cannot fix layers_per_stage=4..8: expected the layers of each stage"),
         ("zero", "1,4", "zero_stage must be an integer from 0 to 3, but got '4'"),
     ],
 )

@@ -89,6 +89,17 @@ def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
         assert part in found
 
 
+def test_layers_and_shares_are_numbers(document: dict[str, Any]) -> None:
+    document["plan"]["layers_per_stage"] = [12, 12, "x"]
+    document["plan"]["recompute_layers"] = [1, -1]
+    document["knobs"]["offload"] = 3
+    assert problems(document) == (
+        'plan.layers_per_stage must be a list of whole numbers, but got [12, 12, "x"]',
+        "plan.recompute_layers must be a list of whole numbers, but got [1, -1]",
+        "knobs.offload must be a share of at most 1, but got 3",
+    )
+
+
 def test_a_file_of_the_user_takes_the_place_of_a_name(document: dict[str, Any], tmp_path: Path) -> None:
     document["job"]["model"] = "my-own"
     with pytest.raises(UnknownName, match="my-own"):

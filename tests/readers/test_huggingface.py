@@ -209,7 +209,7 @@ def test_binary_and_absent_files_are_refused(tmp_path):
     path = tmp_path / "config.json"
     with pytest.raises(InvalidFile, match="cannot be read"):
         read_config(path)
-    path.write_bytes(b"\xff\xfe\x00")
+    path.write_bytes(b"\x80\xfe\x00")
     with pytest.raises(InvalidFile, match="byte 0: not UTF-8"):
         read_config(tmp_path)
 

@@ -105,6 +105,19 @@ def test_experts(llama_job: Job) -> None:
     assert {row.ranks for row in experts} == {16 // 4}
 
 
+def test_prediction_layers_send_as_much_as_the_layers_they_repeat(llama_job: Job) -> None:
+    """DeepSeek-V3: 61 layers and one that predicts, 58 and one of them mixtures; its gradients hold its projection."""
+    model = load_model("deepseek-v3")
+    plain = replace(model, mtp_layers=0)
+    plan = Plan(tp=2, pp=2, ep=4, dp=4, num_microbatches=16, sequence_parallel=True, zero_stage=1)
+    job = replace(llama_job, model=model, gpus=16, global_batch=64)
+    rows, without = (traffic(replace(job, model=one), plan, Knobs(bucket=1e12)) for one in (model, plain))
+    for parallelism, kind, ratio in (("tp", "all_gather", 62 / 61), ("ep", "all_to_all", 59 / 58)):
+        more, less = only(rows, parallelism, kind), only(without, parallelism, kind)
+        assert more.in_total / less.in_total == pytest.approx(ratio)
+        assert more.per_layer == less.per_layer
+
+
 def test_a_single_gpu_sends_nothing(llama_job: Job) -> None:
     assert traffic(replace(llama_job, gpus=1), Plan(num_microbatches=64)) == ()
 
@@ -119,6 +132,7 @@ def test_a_single_gpu_sends_nothing(llama_job: Job) -> None:
         ("llama3-8b", Plan(dp=512, zero_stage=1)),
         ("llama3-8b", Plan(dp=16, num_microbatches=4, zero_stage=3)),
         ("mixtral-8x7b", MIXTRAL),
+        ("glm-4.5-air", replace(MIXTRAL, tp=1, dp=16, sequence_parallel=False)),
         ("mixtral-8x7b", replace(MIXTRAL, zero_stage=3)),
         ("mixtral-8x7b", replace(MIXTRAL, recompute="layernorm+moe")),
         ("llama3-8b", Plan(tp=4, dp=4, num_microbatches=16, sequence_parallel=True, recompute="mlp")),

@@ -82,10 +82,11 @@ def test_limits_are_axes_like_any_other(tmp_path: Path) -> None:
     axes = read(
         tmp_path,
         SMALL + 'bubble_ceiling = [0.1, "5%"]\nhbm_limit = ["75 GB", 0]\nmax_tp = [4, 8]\n'
-        'fix = [{tp = 8, sp = true}, "pp=2..4,recompute=full", {}]\n',
+        'fix = [{tp = 8, sp = true}, "pp=2..4,recompute=full", {}, "layout=even", "layers=3,5,tp=2"]\n',
     ).scenarios[""]
     assert (axes.bubble_ceiling, axes.hbm_limit, axes.max_tp) == ((0.1, 0.05), (75e9, 0.0), (4, 8))
-    assert axes.fix == ({"tp": 8, "sequence_parallel": True}, {"pp": (2, 4), "recompute": "full"}, {})
+    assert axes.fix[:3] == ({"tp": 8, "sequence_parallel": True}, {"pp": (2, 4), "recompute": "full"}, {})
+    assert axes.fix[3:] == ({"layout": "even"}, {"layers_per_stage": "3,5", "tp": 2})
 
 
 def test_prices_are_per_hour(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
         read_study(tmp_path / "none.toml", pin=pinned)
     with pytest.raises(InputError, match="cannot be read"):
         read_study(tmp_path, pin=pinned)
-    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "bytes.toml").write_bytes(b"\x80\xfe")
     with pytest.raises(InvalidFile, match="not UTF-8"):
         read_study(tmp_path / "bytes.toml", pin=pinned)
 

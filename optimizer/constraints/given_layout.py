@@ -1,0 +1,162 @@
+"""Layers that the user placed: even splits only, or so many layers on each stage, instead of a search over layouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from optimizer.constraints.program import Program
+from optimizer.constraints.rule import BoolArray, FloatArray
+from optimizer.errors import InputError
+from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, REBUILT, Job
+from optimizer.plan import Placement, Plan, Plans, balanced, virtual_stages
+from optimizer.recomputation import RECOMPUTE
+
+FULL = RECOMPUTE.index("full")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenLayout:
+    """The layers lie, or are rebuilt, as `variable` asks; `counts` are those of a list, empty for the even split."""
+
+    name: str
+    variable: str
+    counts: tuple[int, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What decides whether a plan can be laid out so."""
+        return {LAYOUT: ("pp",), LAYERS: ("pp", "vpp")}.get(self.variable, ("pp", "vpp", "recompute"))
+
+    def check(self, job: Job, plans: Plans) -> BoolArray:
+        """Whether a plan can be laid out so, and is where it says how its layers lie."""
+        columns = (plans.pp.tolist(), plans.vpp.tolist(), plans.recompute.tolist())
+        known = {row: self._possible(job, *row) for row in set(zip(*columns, strict=True))}
+        possible = np.array([known[row] for row in zip(*columns, strict=True)], dtype=np.bool_)
+        if plans.placements is None:
+            return possible
+        asked = placements(job, plans)
+        same = [self._same(job, *row) for row in zip(columns[0], columns[1], plans.placements, asked, strict=True)]
+        return np.asarray(possible & np.array(same, dtype=np.bool_))
+
+    def post(self, job: Job, program: Program, literal: int) -> None:
+        """A table of the stages, chunks and modes that can be laid out so."""
+        if self.variable != LAYOUT:
+            values = [program.domains.get(name, (1,)) for name in ("pp", "vpp", "recompute")]
+            width = len(self.variables)
+            program.allow(
+                self.variables, sorted({row[:width] for row in product(*values) if self._possible(job, *row)}), literal
+            )
+
+    def explain(self, job: Job) -> str:
+        """The rule with the job's numbers."""
+        asked = f"you asked for {self.name.partition(' ')[2]}"
+        if self.variable == LAYOUT:
+            return f"{asked}: no other layout is searched"
+        if self.variable == REBUILT:
+            return f"{asked}: {len(self.counts)} stages under full recomputation that hold so many layers"
+        uneven = not job.stack.features.uneven_stages and len(set(self.counts)) > 1
+        why = f", but {job.stack.name} cuts them evenly" if uneven else ""
+        stages = f"{len(self.counts)} stages or virtual stages" if len(self.counts) > 1 else "one stage"
+        return f"{asked}: {job.model.layers} layers on {stages}{why}"
+
+    def required(self, job: Job, plans: Plans) -> FloatArray:
+        """Nothing, or 1 where a plan cannot be laid out so."""
+        return np.where(self.check(job, plans), 0.0, 1.0)
+
+    def relax(self, job: Job, required: float) -> tuple[Job, str]:
+        """Without it."""
+        return job.without_pin(self.variable), f"drop {self.name}"
+
+    def _possible(self, job: Job, pp: int, vpp: int, recompute: int) -> bool:
+        if self.variable == LAYOUT:
+            return True
+        if self.variable == REBUILT:
+            given = counts_of(job, LAYERS)
+            if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
+                return False
+            return all(rebuilt <= held for rebuilt, held in zip(self.counts, _held(job, pp, vpp), strict=True))
+        even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
+        return len(self.counts) in (pp, pp * vpp) and even
+
+    def _same(self, job: Job, pp: int, vpp: int, placed: Placement, asked: Placement) -> bool:
+        if self.variable == REBUILT:
+            return placed.rebuilt == asked.rebuilt
+        mine, theirs = (virtual_stages(given.layers, job.model.layers, pp, vpp) for given in (placed, asked))
+        together = self.variable == LAYERS or placed.rebuilt in ((), asked.rebuilt)
+        return mine == theirs and placed.mtp_ahead == 0 and together
+
+
+def given_layouts(job: Job) -> tuple[GivenLayout, ...]:
+    """The rules about layouts that the user added.
+
+    Raises InputError for a layout that is none of this model's.
+    """
+    fixed = job.limits.fixed
+    if LAYOUT in fixed and fixed[LAYOUT] != EVEN:
+        raise InputError(f"cannot fix {LAYOUT}={fixed[LAYOUT]}: expected {EVEN}; lists of layers go to {LAYERS}")
+    if LAYOUT in fixed and LAYERS in fixed:
+        raise InputError(f"cannot fix {LAYOUT}={EVEN} and {LAYERS}={fixed[LAYERS]} together; keep one")
+    layers, rebuilt, whole = counts_of(job, LAYERS), counts_of(job, REBUILT), job.model.layers
+    if LAYERS in fixed and sum(layers) != whole:
+        raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: {job.model.name} has {whole} layers, not {sum(layers)}")
+    if not all(layers[1:-1]):
+        raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: only the first and the last may be without layers")
+    if sum(rebuilt) > whole:
+        raise InputError(f"cannot fix {REBUILT}={fixed[REBUILT]}: {job.model.name} has only {whole} layers")
+    return tuple(
+        GivenLayout(name=f"fix {name}={fixed[name]}", variable=name, counts=counts_of(job, name))
+        for name in PLACING
+        if name in fixed
+    )
+
+
+def counts_of(job: Job, name: str) -> tuple[int, ...]:
+    """Layers stage by stage as they were pinned, "19,20,21,20"; none where they were not."""
+    value = job.limits.fixed.get(name, "")
+    return () if value in ("", EVEN) else counts(name, str(value))
+
+
+def counts(name: str, text: str) -> tuple[int, ...]:
+    """Layers stage by stage.
+
+    Raises InputError for anything else than whole numbers.
+
+    >>> counts("layers_per_stage", "19, 20,21,20")
+    (19, 20, 21, 20)
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise InputError(f"cannot fix {name}={text}: expected the layers of each stage, such as {name}=19,20,21,20")
+    return tuple(int(part) for part in parts)
+
+
+def laid_out(job: Job, plan: Plan) -> Plan:
+    """The plan with its layers where the user placed them, else evenly split, all rebuilt where that may be chosen."""
+    placed = _placement(job, plan.pp, plan.vpp, plan.recompute == "full")
+    return replace(plan, layers_per_stage=placed.layers, recompute_layers=placed.rebuilt, mtp_ahead=0)
+
+
+def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
+    """Where the layers of every plan lie: see laid_out."""
+    rows = list(zip(plans.pp.tolist(), plans.vpp.tolist(), (plans.recompute == FULL).tolist(), strict=True))
+    known = {row: _placement(job, *row) for row in set(rows)}
+    return tuple(known[row] for row in rows)
+
+
+def _placement(job: Job, pp: int, vpp: int, full: bool) -> Placement:
+    layers = counts_of(job, LAYERS) or balanced(job.model.layers, pp)
+    rebuilt = counts_of(job, REBUILT)
+    if not full:
+        return Placement(layers=layers)
+    if not rebuilt and job.limits.fixed.get("recompute") != "full":
+        rebuilt = _held(job, pp, vpp)
+    return Placement(layers=layers, rebuilt=rebuilt)
+
+
+def _held(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers on each stage."""
+    chunks = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
+    return tuple(sum(chunks[stage::pp]) for stage in range(pp))
