@@ -134,7 +134,7 @@ def test_a_plan_that_rebuilds_modules_is_slower_and_leaner() -> None:
     costs = price(question, Plans.of([replace(plan, recompute=mode) for mode in sets]))
     assert np.all(np.diff(costs.step_time) > 0)
     assert np.all(np.diff(costs.memory["activations"]) < 0)
-    assert np.all(np.diff(costs.hfu * costs.step_time) >= 0)
+    assert np.all(np.diff(costs.hfu * costs.step_time) > -1e-12)
 
 
 def test_the_mixture_is_dispatched_again() -> None:

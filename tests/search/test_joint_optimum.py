@@ -127,6 +127,19 @@ def fastest(job: Job, plans: list[Plan], knobs: Knobs) -> float:
 @settings(max_examples=160, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
+    compare(job)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(tiny_jobs())
+def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Job) -> None:
+    """Nothing can be rebuilt, so that where memory is short activations go to the host or plans change."""
+    features = replace(job.stack.features, recompute=("none",), recompute_modules=(), activation_offload=True)
+    compare(replace(job, stack=replace(job.stack, features=features)).with_limits(fixed={}, choices=HOSTED))
+
+
+def compare(job: Job) -> None:
+    """The planner's answer against the fastest of all layouts that fit."""
     plans = every_layout(job)
     assume(plans)
     assert plans is not None
