@@ -28,10 +28,11 @@ MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_pro
 MOST_PLANS = 400
 MOST_LAYOUTS = 20_000
 AT_ONCE = 4000
+HOSTED = {"activation_offload": (0, 30, 100), "dp": (1, 2)}
 LISTS = (
     {"pp": (1, 2, 4)},
     {"dp": (1, 2), "recompute": MODES_LISTED},
-    {"activation_offload": (0, 30, 100), "dp": (1, 2)},
+    HOSTED,
     {"shard": (0, 2), "tp": (1, 2)},
     {"shard": (2, 4), "zero_stage": (2, 3)},
     {"vpp": (2, 3), "schedule": ("interleaved",)},
