@@ -16,7 +16,7 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.interval import LEVEL, Interval, difficulty, interval, mfu
+from optimizer.objectives.interval import EXPERTS, LEVEL, Interval, difficulty, interval, mfu
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
 
@@ -75,7 +75,10 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 
 
 def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, float]:
-    """Half-widths at the slope whose intervals are shortest on average, weighing both kinds alike."""
+    """Half-widths at the slope whose intervals are shortest on average, weighing both kinds alike.
+
+    Where FEWEST mixtures and as many other runs were left out, each of the two has widths of its own.
+    """
     hardness = np.array(
         [_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)]
     )
@@ -88,7 +91,16 @@ def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, 
         mean = widths["time_interpolated"] * float(np.mean(scale[inside]))
         if mean < shortest * 0.98:
             best, shortest = {**widths, "time_slope": slope}, mean
+    mixtures = np.array([_has_experts(runs[place]) for place in left.places])
+    if min(np.sum(mixtures), np.sum(~mixtures)) >= FEWEST:
+        scale = np.array([difficulty(share, best["time_slope"]) for share in hardness])
+        for name, chosen in (("time", ~mixtures), (f"time{EXPERTS}", mixtures)):
+            best |= _widths(name, np.abs(left.errors[chosen]) / scale[chosen], left.part(chosen), pooled="time")
     return best
+
+
+def _has_experts(run: Run) -> bool:
+    return run.job is not None and run.job.model.experts is not None
 
 
 def _utilisation(run: Run, error: float) -> float:
@@ -103,15 +115,15 @@ def _enough(left: HeldOut) -> bool:
     return len(np.unique(left.places[left.inside])) >= ENOUGH
 
 
-def _widths(quantity: str, scores: FloatArray, left: HeldOut) -> dict[str, float]:
+def _widths(quantity: str, scores: FloatArray, left: HeldOut, pooled: str = "") -> dict[str, float]:
     """Half-widths of both kinds.
 
-    With fewer than ENOUGH runs inside of the rest, those outside count as well, which errs to the wide side; pooled
-    ratios replace an extrapolation that no run shows.
+    With fewer than ENOUGH runs inside of the rest, those outside count as well, which errs to the wide side; the
+    ratio of the `pooled` quantity, this one unless named, replaces an extrapolation that no run shows.
     """
-    pooled = pooled_intervals()
+    every = pooled_intervals()
     inner, outer = f"{quantity}_interpolated", f"{quantity}_extrapolated"
-    ratio = max(WIDER, pooled[outer] / pooled[inner])
+    ratio = max(WIDER, every[f"{pooled or quantity}_extrapolated"] / every[f"{pooled or quantity}_interpolated"])
     inside, outside = scores[left.inside], scores[~left.inside]
     narrow = conformal(inside if _enough(left) else scores)
     wide = conformal(outside) if len(outside) >= FEWEST and len(inside) >= FEWEST else narrow * ratio

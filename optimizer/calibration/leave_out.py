@@ -31,6 +31,10 @@ class HeldOut:
     errors: FloatArray
     inside: NDArray[np.bool_]
 
+    def part(self, chosen: NDArray[np.bool_]) -> HeldOut:
+        """Some of them."""
+        return HeldOut(places=self.places[chosen], errors=self.errors[chosen], inside=self.inside[chosen])
+
 
 def held_out(
     runs: Sequence[Run],
