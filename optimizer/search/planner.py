@@ -155,7 +155,9 @@ def _laid_out(
         return as_given(swept), None
     even = best_even(job, swept.points, knobs) if swept.points else None
     limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
-    laid = lay_out(job, space, knobs, even=limit, seed=seed, time_limit=time_limit)
+    laid = lay_out(job, space, knobs, even=limit, seed=seed, time_limit=time_limit, any_knobs=found is None)
+    if found is not None:
+        laid = replace(laid, knob_bound=found.laid.knob_bound)  # it holds for every setting
     if laid.best is None and even is not None and found is None:
         laid = replace(laid, best=even, candidates=(*laid.candidates, even))
     return laid, even
