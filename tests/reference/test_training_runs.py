@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.assumptions import assumptions
 from optimizer.search.campaign import Campaign, Design, Run
+from optimizer.search.planner import plan
 from optimizer.search.points import Point, Workshop
 
 DAY = 86400.0
@@ -35,3 +37,21 @@ def test_llama_3_405b_lies_around_the_published_gpu_hours() -> None:
     assert best.figures.goodput > 0.9
     assert best.figures.gpu_seconds / 3.6e9 == pytest.approx(30.84, rel=0.25)
     assert theirs.figures.gpu_seconds / 3.6e9 == pytest.approx(30.84, rel=0.25)
+
+
+def test_deepseek_v3_lies_around_the_published_gpu_hours() -> None:
+    # DeepSeek-V3, arXiv 2412.19437, table 1: 2,664 thousand H800 hours for the 14.8 T tokens of pre-training on 2,048
+    # H800, in fp8 and sequences of 4,096, 15,360 of them in a step. Its DualPipe schedule is not among ours.
+    job = Job(
+        model=load_model("deepseek-v3"),
+        cluster=load_cluster("dgx-h800"),
+        stack=load_stack("megatron-core"),
+        gpus=2048,
+        seq_len=4096,
+        global_batch=15360,
+        dtype="fp8",
+    )
+    answer = plan(job, trials=0)
+    assert answer.estimate is not None
+    steps = 14.8e12 / (15360 * 4096)
+    assert steps * answer.estimate.step_time * 2048 / 3600 == pytest.approx(2664e3, rel=0.25)
