@@ -11,21 +11,23 @@ from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.topology import span
 
 
-def collective(job: Job, kind: str, message: FloatArray, size: ArrayLike, stride: ArrayLike) -> FloatArray:
+def collective(
+    job: Job, kind: str, message: FloatArray, size: ArrayLike, stride: ArrayLike, *, skewed: bool = True
+) -> FloatArray:
     """Time of one collective over groups of `size` ranks, neighbours `stride` GPUs apart [s].
 
     `message` [B] follows nccl-tests: the buffer of an all-reduce, the gathered buffer of an all-gather or
     reduce-scatter, the send buffer of an all-to-all. Groups of one cost nothing. The ranks of a training step arrive
-    at different moments: each collective waits log2(ranks) x collective_skew more than an isolated one. A stage that
-    waits for what another one sends is idle already: what its pipeline's bubble counts is not counted again.
+    at different moments: each collective waits log2(ranks) x collective_skew more than an isolated one, unless its
+    ranks were idle together before and it is not `skewed`.
 
     Source: assumed form, the last of n like ranks being about log n late; the rate is fitted.
     """
     ranks = np.asarray(size).astype(np.int64)
     if np.all(ranks <= 1):
         return np.zeros(np.shape(message))
-    skew = 0.0 if kind == "point_to_point" else job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1))
-    return skew + collective_time(
+    skew = job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1))
+    return skew * skewed + collective_time(
         kind,
         message,
         span(job.cluster, ranks, np.asarray(stride).astype(np.int64)),

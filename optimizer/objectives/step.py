@@ -151,12 +151,13 @@ def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
 
 
 def _transfer(job: Job, plans: Plans) -> FloatArray:
-    """One micro-batch's activations on their way to the next stage [s]."""
+    """One micro-batch's activations on their way to the next stage [s], which idles until they come."""
     scattered = job.stack.features.scatter_gather & (plans.tp > 1) & ~plans.sequence_parallel
     split = np.where(plans.sequence_parallel | scattered, plans.tp, 1)
     whole = 2.0 * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden
-    sent = collective(job, "point_to_point", whole / split, np.full(len(plans), 2), plans.tp * plans.cp * plans.dp)
-    return sent + collective(job, "all_gather", whole, np.where(scattered, plans.tp, 1), 1)
+    ranks, stride = np.full(len(plans), 2), plans.tp * plans.cp * plans.dp
+    sent = collective(job, "point_to_point", whole / split, ranks, stride, skewed=False)
+    return sent + collective(job, "all_gather", whole, np.where(scattered, plans.tp, 1), 1, skewed=False)
 
 
 def head_passes(model: Model, stage: Stage) -> FloatArray:

@@ -176,7 +176,8 @@ def priced(job: Job, row: Traffic, knobs: Knobs, *, once: bool) -> Priced:
     `once`: data parallelism runs on the SM share of the knobs, as in the price of a step.
     """
     group = span(job.cluster, row.ranks, row.stride)
-    time = float(collective(job, row.kind, np.array([row.message]), [row.ranks], [row.stride])[0])
+    skewed = row.parallelism != "pp"
+    time = float(collective(job, row.kind, np.array([row.message]), [row.ranks], [row.stride], skewed=skewed)[0])
     if once and row.parallelism == "dp":
         time /= float(rate_of_share(knobs.comm_sm_share))
     crossed = hops(row.kind, group, job.cluster)
