@@ -90,12 +90,12 @@ def calibrate(
     timed = [run for run in clean if run.step_time]
     errors = time_errors(timed, stack.parameters)
     report("intervals: runs left out")
-    stack = with_intervals(stack, clean, free)
+    stack = with_intervals(replace(stack, residuals={}), clean, free)
     stack = replace(
         stack,
         name=name or start.name,
         runs=len(timed),
-        residuals=_residuals(errors, memory),
+        residuals=_residuals(errors, memory) | dict(stack.residuals),
         provenance=start.provenance if keep == "all" else _provenance(timed, date),
     )
     return Calibration(

@@ -25,6 +25,7 @@ __all__ = ["Interval", "conformal", "interval", "with_intervals"]
 FEWEST = 10  # a 90 % quantile needs at least nine residuals
 ENOUGH = 60  # below, the coverage of a 90 % quantile scatters by more than four points
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+LEFT_OUT = "left_out_"  # begins the names of residuals of runs left out
 WIDER = 1.5  # an extrapolation without held-out runs: at least this much wider than an interpolation
 
 Progress = Callable[[int, int], None]
@@ -47,20 +48,43 @@ def with_intervals(
 ) -> Stack:
     """The fitted stack with intervals from the runs it was fitted to, and the devices and ranges these span.
 
-    `free`: the parameters that were fitted to times; those the stack holds when it is empty.
+    `free`: the parameters that were fitted to times; those the stack holds when it is empty. Its residuals get the
+    errors on groups of like runs left out, left_out_mape and left_out_median [1].
     """
     timed = [run for run in runs if run.job is not None and run.step_time]
     names = tuple(free) or tuple(name for name in TIME_PARAMETERS if name in stack.parameters)
     widths: dict[str, float] = {}
+    residuals = {key: value for key, value in stack.residuals.items() if not key.startswith(LEFT_OUT)}
     if len(timed) >= FEWEST:
         left = held_out(timed, folds(timed), stack, names, time_errors, progress)
         widths |= _time_widths(left, timed, stack)
+        residuals |= left_out_errors(left)
     known = [run for run in runs if run.job is not None and run.memory]
     if len(known) >= FEWEST:
         fitted = tuple(name for name in MEMORY_PARAMETERS if name in stack.parameters)
         left = held_out(known, folds(known), stack, fitted, memory_errors, progress)
         widths |= _widths("memory", np.abs(left.errors), left)
-    return replace(stack, intervals=widths, ranges=ranges_of(timed), devices=devices_of(timed) or stack.devices)
+    return replace(
+        stack,
+        intervals=widths,
+        residuals=residuals,
+        ranges=ranges_of(timed),
+        devices=devices_of(timed) or stack.devices,
+    )
+
+
+def left_out_errors(left: HeldOut) -> dict[str, float]:
+    """Mean and median absolute error of runs left out with their like [1], each run counted once.
+
+    Devices, sources and far ends that are left out besides come later in `left` and do not count.
+
+    >>> twice = HeldOut(places=np.array([0, 1, 0]), errors=np.log([1.1, 0.7, 3.0]), inside=np.ones(3, dtype=bool))
+    >>> {key: round(value, 2) for key, value in left_out_errors(twice).items()}
+    {'left_out_mape': 0.2, 'left_out_median': 0.2}
+    """
+    _, first = np.unique(left.places, return_index=True)
+    size = np.abs(np.expm1(left.errors[first]))
+    return {f"{LEFT_OUT}mape": float(np.mean(size)), f"{LEFT_OUT}median": float(np.median(size))}
 
 
 def time_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:

@@ -11,7 +11,7 @@ from optimizer.calibration.scores import Errors
 from optimizer.objectives.interval import LEVEL
 from optimizer.reports.plan_report import notes, title
 from optimizer.reports.study_table import Column, Value, table
-from optimizer.stack import PARAMETERS
+from optimizer.stack import PARAMETERS, Stack
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -53,7 +53,7 @@ def calibration_report(calibration: Calibration) -> Group:
             f"bias {residuals['bias']:+.1%}",
             style="bold",
         ),
-        Text(f"On {', '.join(stack.devices)}; {len(calibration.free)} parameters of time."),
+        Text(f"On {', '.join(stack.devices)}; {len(calibration.free)} parameters of time.{_left_out(stack)}"),
         title("Parameters"),
         table(PARAMETER, _parameters(calibration)),
     ]
@@ -65,6 +65,13 @@ def calibration_report(calibration: Calibration) -> Group:
     parts += _suspects(calibration)
     parts += notes("Set aside", _set_aside(calibration))
     return Group(*parts)
+
+
+def _left_out(stack: Stack) -> str:
+    if "left_out_mape" not in stack.residuals:
+        return ""
+    mape, median = stack.residuals["left_out_mape"], stack.residuals["left_out_median"]
+    return f" On groups of like runs left out of the fit: MAPE {mape:.1%}, median {median:.1%}."
 
 
 def _parameters(calibration: Calibration) -> list[list[Value]]:
