@@ -23,8 +23,8 @@ from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
 from optimizer.plan import IntArray
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
-# Kernels of a backward pass / those of its forward pass: two products and the accumulation of a gradient per matrix, one
-# for each of the rest make 1.4 (separate softmax kernels) to 1.6 (flash attention).
+# Kernels of a backward pass / those of its forward pass: two products and the accumulation of a gradient per matrix
+# and one for each of the rest make 1.4 (separate softmax kernels) to 1.6 (flash attention).
 BACKWARD_KERNELS = 1.6
 
 
