@@ -20,12 +20,12 @@ CORRECTIONS = (
     # Per layer, hidden 2,048 takes 3.8 ms more than hidden 1,024 (4 sequences of 1,024 tokens, TP 1): four passes of
     # matrix products would run at 358 TFLOP/s on A100, beyond its peak of 312; three run at 269. What does not grow
     # with the width, 3.1 ms, is 36 passes over the scores: separate kernels for scale, mask, softmax and dropout. Its
-    # collectives wait eight times longer for each other than those of the same software on many nodes.
+    # collectives wait ten times longer for each other than those of the same software on many nodes.
     Correction(
         source="vtrain",
         table="ground truth single",
         columns={"stack": "megatron-deepspeed-unfused-2022", "recompute": "none", "attention_kernel": "native"},
-        why="no recomputation, no fused kernels: with it the matrix products would run beyond the peak",
+        why="no fused kernels, no recomputation: with it the matrix products would run beyond the peak",
     ),
     # GPT 3.6B at TP 1 leaves 19 ms per layer, 16 passes over the scores in three passes over the layer: one kernel for
     # scale, mask and softmax; separate ones take 36. Without recomputation its scores alone would fill 160 GB.
@@ -44,7 +44,7 @@ def corrected(row: Mapping[str, str], assumed: list[str]) -> Mapping[str, str]:
     >>> said: list[str] = []
     >>> row = {"source": "vTrain: data", "table": "MICRO24 ground truth single", "recompute": "full"}
     >>> corrected(row, said)["recompute"], said
-    ('none', ['no recomputation, no fused kernels: with it the matrix products would run beyond the peak'])
+    ('none', ['no fused kernels, no recomputation: with it the matrix products would run beyond the peak'])
     """
     source, table = (row.get(name, "").lower() for name in ("source", "table"))
     for correction in CORRECTIONS:

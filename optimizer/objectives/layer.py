@@ -23,8 +23,9 @@ from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
 from optimizer.plan import IntArray
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
-# Kernels of a backward pass / those of its forward pass: two products and the accumulation of a gradient per matrix
-# and one for each of the rest make 1.4 (separate softmax kernels) to 1.6 (flash attention).
+# Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
+# each matrix, two products for each of an unfused core, three kernels for a flash core and one for each of the rest:
+# 1.4 with separate softmax kernels, 1.6 with flash attention.
 BACKWARD_KERNELS = 1.6
 
 

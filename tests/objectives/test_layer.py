@@ -13,22 +13,7 @@ from optimizer.objectives.layer_communication import collectives_per_pass, copie
 from optimizer.objectives.operators import Shapes
 from optimizer.objectives.step import price
 from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-
-
-def job(model: str, cluster: str = "h100", dtype: str = "bf16", **features: object) -> Job:
-    stack = load_stack("megatron-core")
-    stack = replace(stack, features=replace(stack.features, **features))  # type: ignore[arg-type]
-    return Job(
-        model=load_model(model),
-        cluster=load_cluster(cluster),
-        stack=stack,
-        gpus=64,
-        seq_len=4096,
-        global_batch=256,
-        dtype=dtype,
-    )
-
+from tests.objectives.questions import job
 
 DENSE = Plan(tp=8, dp=8, micro_batch=1, num_microbatches=32, sequence_parallel=True)
 SPARSE = Plan(ep=32, dp=64, micro_batch=1, num_microbatches=4)

@@ -15,25 +15,11 @@ from optimizer.objectives.module_sets import SMALL, exchange, frontier, offered_
 from optimizer.objectives.operators import Shapes, layer_operators
 from optimizer.objectives.step import price
 from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets import load_model
 from optimizer.recomputation import MODULES, RECOMPUTE, modules_of
+from tests.objectives.questions import TOKENS, job
 
 MODELS = ("gpt3", "llama3-70b", "mixtral-8x22b", "deepseek-v3", "qwen3-235b-a22b", "llama4-maverick", "falcon-40b")
-TOKENS = 4096
-
-
-def job(model: str, dtype: str = "bf16", cluster: str = "dgx-h100", **features: object) -> Job:
-    stack = load_stack("megatron-core")
-    stack = replace(stack, features=replace(stack.features, **features))  # type: ignore[arg-type]
-    return Job(
-        model=load_model(model),
-        cluster=load_cluster(cluster),
-        stack=stack,
-        gpus=64,
-        seq_len=TOKENS,
-        global_batch=256,
-        dtype=dtype,
-    )
 
 
 def shapes(tp: int = 1, ep: int = 1, *, sequence_parallel: bool = False) -> Shapes:
@@ -78,7 +64,7 @@ def test_norms_that_are_part_of_a_product_cannot_be_rebuilt_alone() -> None:
 
 
 def test_fp8_keeps_half_as_much_of_what_goes_into_a_product() -> None:
-    half, whole = (freed(job("deepseek-v3", dtype), moe=True) for dtype in ("fp8", "bf16"))
+    half, whole = (freed(job("deepseek-v3", dtype=dtype), moe=True) for dtype in ("fp8", "bf16"))
     assert half["layernorm"] == whole["layernorm"] / 2
     assert half["moe_act"] == whole["moe_act"] / 2
     assert half["mla_up_proj"] == whole["mla_up_proj"]
