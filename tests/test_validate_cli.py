@@ -72,9 +72,8 @@ def test_json_groups_count_clean_rows_only(runs: Path) -> None:
 def test_the_report(runs: Path) -> None:
     text = " ".join(run("validate", "--runs", runs).stdout.split())
     assert "Step time of 2 runs: MAPE" in text
-    assert (
-        "1 rows whose source doubts them (column quality) are priced but not counted; 1 rows cannot be priced" in text
-    )
+    assert "1 rows that their source doubts (column quality) or that name no micro_batch are priced" in text
+    assert "are priced but not counted; 1 rows cannot be priced" in text
     for heading in ("By source", "By software stack", "By device", "By model", "Memory", "Choice of plans"):
         assert heading in text
     assert "Farthest from their measurement" in text

@@ -73,7 +73,7 @@ def calibrate(
 
     Raises InputError when no clean run has a step time and all that pricing needs.
     """
-    clean = [run for run in runs if run.job is not None and not run.row.get("quality")]
+    clean = [run for run in runs if run.job is not None and not run.doubted]
     timed = [run for run in clean if run.step_time]
     if not timed:
         raise InputError(_nothing_to_fit(runs))
@@ -107,7 +107,7 @@ def calibrate(
         at_bound=at_bound,
         memory=memory,
         refused=tuple(run for run in runs if run.job is None),
-        doubtful=sum(run.job is not None and bool(run.row.get("quality")) for run in runs),
+        doubtful=sum(run.job is not None and bool(run.doubted) for run in runs),
         suspects=_suspects(timed, errors),
     )
 

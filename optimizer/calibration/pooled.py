@@ -34,7 +34,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> 
 
 def pooled(runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths in log, their slope in time, and the number of stacks behind them."""
-    clean = [run for run in runs if run.job is not None and not run.row.get("quality")]
+    clean = [run for run in runs if run.job is not None and not run.doubted]
     timed = _unfitted([run for run in clean if run.step_time])
     errors, weights = time_errors(timed, {}), _alike(timed)
     utilisation = [

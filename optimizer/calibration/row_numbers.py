@@ -1,9 +1,11 @@
-"""Which cells of a row of measured runs are no usable numbers, all of them at once."""
+"""The numbers in a row of measured runs, and which cells hold none that can be used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+
+from optimizer.errors import InputError
 
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),
@@ -21,6 +23,36 @@ def number_problems(row: Mapping[str, str]) -> list[str]:
     wrong = [(name, "a whole number of at least 1") for name in COUNTS if not _is_count(row.get(name, ""))]
     wrong += [(name, "a positive number") for name in QUANTITIES if not _is_positive(row.get(name, ""))]
     return [f"{name} must be {kind}, but got {row[name]!r}" for name, kind in wrong]
+
+
+def number(row: Mapping[str, str], key: str) -> float:
+    """The number in a cell; raises InputError where there is none."""
+    try:
+        return float(row[key])
+    except ValueError:
+        raise InputError(f"{key} must be a number, but got {row[key]!r}") from None
+
+
+def integer(row: Mapping[str, str], key: str, default: int | None = None, assumed: list[str] | None = None) -> int:
+    """The whole number in a cell, or the default of a blank one, noted in `assumed`; raises InputError without."""
+    if not row.get(key):
+        if default is None:
+            raise InputError(f"the row has no {key}")
+        if assumed is not None:
+            assumed.append(f"{key} {default}")
+        return default
+    value = number(row, key)
+    if value < 1 or value != int(value):
+        raise InputError(f"{key} must be a whole number of at least 1, but got {row[key]!r}")
+    return int(value)
+
+
+def flag(row: Mapping[str, str], key: str, default: bool) -> bool:
+    """Whether a cell says yes; the default where it is blank."""
+    text = row.get(key, "").lower()
+    if not text:
+        return default
+    return text.startswith(("true", "on", "1", "yes"))
 
 
 def _is_positive(text: str) -> bool:

@@ -6,15 +6,14 @@ import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from io import StringIO
-from math import log10
 from pathlib import Path
 from typing import Any
 
+from optimizer.calibration.row_cluster import read_cluster
 from optimizer.calibration.row_corrections import corrected
-from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
-from optimizer.calibration.row_numbers import number_problems
+from optimizer.calibration.row_model import read_model
+from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
     number_format,
     rebuilt_layers,
@@ -24,25 +23,17 @@ from optimizer.calibration.row_recipe import (
     under_recipe,
     usual_vpp,
 )
-from optimizer.errors import InputError, InvalidFile, UnknownName
-from optimizer.hardware import Cluster
+from optimizer.calibration.usual_batch import in_usual_micro_batches
+from optimizer.errors import InputError, InvalidFile
 from optimizer.job import Job
-from optimizer.model import Model
 from optimizer.plan import Plan
-from optimizer.presets import load_cluster, load_model, load_stack, model_spellings, stack_names
-from optimizer.presets.hardware import with_network
+from optimizer.presets import load_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK
 from optimizer.readers.text import read_text
 from optimizer.stack import Stack
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
-BUS_STEPS = 10
-GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
-# what the columns of a row cannot describe: experts, state-space layers
-UNDESCRIBED = re.compile(
-    r"moe|mixtral|deepseek|dbrx|gptoss|grok|kimi|llama4|a\d+b|\dx\d+b|mamba|jamba|nemotronh|qwen3next"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +56,13 @@ class Run:
     out_of_memory: bool | None = None
     group: str = ""
     assumed: tuple[str, ...] = ()
+
+    @property
+    def doubted(self) -> str:
+        """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
+        if quality := self.row.get("quality", ""):
+            return f"its source calls it {quality}"
+        return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
 def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
@@ -121,18 +119,18 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         raise InputError(f"{row['model']!r} is one layer without embedding and head, not a training step")
     if re.search(r"\b(lora|peft)\b", (row.get("notes", "") + row.get("table", "")).lower()):
         raise InputError("the run trains adapters (LoRA), not all weights")
-    gpus, seq_len = _integer(row, "gpus"), _integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
+    gpus, seq_len = integer(row, "gpus"), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
-    tp, cp, pp = (_integer(row, name, 1) for name in ("tp", "cp", "pp"))
-    vpp = _integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
-    ep = _integer(row, "ep", 1)
+    tp, cp, pp = (integer(row, name, 1) for name in ("tp", "cp", "pp"))
+    vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
+    ep = integer(row, "ep", 1)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
-    micro_batch, global_batch = _batch(row, dp, assumed)
+    micro_batch, global_batch = integer(row, "micro_batch", 1), integer(row, "global_batch")
     zero, shard = sharding(row, stack, cluster)
-    sequence_parallel = _flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
+    sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
     plan = Plan(
         tp=tp,
         cp=cp,
@@ -158,166 +156,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
     )
-    return job, plan
-
-
-def read_model(row: Row, assumed: list[str]) -> Model:
-    """The preset that a row's model names, with the row's own dimensions where it gives them."""
-    preset = _preset_model(row.get("model", ""))
-    dimensions = {key: _number(row, column) for key, column in _DIMENSIONS.items() if row.get(column)}
-    if preset is not None:
-        changed: dict[str, Any] = {
-            key: int(value) for key, value in dimensions.items() if int(value) != getattr(preset, key)
-        }
-        if "heads" in changed or "hidden" in changed:
-            changed.setdefault(
-                "head_dim", (changed.get("hidden") or preset.hidden) // (changed.get("heads") or preset.heads)
-            )
-        if "heads" in changed and "kv_heads" not in dimensions and preset.kv_heads == preset.heads:
-            changed["kv_heads"] = changed["heads"]
-        if preset.position == "learned" and row.get("seq_len"):
-            changed["max_seq_len"] = _integer(row, "seq_len")
-        return replace(preset, **changed) if changed else preset
-    missing = [_DIMENSIONS[key] for key in ("layers", "hidden", "heads") if key not in dimensions]
-    if missing:
-        raise InputError(f"model {row.get('model')!r} is no preset and the row has no {', '.join(missing)}")
-    return _described_model(row, {key: int(value) for key, value in dimensions.items()}, assumed)
-
-
-_DIMENSIONS = {
-    "layers": "layers",
-    "hidden": "hidden",
-    "ffn_hidden": "ffn_hidden",
-    "heads": "heads",
-    "kv_heads": "kv_heads",
-    "vocab": "vocab",
-}
-
-
-def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Model:
-    if UNDESCRIBED.search(_plain(row.get("model", ""))):
-        raise InputError(
-            f"model {row['model']!r} is no preset and has layers that the columns of a row cannot describe"
-        )
-    hidden, heads = dims["hidden"], dims["heads"]
-    gated = any(word in _plain(row.get("model", "")) for word in GATED)
-    if "vocab" not in dims:
-        assumed.append("vocabulary 51200")
-    learned = "position" in row.get("notes", "") or not gated
-    return Model(
-        name=row.get("model") or "unnamed",
-        layers=dims["layers"],
-        hidden=hidden,
-        heads=heads,
-        kv_heads=dims.get("kv_heads", heads),
-        head_dim=hidden // heads,
-        ffn_hidden=dims.get("ffn_hidden", 4 * hidden),
-        vocab=dims.get("vocab", 51200),
-        max_seq_len=_integer(row, "seq_len", 2048),
-        gated_mlp=gated,
-        norm="rms" if gated else "layer",
-        position="learned" if learned and not gated else "rope",
-        attention_bias=not gated,
-        attention_out_bias=not gated,
-        mlp_bias=not gated,
-        tied_embeddings=not gated or "tied embeddings true" in row.get("notes", "").lower(),
-    )
-
-
-@cache
-def _model_index() -> Mapping[str, str]:
-    """Presets by plain spelling, with its decimal points; without them where only one preset is meant.
-
-    "llama31405b" is llama3.1-405b, but "gpt1.3b" must never become a model of 13 billion.
-    """
-    spellings = model_spellings()
-    exact = {_plain(spelling.rpartition("/")[2]): name for spelling, name in spellings.items()}
-    exact |= {_plain(spelling): name for spelling, name in spellings.items()}
-    pointless: dict[str, set[str]] = {}
-    for spelling, name in exact.items():
-        pointless.setdefault(spelling.replace(".", ""), set()).add(name)
-    return {spelling: min(names) for spelling, names in pointless.items() if len(names) == 1} | exact
-
-
-@cache
-def _preset_model(name: str) -> Model | None:
-    if not name:
-        return None
-    try:
-        return load_model(name)
-    except UnknownName:
-        pass
-    except InputError:
-        raise InputError(f"model {name!r} cannot be read") from None
-    known = _model_index().get(_plain(re.sub(r"\(.*?\)", "", name)))
-    return load_model(known) if known else None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", name.lower())
-
-
-def read_cluster(row: Row, assumed: list[str]) -> Cluster:
-    """The cluster preset of a row's GPU, with its node size and network where the row gives them."""
-    per_node = _integer(row, "gpus_per_node", 0) if row.get("gpus_per_node") else 0
-    cluster = _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
-    measured = measured_bus_bandwidth(row.get("notes", ""), row.get("sharding", "").lower()[:1] not in ("", "0"))
-    if not measured or _integer(row, "gpus") <= cluster.scale_up_size:
-        return cluster
-    return _with_bus_bandwidth(cluster, measured)
-
-
-def _with_bus_bandwidth(cluster: Cluster, measured: float) -> Cluster:
-    """The cluster with NICs through which a ring over whole nodes reaches this bus bandwidth [B/s], at most its own.
-
-    In BUS_STEPS steps a decade, as exact as such a benchmark is, so that like runs are priced together.
-    """
-    link = cluster.tiers[1].link
-    nic = measured / cluster.scale_up_size / link.efficiency
-    steps = round(BUS_STEPS * log10(link.bandwidth / nic))
-    return with_network(cluster, nic_bandwidth=link.bandwidth * 10 ** (-steps / BUS_STEPS)) if steps > 0 else cluster
-
-
-@cache
-def _cluster(device: str, per_node: int, links: str, network: str) -> Cluster:
-    cluster = load_cluster(device)
-    inner, *outer = cluster.tiers
-    share = nvlink_share(device, links)
-    cluster = replace(cluster, tiers=(replace(inner, link=inner.link.scaled(share * inner.link.bandwidth)), *outer))
-    resized = bool(per_node) and per_node != cluster.gpus_per_node
-    if resized and cluster.scale_up_size == cluster.gpus_per_node:
-        cluster = replace(with_network(cluster, scale_up_size=per_node), gpus_per_node=per_node)
-    bandwidth = network_bandwidth(network, cluster.gpus_per_node)
-    return with_network(cluster, nic_bandwidth=bandwidth) if bandwidth else cluster
-
-
-def _device_name(row: Row, assumed: list[str]) -> str:
-    text = row["gpu"].lower()
-    match = re.search(
-        r"(gb300|gb200|b300|b200|h200|h800|h100|h20|a800|a100|v100|mi\d+x|l40s|tpu ?v\d\w*|gaudi ?\d)", text
-    )
-    if match is None:
-        raise InputError(f"gpu {row['gpu']!r} is not a known device")
-    name = match[1].replace(" ", "")
-    memory = row.get("gpu_mem_gb", "")
-    if name == "a100" and memory.startswith("40"):
-        return "a100-40"
-    if name == "v100":
-        return "v100-32" if memory.startswith("32") else "v100-16"
-    if name in ("a100", "a800", "h100", "h800") and "pcie" in text:
-        return f"{name}-pcie" if name == "h100" else f"{name}-80-pcie"
-    if name.startswith("tpuv"):
-        return "tpu-" + name[3:]
-    return name
-
-
-def _batch(row: Row, dp: int, assumed: list[str]) -> tuple[int, int]:
-    if not row.get("micro_batch"):
-        raise InputError("the row has no micro_batch")
-    micro_batch = _integer(row, "micro_batch")
-    if not row.get("global_batch"):
-        raise InputError("the row has no global_batch")
-    return micro_batch, _integer(row, "global_batch")
+    return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
 
 def _measured(row: Row) -> dict[str, Any]:
@@ -332,30 +171,3 @@ def _group(row: Row) -> str:
     """Rows that differ only in the plan share this key."""
     keys = ("source", "table", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
     return "|".join(row.get(key, "") for key in keys)
-
-
-def _number(row: Row, key: str) -> float:
-    try:
-        return float(row[key])
-    except ValueError:
-        raise InputError(f"{key} must be a number, but got {row[key]!r}") from None
-
-
-def _integer(row: Row, key: str, default: int | None = None, assumed: list[str] | None = None) -> int:
-    if not row.get(key):
-        if default is None:
-            raise InputError(f"the row has no {key}")
-        if assumed is not None:
-            assumed.append(f"{key} {default}")
-        return default
-    value = _number(row, key)
-    if value < 1 or value != int(value):
-        raise InputError(f"{key} must be a whole number of at least 1, but got {row[key]!r}")
-    return int(value)
-
-
-def _flag(row: Row, key: str, default: bool) -> bool:
-    text = row.get(key, "").lower()
-    if not text:
-        return default
-    return text.startswith(("true", "on", "1", "yes"))

@@ -28,8 +28,8 @@ def suspicion(row: Priced) -> str:
         reasons.append(f"measured MFU {measured:.1%}: bound by the host or the network")
     if row.fits is False and row.run.out_of_memory is False:
         reasons.append("predicted not to fit")
-    if quality := row.run.row.get("quality"):
-        reasons.append(f"its source calls it {quality}")
+    if row.run.doubted:
+        reasons.append(row.run.doubted)
     return "; ".join([*reasons, _dominant(row)])
 
 

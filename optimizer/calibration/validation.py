@@ -37,8 +37,8 @@ class Priced:
 
     @property
     def clean(self) -> bool:
-        """Whether the row counts in the summaries: priced, and its source does not doubt it."""
-        return self.step_time is not None and not self.run.row.get("quality")
+        """Whether the row counts in the summaries: priced, and not doubted."""
+        return self.step_time is not None and not self.run.doubted
 
     @property
     def ratio(self) -> float | None:
@@ -72,7 +72,7 @@ class Validation:
 
     @property
     def doubtful(self) -> int:
-        """Rows that were priced but kept out of the scores, because their source doubts them."""
+        """Rows that were priced but kept out of the scores, as Run.doubted says."""
         return sum(row.step_time is not None and not row.clean for row in self.rows)
 
     @property

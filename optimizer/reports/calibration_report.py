@@ -135,7 +135,9 @@ def _suspects(calibration: Calibration) -> list[RenderableType]:
 def _set_aside(calibration: Calibration) -> list[str]:
     lines = []
     if calibration.doubtful:
-        lines.append(f"{calibration.doubtful:,} rows whose source doubts them (column quality)")
+        lines.append(
+            f"{calibration.doubtful:,} rows that their source doubts (column quality) or that name no micro_batch"
+        )
     reasons: dict[str, int] = {}
     for run in calibration.refused:
         reasons[run.refused] = reasons.get(run.refused, 0) + 1

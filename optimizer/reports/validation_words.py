@@ -52,7 +52,8 @@ def set_aside_line(validation: Validation) -> str:
     parts = []
     if validation.doubtful:
         parts.append(
-            f"{validation.doubtful:,} rows whose source doubts them (column quality) are priced but not counted"
+            f"{validation.doubtful:,} rows that their source doubts (column quality) or that name no micro_batch are "
+            "priced but not counted"
         )
     if validation.refused:
         parts.append(f"{validation.refused:,} rows cannot be priced")

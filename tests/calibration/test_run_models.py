@@ -2,7 +2,7 @@
 
 import pytest
 
-from optimizer.calibration.runs import read_model
+from optimizer.calibration.row_model import read_model
 from optimizer.errors import InputError
 
 
@@ -33,6 +33,17 @@ from optimizer.errors import InputError
 )
 def test_printed_names_mean_their_presets(printed: str, name: str) -> None:
     assert read_model({"model": printed}, []).name == name
+
+
+def test_a_row_of_other_depth_and_width_is_another_model() -> None:
+    row = {"model": "GPT2-2B", "layers": "30", "hidden": "2304", "heads": "18"}
+    model = read_model(row, [])
+    assert (model.name, model.layers, model.ffn_hidden, model.max_seq_len) == ("GPT2-2B", 30, 4 * 2304, 1024)
+
+
+def test_a_preset_of_another_width_keeps_its_proportions() -> None:
+    model = read_model({"model": "llama3-8b", "hidden": "2048", "heads": "16"}, [])
+    assert (model.layers, model.ffn_hidden, model.head_dim) == (32, 14336 // 2, 128)
 
 
 @pytest.mark.parametrize("printed", ["GPT 1.3B", "Nemotron-H", "Qwen3-Next", "Llama-like 7B", "MaxText 32B"])

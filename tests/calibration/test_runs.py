@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.calibration.row_network import network_bandwidth
 from optimizer.calibration.row_numbers import number_problems
-from optimizer.calibration.runs import network_bandwidth, read_runs
+from optimizer.calibration.runs import read_runs
 from optimizer.errors import InvalidFile
 
 SHORT = "model,gpu,gpus,micro_batch,global_batch,step_time_s\n"
@@ -71,7 +72,6 @@ def test_blank_cells_are_no_wrong_numbers() -> None:
     [
         ("unheard-of,H100,8,1,64,1", "no preset"),
         ("llama3-8b,abacus,8,1,64,1", "not a known device"),
-        ("llama3-8b,H100,8,,64,1", "no micro_batch"),
         ("llama3-8b,H100,8,1,,1", "no global_batch"),
         ("bert-large,H100,8,1,64,1", ""),
     ],
