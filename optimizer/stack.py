@@ -124,6 +124,7 @@ class Features:
     one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
     the ZeRO stage, virtual stages and number format of a run that names none. param_bytes, grad_bytes: bytes per
     element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
+    fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
     zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory. uneven_stages: PP
     need not divide the layers. logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained
@@ -145,6 +146,7 @@ class Features:
     grad_bytes: int = 4
     param_bytes: int = 2
     fp32_reduce: bool = False
+    fused_accumulation: bool = True
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "full")

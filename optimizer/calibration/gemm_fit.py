@@ -19,7 +19,7 @@ from optimizer.calibration.gemm_samples import Samples, read_samples
 from optimizer.calibration.gemm_solver import BOUNDS, Fit, fit_curve, fitted_parameters, starting_curve
 from optimizer.errors import OptimizerError
 from optimizer.hardware import Device
-from optimizer.objectives.gemm import GemmCurve
+from optimizer.objectives.gemm_curve import GemmCurve
 from optimizer.presets.hardware import load_device
 
 # None of the measured products is limited by memory, so this comes from streaming kernels: triad / datasheet.
@@ -54,7 +54,7 @@ HEADER = """\
 # Curves of isolated matrix products (optimizer/objectives/gemm.py), by optimizer.calibration.gemm_fit.
 # SI units. kind: fitted (least squares in log time), chosen (best coarse tile), measured, datasheet, assumed.
 # Errors are relative to the measured time; held out: on weight shapes (n, k) left out of the fit, in five folds.
-# They are those of isolated_time, a function of m, n and k alone; plans are priced for a busy device (gemm_time).
+# They are those of isolated_time, a function of m, n and k alone; plans are priced at the clock of a step (gemm_time).
 """
 
 

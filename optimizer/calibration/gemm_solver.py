@@ -12,7 +12,9 @@ from optimizer.calibration.gemm_samples import Samples
 from optimizer.errors import InputError
 from optimizer.hardware import Device
 from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.gemm import GemmCurve, cast_time, gemm_time, isolated_time, rest_in_sweep
+from optimizer.objectives.gemm import cast_time
+from optimizer.objectives.gemm_curve import GemmCurve
+from optimizer.objectives.gemm_sweep import isolated_time, rest_in_sweep, swept_time
 
 # parameter: (start, low, high). k_half: at least one 64-deep block of k fills a tile's pipeline. cast_bytes: reading
 # 16-bit numbers and writing 8-bit ones moves 3 B per element at the very least. launch: under graphs, to a slow driver.
@@ -91,7 +93,7 @@ def predicted(samples: Samples, curve: GemmCurve) -> FloatArray:
     the device was: a sweep sets up each weight shape (n, k) while the device rests.
     """
     rest = rest_in_sweep(samples.order, curve)
-    return gemm_time(samples.m, samples.n, samples.k, curve, rest=rest) + cast_time(samples.m * samples.k, curve)
+    return swept_time(samples.m, samples.n, samples.k, curve, rest=rest) + cast_time(samples.m * samples.k, curve)
 
 
 def _errors(samples: Samples, curve: GemmCurve) -> FloatArray:

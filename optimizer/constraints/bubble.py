@@ -9,7 +9,7 @@ from math import ceil
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
-from optimizer.objectives.pipeline import LEFT, bubble_fraction
+from optimizer.objectives.pipeline import bubble_fraction, bubble_left
 from optimizer.plan import Plans
 
 
@@ -35,7 +35,9 @@ class Bubble:
         rows = []
         shapes = ("pp", "vpp", "schedule")
         for pp, vpp, schedule in product(*(program.domains[name] for name in shapes)):
-            enough = [m for m in counts if bubble_fraction(pp, vpp, m, LEFT[schedule]) <= job.limits.bubble]
+            enough = [
+                m for m in counts if bubble_fraction(pp, vpp, m, bubble_left(schedule, pp, m)) <= job.limits.bubble
+            ]
             rows += [(pp, vpp, schedule, min(enough))] if enough else []
         program.add(fewest, counts)
         program.allow((*shapes, fewest), rows, literal)
@@ -47,7 +49,8 @@ class Bubble:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """The bubble of each plan."""
-        return bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, LEFT[plans.schedule])
+        left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
+        return bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, left)
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A higher ceiling, in tenths of a percent."""

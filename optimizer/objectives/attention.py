@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.gemm import curve_for, gemm_time
+from optimizer.objectives.gemm import gemm_time
+from optimizer.objectives.gemm_curve import curve_for
 from optimizer.objectives.operators import Attention, FloatArray
 
 KERNELS = {"flash": 1, "flash1": 1, "flash3": 1, "fused_softmax": 4, "unfused": 8}  # launches of one forward pass

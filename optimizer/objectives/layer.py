@@ -14,13 +14,15 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives import attention
 from optimizer.objectives.distinct import pick
-from optimizer.objectives.gemm import GemmCurve, curve_for, gemm_time
+from optimizer.objectives.gemm import gemm_time
+from optimizer.objectives.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.layer_communication import collectives_per_pass, head_communication, layer_communication
 from optimizer.objectives.modes import modes, rebuilds
 from optimizer.objectives.module_communication import module_communication
 from optimizer.objectives.modules import module_operators
 from optimizer.objectives.operators import FloatArray, Gemm, Layer, Shapes
 from optimizer.plan import IntArray
+from optimizer.stack import Features
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 # Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
@@ -120,6 +122,26 @@ def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
     return 4.0 * (gemm.m * gemm.k + gemm.k * gemm.n) * gemm.batch
 
 
+def accumulation_bytes(layer: Layer, features: Features) -> FloatArray:
+    """Traffic of adding a micro-batch's weight gradients to those of the step, in kernels of its own [B].
+
+    Reads the fresh gradient, 2 bytes, and reads and writes the sum, grad_bytes each, for every weight of the rank's
+    products, however few tokens the micro-batch has. 0 where the product of the gradient adds to the sum itself.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py and the hook that adds param.grad to
+    param.main_grad; --no-gradient-accumulation-fusion in megatron/training/arguments.py.
+
+    >>> one = np.ones(1)
+    >>> layer = Layer(gemms=(Gemm(name="up", m=4 * one, n=3 * one, k=2 * one),), attention=None, elementwise=())
+    >>> accumulation_bytes(layer, Features(fused_accumulation=False)).tolist()
+    [60.0]
+    """
+    if features.fused_accumulation:
+        return np.zeros(1)
+    weights = sum((product.n * product.k * product.batch for product in layer.gemms if product.weight), np.zeros(1))
+    return np.asarray((2.0 + 2.0 * features.grad_bytes) * weights)
+
+
 def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
     """Time of kernels limited by HBM: bytes / (bandwidth x hbm_efficiency) [s]."""
     return np.asarray(traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]))
@@ -210,11 +232,12 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
         if quantised:
             casts = casts + cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
+    added = accumulation_bytes(layer, stack.features) if backward else 0.0
     core = attention.seconds(job, layer.attention, backward) if layer.attention else np.zeros_like(gemm)
     return {
         "gemm": gemm,
         "attention": core,
-        "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts, job),
+        "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts + added, job),
     }
 
 

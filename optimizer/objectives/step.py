@@ -29,13 +29,11 @@ from optimizer.objectives.modules import rebuilt_flops
 from optimizer.objectives.once_per_step import once_per_step, straggler_seconds
 from optimizer.objectives.operators import FloatArray
 from optimizer.objectives.peak_memory import peak_memory
-from optimizer.objectives.pipeline import LEFT, bubble_fraction, pipeline_time
+from optimizer.objectives.pipeline import FILLED, bubble_fraction, bubble_left, filled_passes, pipeline_time
 from optimizer.objectives.shapes import SHAPE_KEYS, TRANSFER_KEYS, without_rebuilding
 from optimizer.objectives.stages import Stage, layer_counts, representative_stages, stages_of
 from optimizer.plan import SCHEDULES, KnobColumns, Knobs, Plans
 
-# Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
-FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
 GROUNDWORK = "groundwork"
 
 
@@ -118,8 +116,8 @@ def _remembered(job: Job, plans: Plans) -> Groundwork:
 def filled_bubble(plans: Plans, bubble: FloatArray, dense: Kind, moe: Kind, job: Job) -> FloatArray:
     """What zero-bubble schedules take off the 1F1B bubble by deferring weight gradients [s].
 
-    (pp - 1) 2 W under ZB-H1 and (pp - 1) 3 W under ZB-2p, never more than the bubble: W, the mean stage's weight
-    gradients for one micro-batch, is half of its backward products.
+    `filled_passes` of W, never more than the bubble: W, the mean stage's weight gradients for one micro-batch, is half
+    of its backward products.
 
     Source: Qi et al., arXiv 2401.10241, section 2.3; see pipeline.zero_bubble_time and zero_bubble_h2_time.
     """
@@ -128,7 +126,7 @@ def filled_bubble(plans: Plans, bubble: FloatArray, dense: Kind, moe: Kind, job:
     times = pick(plans.schedule, [FILLED.get(name, 0.0) for name in SCHEDULES])
     counts = layer_counts(job.model)
     weights = (counts[0] * dense.weight + counts[1] * moe.weight) / plans.pp
-    return np.minimum(bubble, (plans.pp - 1) * times * weights)
+    return np.minimum(bubble, filled_passes(times, plans.pp, plans.num_microbatches) * weights)
 
 
 def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
@@ -261,7 +259,12 @@ def _costs(
         allocated=allocated,
         mfu=useful / available,
         hfu=(useful + recomputed_flops(job, plans)) / available,
-        bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, LEFT[plans.schedule]),
+        bubble=bubble_fraction(
+            plans.pp,
+            plans.vpp,
+            plans.num_microbatches,
+            bubble_left(plans.schedule, plans.pp, plans.num_microbatches),
+        ),
         overlappable=hidden,
     )
 

@@ -11,9 +11,8 @@ import numpy as np
 from optimizer.errors import InputError
 from optimizer.job import PLACING, REBUILT, Job
 from optimizer.objectives.layer_costs import DENSE, MOE, MTP, LayerCosts, Runs, StageCosts, layer_costs, layer_sequence
-from optimizer.objectives.pipeline import pipeline_time
+from optimizer.objectives.pipeline import FILLED, filled_passes, pipeline_time
 from optimizer.objectives.stages import in_flight, layer_counts
-from optimizer.objectives.step import FILLED
 from optimizer.plan import Knobs, Plan, Plans, virtual_stages
 
 FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
@@ -86,7 +85,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         usable=job.usable_memory,
         seconds=costs.seconds,
         fixed=costs.fixed,
-        filled=(plan.pp - 1) * FILLED.get(plan.schedule, 0.0) * mean,
+        filled=float(filled_passes(FILLED.get(plan.schedule, 0.0), plan.pp, plan.num_microbatches)) * mean,
         even=not job.stack.features.uneven_stages,
     )
 

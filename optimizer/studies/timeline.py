@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from optimizer.job import Job
 from optimizer.objectives.layer_costs import layer_costs, pass_times
+from optimizer.objectives.pipeline import FILLED
 from optimizer.objectives.schedule import schedule_order
 from optimizer.objectives.simulator import Timeline, simulate
-from optimizer.objectives.step import FILLED
 from optimizer.plan import Plan
 from optimizer.search.layout import Layout, best_assignment, placed_layout
 from optimizer.search.layout_problem import layout_problem

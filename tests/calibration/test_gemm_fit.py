@@ -14,7 +14,8 @@ from optimizer.calibration.gemm_fit import fit_all, main
 from optimizer.calibration.gemm_samples import Samples, read_samples
 from optimizer.calibration.gemm_solver import BOUNDS, Fit, fit_curve, fitted_parameters, predicted, starting_curve
 from optimizer.errors import InputError, InvalidFile
-from optimizer.objectives.gemm import SWEEP_ROWS, GemmCurve, curve_for, gemm_efficiency, isolated_time
+from optimizer.objectives.gemm_curve import GemmCurve, curve_for
+from optimizer.objectives.gemm_sweep import SWEEP_ROWS, gemm_efficiency, isolated_time
 from optimizer.presets.files import csv_rows, presets_folder
 from optimizer.presets.hardware import load_device
 

@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Device
 from optimizer.objectives import gemm_presets
-from optimizer.objectives.gemm import (
-    SWEEP_ROWS,
-    GemmCurve,
-    cast_time,
-    curve_for,
-    gemm_efficiency,
-    gemm_time,
-    grouped_gemm_time,
-    isolated_time,
-    rest_in_sweep,
-)
+from optimizer.objectives.gemm import SPELL, cast_time, gemm_time, grouped_gemm_time
+from optimizer.objectives.gemm_curve import GemmCurve, curve_for
+from optimizer.objectives.gemm_sweep import SWEEP_ROWS, gemm_efficiency, isolated_time, rest_in_sweep, swept_time
 from optimizer.presets.hardware import load_device
 
 # One tile of 256 x 128 x 1000 takes 2 x 256 x 128 x 1000 / (1e12 / 100) = 6.5536 ms; fine tiles run at half the rate.
@@ -109,11 +101,23 @@ def test_experts_with_uneven_tokens_half_fill_their_last_tile() -> None:
 
 def test_the_power_limit_takes_half_its_share_after_a_burst() -> None:
     curve = replace(IDEAL, small_rate=1e-3, throttle=0.2, burst=TILE)
-    assert seconds(25_600, 128, 1000, curve) == pytest.approx(TILE / 0.9)
-    assert seconds(256, 128, 10, curve) == pytest.approx(TILE / 100, rel=1e-4), "short products keep the full rate"
-    assert seconds(25_600, 128, 1_000_000, curve) == pytest.approx(1000 * TILE / 0.8, rel=1e-4)
-    rested = float(gemm_time(25_600, 128, 1000, curve, rest=100.0))
-    assert rested == pytest.approx(TILE, rel=1e-4)
+
+    def swept(m: int, n: int, k: int, rest: float = 1.0) -> float:
+        return float(swept_time(m, n, k, curve, rest=rest))
+
+    assert swept(25_600, 128, 1000) == pytest.approx(TILE / 0.9)
+    assert swept(256, 128, 10) == pytest.approx(TILE / 100, rel=1e-4), "short products keep the full rate"
+    assert swept(25_600, 128, 1_000_000) == pytest.approx(1000 * TILE / 0.8, rel=1e-4)
+    assert swept(25_600, 128, 1000, rest=100.0) == pytest.approx(TILE, rel=1e-4)
+
+
+@pytest.mark.parametrize(("burst", "share"), [(SPELL, 0.5), (SPELL / 3, 0.9), (3 * SPELL, 0.1), (1e6, 0.0)])
+def test_long_and_short_products_of_a_step_run_at_one_clock(burst: float, share: float) -> None:
+    cool = replace(IDEAL, small_rate=1e-3)
+    curve = replace(cool, throttle=0.2, burst=burst)
+    for depth in (10, 1000, 1_000_000):
+        slowdown = seconds(25_600, 128, depth, curve) / seconds(25_600, 128, depth, cool)
+        assert slowdown == pytest.approx(1 / (1 - 0.2 * share))
 
 
 def test_memory_bound_products_do_not_meet_the_power_limit() -> None:
@@ -135,8 +139,9 @@ def test_each_product_of_a_sweep_leaves_a_third_of_the_rest() -> None:
 def test_an_isolated_product_finds_the_device_as_rested_as_a_sweep_does() -> None:
     curve = replace(IDEAL, small_rate=1e-3, throttle=0.2, burst=TILE, rest=512.0)
     for rows, rest in ((2 * SWEEP_ROWS, 512), (SWEEP_ROWS, 512), (SWEEP_ROWS / 2, 8), (SWEEP_ROWS / 4, 2)):
-        assert float(isolated_time(rows, 128, 1000, curve)) == float(gemm_time(rows, 128, 1000, curve, rest=rest))
-    assert float(isolated_time(1, 128, 1000, curve)) == pytest.approx(seconds(1, 128, 1000, curve), rel=1e-3)
+        assert float(isolated_time(rows, 128, 1000, curve)) == float(swept_time(rows, 128, 1000, curve, rest=rest))
+    tired = float(swept_time(1, 128, 1000, curve, rest=1.0))
+    assert float(isolated_time(1, 128, 1000, curve)) == pytest.approx(tired, rel=1e-3)
 
 
 def test_an_isolated_product_of_8_bit_numbers_casts_its_inputs() -> None:
@@ -147,14 +152,14 @@ def test_an_isolated_product_of_8_bit_numbers_casts_its_inputs() -> None:
 
 
 @given(m=sizes, n=sizes, k=sizes, name=st.sampled_from(MEASURED), dtype=st.sampled_from(["bf16", "fp8"]))
-def test_an_isolated_product_is_never_slower_than_one_of_busy_training(
+def test_an_isolated_product_is_never_slower_than_on_a_device_without_rest(
     m: int, n: int, k: int, name: str, dtype: str
 ) -> None:
     device = load_device(name)
     if dtype in device.peak_flops:
         curve = curve_for(device, dtype)
-        busy = float(gemm_time(m, n, k, curve) + cast_time(float(m) * k, curve))
-        assert float(isolated_time(m, n, k, curve)) <= busy * (1 + 1e-12)
+        tired = float(swept_time(m, n, k, curve, rest=1.0) + cast_time(float(m) * k, curve))
+        assert float(isolated_time(m, n, k, curve)) <= tired * (1 + 1e-12)
 
 
 @given(m=sizes, n=sizes, k=sizes, name=st.sampled_from(MEASURED), dtype=st.sampled_from(["bf16", "fp8"]))
@@ -212,7 +217,7 @@ def test_agrees_with_the_best_shapes_of_a_sweep_it_was_not_fitted_to(
     The best of thousands of shapes is one that the power limit spared, so it is compared with a rested device.
     """
     curve = curve_for(load_device(name), dtype)
-    time = float(gemm_time(m, n, k, curve, rest=curve.rest))
+    time = float(swept_time(m, n, k, curve, rest=curve.rest))
     assert 2 * m * n * k / time / 1e12 == pytest.approx(tflops, rel=0.10)
 
 

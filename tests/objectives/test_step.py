@@ -109,6 +109,20 @@ def test_bubble_shrinks_with_virtual_stages_and_vanishes_under_zero_bubble() -> 
     assert bubbles[2] < 0.25 * bubbles[0]
 
 
+def test_few_microbatches_leave_zero_bubble_schedules_a_bubble() -> None:
+    # Of the 2 (pp - 1) or 3 (pp - 1) weight-gradient passes that could fill the bubble there are only pp + m - 2.
+    def filled(schedule: str, microbatches: int) -> float:
+        plain = replace(PLAN, pp=8, dp=16, vpp=1, schedule="1f1b", num_microbatches=microbatches)
+        both = price(job(), Plans.of([plain, replace(plain, schedule=schedule)])).time["bubble"]
+        return float(both[0] - both[1])
+
+    one = filled("zero-bubble-2p", 1) / 7
+    assert one > 0
+    for schedule, most in (("zero-bubble", 14), ("zero-bubble-2p", 21)):
+        for microbatches in (1, 4, 8, 11, 15, 64):
+            assert filled(schedule, microbatches) == pytest.approx(min(most, microbatches + 6) * one)
+
+
 def test_explicit_layouts_move_the_bottleneck() -> None:
     even = replace(PLAN, pp=4, vpp=1, schedule="1f1b", layers_per_stage=(24, 24, 24, 24))
     skewed = replace(even, layers_per_stage=(30, 22, 22, 22))
