@@ -126,14 +126,16 @@ class Features:
     element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
     fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
     zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
-    optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory. uneven_stages: PP
-    need not divide the layers. logit_bytes: bytes per element of the logits in the loss. dropout: the model is trained
-    with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are replayed without the host.
-    balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank holds the logits of
-    the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split the vocabulary / where
-    it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather: without sequence parallelism
-    too, each TP rank sends its share of what goes to the next pipeline stage, which gathers it again. sharded_rate:
-    rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are gathered one by one.
+    optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
+    uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
+    calibration.row_recipe.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
+    model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are
+    replayed without the host. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits:
+    every TP rank holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP
+    does not split the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded.
+    scatter_gather: without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline
+    stage, which gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where
+    weights are gathered one by one.
     """
 
     attention: str = "flash"
@@ -155,6 +157,7 @@ class Features:
     max_vpp: int = 16
     sequence_parallel: bool = True
     uneven_stages: bool = True
+    filled_stages: bool = False
     logit_bytes: int = 4
     dropout: bool = False
     dispatcher: str = "alltoall"

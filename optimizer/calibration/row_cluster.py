@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from math import log10
 
-from optimizer.calibration.row_network import measured_bus_bandwidth, network_bandwidth, nvlink_share
+from optimizer.calibration.row_network import network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import integer
 from optimizer.errors import InputError
 from optimizer.hardware import Cluster
@@ -16,28 +15,12 @@ from optimizer.presets import load_cluster
 from optimizer.presets.hardware import with_network
 
 Row = Mapping[str, str]
-BUS_STEPS = 10
 
 
 def read_cluster(row: Row, assumed: list[str]) -> Cluster:
     """The cluster preset of a row's GPU, with its node size and network where the row gives them."""
     per_node = integer(row, "gpus_per_node", 0) if row.get("gpus_per_node") else 0
-    cluster = _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
-    measured = measured_bus_bandwidth(row.get("notes", ""), row.get("sharding", "").lower()[:1] not in ("", "0"))
-    if not measured or integer(row, "gpus") <= cluster.scale_up_size:
-        return cluster
-    return _with_bus_bandwidth(cluster, measured)
-
-
-def _with_bus_bandwidth(cluster: Cluster, measured: float) -> Cluster:
-    """The cluster with NICs through which a ring over whole nodes reaches this bus bandwidth [B/s], at most its own.
-
-    In BUS_STEPS steps a decade, as exact as such a benchmark is, so that like runs are priced together.
-    """
-    link = cluster.tiers[1].link
-    nic = measured / cluster.scale_up_size / link.efficiency
-    steps = round(BUS_STEPS * log10(link.bandwidth / nic))
-    return with_network(cluster, nic_bandwidth=link.bandwidth * 10 ** (-steps / BUS_STEPS)) if steps > 0 else cluster
+    return _cluster(_device_name(row, assumed), per_node, row.get("intra_link", ""), row.get("inter_link", ""))
 
 
 @cache

@@ -43,28 +43,6 @@ def network_bandwidth(text: str, gpus_per_node: int) -> float:
     return max((_node_speed(part, gpus_per_node) for part in named or parts), default=0.0)
 
 
-_BENCHMARK = re.compile(
-    r"collective bench in the same job gb/s: allreduce ([\d.]+)(?: allgather ([\d.]+) reducescatter ([\d.]+))?"
-)
-
-
-def measured_bus_bandwidth(notes: str, sharded: bool) -> float:
-    """Bus bandwidth of the collectives that a run timed over all of its GPUs, 0 when it says none [B/s].
-
-    That of the all-reduce, or for a `sharded` optimizer the mean with all-gather and reduce-scatter, which it uses. A
-    network far below its wire rate, broken or shared, explains a slow run better than any software does.
-
-    >>> words = "job 1; collective bench in the same job GB/s: AllReduce 190.7 AllGather 75 ReduceScatter 79"
-    >>> round(measured_bus_bandwidth(words, False) / 1e9, 1), round(measured_bus_bandwidth(words, True) / 1e9, 1)
-    (190.7, 114.9)
-    """
-    match = _BENCHMARK.search(notes.lower())
-    if match is None:
-        return 0.0
-    rates = [float(rate) for rate in match.groups() if rate]
-    return (sum(rates) / len(rates) if sharded else rates[0]) * 1e9
-
-
 def _node_speed(text: str, gpus_per_node: int) -> float:
     match = _PORTS.search(text)
     speed = float(match[2]) if match else next((rate for word, rate in _GENERATION.items() if word in text), 0.0)

@@ -15,6 +15,7 @@ from optimizer.calibration.row_corrections import corrected
 from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
+    filled_stages,
     number_format,
     rebuilt_layers,
     recomputation,
@@ -144,6 +145,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         zero_stage=zero,
         shard=shard,
         recompute=recomputation(row, assumed),
+        layers_per_stage=filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else (),
         recompute_layers=rebuilt_layers(row, pp),
         schedule=schedule(row, vpp),
     )

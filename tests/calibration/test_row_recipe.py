@@ -1,12 +1,22 @@
 """What the words of a measured row change in its job and plan."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from optimizer.calibration.row_recipe import number_format, rebuilt_layers, recomputation, under_recipe, usual_vpp
+from optimizer.calibration.row_recipe import (
+    filled_stages,
+    number_format,
+    rebuilt_layers,
+    recomputation,
+    under_recipe,
+    usual_vpp,
+)
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.presets import load_cluster
+from optimizer.presets import load_cluster, load_model
 from optimizer.stack import Features, Stack
 
 COLUMNS = (
@@ -63,15 +73,31 @@ def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
         assert run.job.dtype == dtype
 
 
-def test_a_run_is_priced_on_the_network_that_it_measured(tmp_path: Path) -> None:
-    rates = []
-    for rate in ("330", "33", ""):
-        note = f"collective bench in the same job GB/s: AllReduce {rate}" if rate else ""
-        run = read(tmp_path, f"llama3-8b,H100,64,8,64,1,1,64,8192,BF16,,,5,{note}")
-        assert run.job is not None
-        rates.append(run.job.cluster.tiers[1].bandwidth)
-    assert rates[1] < 0.2 * rates[0]
-    assert rates[0] <= rates[2]
+@pytest.mark.parametrize(
+    ("layers", "hidden", "ffn_hidden", "first"),
+    [(16, 2048, 8192, {2: 10, 4: 5, 8: 3, 16: 2}), (32, 4096, 14336, {2: 18, 4: 9, 8: 5, 16: 3, 32: 2})],
+)
+def test_the_first_stage_of_nanotron_holds_the_layers_that_its_logs_count(
+    layers: int, hidden: int, ffn_hidden: int, first: dict[int, int]
+) -> None:
+    """Parameters of rank 0 in the logs of the Ultra-Scale Playbook's runs, less the embedding of 131,072 words."""
+    model = replace(
+        load_model("llama3-8b"),
+        layers=layers,
+        hidden=hidden,
+        ffn_hidden=ffn_hidden,
+        vocab=131_072,
+        head_dim=hidden // 32,
+    )
+    for pp, count in first.items():
+        split = filled_stages(model, pp)
+        assert (len(split), sum(split), split[0]) == (pp, layers, count)
+
+
+@given(layers=st.integers(1, 130), pp=st.integers(1, 40), vocab=st.integers(1, 300_000))
+def test_filled_stages_hold_every_layer_once(layers: int, pp: int, vocab: int) -> None:
+    split = filled_stages(replace(load_model("llama3-8b"), layers=layers, vocab=vocab), pp)
+    assert (len(split), sum(split), min(split) >= 0) == (pp, layers, True)
 
 
 def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> None:
