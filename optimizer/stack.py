@@ -130,12 +130,13 @@ class Features:
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     calibration.row_recipe.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
     model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are
-    replayed without the host. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits:
-    every TP rank holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP
-    does not split the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded.
-    scatter_gather: without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline
-    stage, which gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where
-    weights are gathered one by one.
+    replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
+    apply the gate. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank
+    holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
+    the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
+    without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
+    gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
+    gathered one by one.
     """
 
     attention: str = "flash"
@@ -163,6 +164,7 @@ class Features:
     dispatcher: str = "alltoall"
     cuda_graphs: bool = False
     balanced_experts: bool = False
+    fused_experts: bool = False
     gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
     scatter_gather: bool = False

@@ -28,6 +28,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["selective"] = "qkv"
     if _eager(row):
         changes["fused_norm"] = False
+    if _fuses_experts(row):
+        changes["fused_experts"] = True
     return replace(stack, features=replace(stack.features, **changes)) if changes else stack
 
 
@@ -145,6 +147,13 @@ def _eager(row: Mapping[str, str]) -> bool:
     """A torchtitan run whose list of techniques lacks torch.compile runs its norms kernel by kernel."""
     notes = row.get("notes", "").lower()
     return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
+
+
+def _fuses_experts(row: Mapping[str, str]) -> bool:
+    """NeMo containers have had since 26.06 a Transformer Engine that fuses experts in MXFP8 on Blackwell (2.14)."""
+    container = re.search(r"\b(\d\d\.\d\d)\S* nemo container", row.get("table", "").lower())
+    blackwell = re.search(r"[bg]b?[23]00", row.get("gpu", "").lower())
+    return bool(container and container[1] >= "26.06" and blackwell and "mx" in row.get("dtype", "").lower())
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:

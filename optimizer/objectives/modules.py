@@ -47,7 +47,7 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
     """
     nothing = Layer(gemms=(), attention=None, elementwise=())
     kernels = {kernel.name: kernel for kernel in layer.elementwise}
-    routed, shared = _activations(model, kernels["activation"], moe)
+    routed, shared = _activations(model, kernels["activation"], moe, stack.features.fused_experts)
     elementwise: dict[str, tuple[Elementwise, ...]] = {"mlp": (_norm(model, shapes, stack), kernels["activation"])}
     if count := separate_norms(model, moe):
         elementwise["layernorm"] = (_scaled(_norm(model, shapes, stack), count),)
@@ -133,10 +133,12 @@ def _shares(model: Model) -> bool:
     return model.experts is not None and model.experts.shared_ffn_hidden > 0
 
 
-def _activations(model: Model, whole: Elementwise, moe: bool) -> tuple[Elementwise, Elementwise]:
-    """The activation of a mixture's routed experts, and that of its shared ones."""
+def _activations(model: Model, whole: Elementwise, moe: bool, fused: bool) -> tuple[Elementwise, Elementwise]:
+    """Activations of a mixture's routed experts, none where their products have it `fused`, and of its shared ones."""
     if model.experts is None or not moe:
         return whole, _scaled(whole, 0.0)
+    if fused:
+        return _scaled(whole, 0.0), whole
     routed, shared = model.experts.top_k * model.experts.ffn_hidden, model.experts.shared_ffn_hidden
     return _scaled(whole, routed / (routed + shared)), _scaled(whole, shared / (routed + shared))
 

@@ -20,9 +20,9 @@ FloatArray = NDArray[np.float64]
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
 # those of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, unfused.
 UNFUSED_CLAMP = 26.0 / 3.0
-# HBM traffic of rows that are gathered and scattered by index / that of the same rows in order: scanned over 1, 2 and 3
-# with the default stack, whose element-wise rate is that of dense runs, on the mixtures of NVIDIA-NeMo/Megatron-Bridge:
-# MAPE 17.0, 15.3 and 16.4 %. Mixtures alone, refitted each time, do not tell (9.0, 9.5 and 10.5 %).
+# HBM traffic of rows gathered and scattered by index / that of the same rows in order: scanned over 1, 2 and 3.
+# Mixtures of NVIDIA-NeMo/Megatron-Bridge err by 6.6, 5.4 and 6.9 % when its stack is refitted, by 15.8, 12.3 and 12.5 %
+# with the default stack, whose element-wise rate is that of dense runs.
 GATHERED = 2.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
@@ -213,7 +213,11 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     by rank before and by expert after the all-to-all, and back; the backward pass also reads them for the gradient of
     the router's weights. Gathering rows by index costs GATHERED times what reading them in order does.
 
-    Source: NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py for the order of permutations.
+    With fused_experts the dispatcher writes each row where its expert wants it and reads it from there, once each, the
+    backward pass once more for the router's weights; and the products of the experts apply the gate themselves.
+
+    Source: NVIDIA/Megatron-LM megatron/core/transformer/moe/token_dispatcher.py for the order of permutations;
+    release notes of Transformer Engine 2.14 ("fused GEMM + SwiGLU grouped MLP for MXFP8") and of Megatron-Bridge 0.5.1.
     """
     t, half = shapes.tokens, 2.0
     stream = t * model.hidden / shapes.sp
@@ -228,10 +232,14 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     inputs = 2 if model.gated_mlp else 1
     if moe and model.experts:
         rows = t / shapes.tp * model.experts.top_k
-        width = model.experts.ffn_hidden * rows + model.experts.shared_ffn_hidden * t / shapes.tp
-        moved = GATHERED * half * rows * model.hidden
-        permute = Elementwise(name="permute", forward_bytes=8 * moved, backward_bytes=10 * moved, kernels=40)
-        ops.append(permute)
+        moved, width = half * rows * model.hidden, model.experts.shared_ffn_hidden * t / shapes.tp
+        if stack.features.fused_experts:
+            passes, launches = (2.0, 3.0), 4
+        else:
+            passes, launches = (8 * GATHERED, 10 * GATHERED), 40
+            width = width + model.experts.ffn_hidden * rows
+        forward, backward = (count * moved for count in passes)
+        ops.append(Elementwise(name="permute", forward_bytes=forward, backward_bytes=backward, kernels=launches))
     else:
         width = model.ffn_hidden * t / shapes.tp
     unfused = UNFUSED_CLAMP if model.activation == "clamped-swiglu" else 1.0

@@ -74,6 +74,21 @@ def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("table", "gpu", "dtype", "fused"),
+    [
+        ("26.06.01 NeMo Container / Pre-Training", "GB200", "MXFP8", True),
+        ("26.08 NeMo Container / Pre-Training", "B300", "FP8-MX", True),
+        ("26.04.01 NeMo Container / Pre-Training", "GB200", "MXFP8", False),
+        ("26.08 NeMo Container / Pre-Training", "H100", "FP8-CS", False),
+        ("26.08 NeMo Container / Pre-Training", "GB300", "BF16", False),
+        ("26.08 tables", "GB300", "MXFP8", False),
+    ],
+)
+def test_late_containers_fuse_the_experts_of_blackwell(table: str, gpu: str, dtype: str, fused: bool) -> None:
+    assert features("", table=table, gpu=gpu, dtype=dtype).fused_experts is fused
+
+
+@pytest.mark.parametrize(
     ("layers", "hidden", "ffn_hidden", "first"),
     [(16, 2048, 8192, {2: 10, 4: 5, 8: 3, 16: 2}), (32, 4096, 14336, {2: 18, 4: 9, 8: 5, 16: 3, 32: 2})],
 )

@@ -9,6 +9,7 @@ from optimizer.model import Model
 from optimizer.objectives.flops import model_flops
 from optimizer.objectives.operators import Shapes, context_share, head_operators, layer_operators
 from optimizer.presets import load_model, load_stack
+from optimizer.stack import Features, Stack
 
 
 def shapes(tp: int = 1, cp: int = 1, ep: int = 1, etp: int = 1, micro_batch: int = 1, seq_len: int = 2048) -> Shapes:
@@ -72,3 +73,17 @@ def test_context_share_of_windows() -> None:
     model = load_model("mistral-7b")
     assert context_share(model, 4096) == pytest.approx(4097 / 8192)
     assert context_share(model, 8192) == pytest.approx(0.375, abs=1e-3)
+
+
+def test_fused_experts_move_each_routed_row_twice_and_keep_only_the_shared_activation() -> None:
+    # DeepSeek-V3: 2,048 tokens of 7,168 to 8 experts; a shared expert of 2,048 reads two halves and writes one.
+    model = load_model("deepseek-v3")
+    stack = Stack(name="mine", features=Features(fused_experts=True))
+    moved = {kernel.name: kernel for kernel in layer_operators(model, shapes(), stack, moe=True).elementwise}
+    rows = 2048 * 8 * 7168 * 2
+    assert moved["permute"].forward_bytes[0] == pytest.approx(2 * rows)
+    assert moved["permute"].backward_bytes[0] == pytest.approx(3 * rows)
+    assert moved["activation"].forward_bytes[0] == pytest.approx(3 * 2 * 2048 * 2048)
+    plain = {k.name: k for k in layer_operators(model, shapes(), Stack(name="mine"), moe=True).elementwise}
+    assert plain["permute"].forward_bytes[0] == pytest.approx(16 * rows)
+    assert plain["activation"].forward_bytes[0] == pytest.approx(9 * moved["activation"].forward_bytes[0])
