@@ -43,6 +43,19 @@ def network_bandwidth(text: str, gpus_per_node: int) -> float:
     return max((_node_speed(part, gpus_per_node) for part in named or parts), default=0.0)
 
 
+_BENCHMARK = re.compile(r"collective bench in the same job gb/s: allreduce ([\d.]+)")
+
+
+def all_reduce_benchmark(notes: str) -> float:
+    """Bus bandwidth of the all-reduce that a run timed over all of its GPUs, 0 when it says none [B/s].
+
+    >>> all_reduce_benchmark("job 1; collective bench in the same job GB/s: AllReduce 190.5 AllGather 75") / 1e9
+    190.5
+    """
+    match = _BENCHMARK.search(notes.lower())
+    return float(match[1]) * 1e9 if match else 0.0
+
+
 def _node_speed(text: str, gpus_per_node: int) -> float:
     match = _PORTS.search(text)
     speed = float(match[2]) if match else next((rate for word, rate in _GENERATION.items() if word in text), 0.0)

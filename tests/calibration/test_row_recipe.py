@@ -115,6 +115,17 @@ def test_filled_stages_hold_every_layer_once(layers: int, pp: int, vocab: int) -
     assert (len(split), sum(split), min(split) >= 0) == (pp, layers, True)
 
 
+def test_a_broken_network_slows_its_run(tmp_path: Path) -> None:
+    rates = {}
+    for rate in ("13", "175", ""):
+        note = f"collective bench in the same job GB/s: AllReduce {rate}" if rate else ""
+        run = read(tmp_path, f"llama3-8b,H100,64,8,64,1,1,64,8192,BF16,,,5,{note}")
+        assert run.job is not None
+        rates[rate] = run.job.cluster.tiers[1].bandwidth
+    assert rates["175"] == rates[""]
+    assert rates["13"] < 0.2 * rates[""]
+
+
 def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> None:
     stack = Stack(name="mine", features=Features(default_vpp=6, default_dtype="fp8"))
     assumed: list[str] = []
