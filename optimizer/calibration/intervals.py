@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.calibration.fit import TIME_PARAMETERS, log_error
 from optimizer.calibration.groups import folds
@@ -16,7 +17,7 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.interval import EXPERTS, LEVEL, Interval, difficulty, interval, mfu
+from optimizer.objectives.interval import EXPERTS, LEVEL, STARVED, STARVED_MFU, Interval, difficulty, interval, mfu
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
 
@@ -101,26 +102,43 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, float]:
     """Half-widths at the slope whose intervals are shortest on average, weighing both kinds alike.
 
-    Where FEWEST mixtures and as many other runs were left out, each of the two has widths of its own.
+    Where FEWEST of them and as many other runs were left out, steps of less than STARVED_MFU have widths of their own,
+    and of the others mixtures.
     """
     hardness = np.array(
         [_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)]
     )
+    starved = _apart(hardness < STARVED_MFU)
+    fed = left.part(~starved)
     best: dict[str, float] = {}
     shortest = np.inf
     for slope in SLOPES:
-        scale = np.array([difficulty(share, slope) for share in hardness])
-        widths = _widths("time", np.abs(left.errors) / scale, left)
-        inside = left.inside if _enough(left) else np.ones_like(left.inside)
+        scale = _scales(hardness[~starved], slope)
+        widths = _widths("time", np.abs(fed.errors) / scale, fed)
+        inside = fed.inside if _enough(fed) else np.ones_like(fed.inside)
         mean = widths["time_interpolated"] * float(np.mean(scale[inside]))
         if mean < shortest * 0.98:
             best, shortest = {**widths, "time_slope": slope}, mean
     mixtures = np.array([_has_experts(runs[place]) for place in left.places])
-    if min(np.sum(mixtures), np.sum(~mixtures)) >= FEWEST:
-        scale = np.array([difficulty(share, best["time_slope"]) for share in hardness])
-        for name, chosen in (("time", ~mixtures), (f"time{EXPERTS}", mixtures)):
-            best |= _widths(name, np.abs(left.errors[chosen]) / scale[chosen], left.part(chosen), pooled="time")
+    apart = _apart(mixtures[~starved])
+    kinds = {STARVED: starved}
+    if np.any(apart):
+        kinds |= {"": ~starved & ~mixtures, EXPERTS: ~starved & mixtures}
+    for name, chosen in kinds.items():
+        if np.any(chosen):
+            scores = np.abs(left.errors[chosen]) / _scales(hardness[chosen], best["time_slope"])
+            best |= _widths(f"time{name}", scores, left.part(chosen), pooled="time")
     return best
+
+
+def _apart(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The chosen runs if they and the others are FEWEST each, none otherwise."""
+    return chosen if min(np.sum(chosen), np.sum(~chosen)) >= FEWEST else np.zeros_like(chosen)
+
+
+def _scales(hardness: FloatArray, slope: float) -> FloatArray:
+    """How much wider than the easiest each of these steps is [1]."""
+    return np.array([difficulty(share, slope) for share in hardness])
 
 
 def _has_experts(run: Run) -> bool:

@@ -14,6 +14,8 @@ from optimizer.presets.intervals import pooled_intervals
 LEVEL = 0.9
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 EXPERTS = "_experts"  # in the names of widths: those of mixtures
+STARVED = "_starved"  # in the names of widths: those of steps that the host or the network bounds
+STARVED_MFU = 0.10
 EASY_MFU, HARDEST_MFU = 0.40, 0.01
 
 # What "inside the fitted runs" means besides the device; names of Stack.ranges.
@@ -45,8 +47,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
 
     [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
     runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
-    the half-widths pooled over the others. Mixtures of experts have widths of their own where enough of them were
-    measured.
+    the half-widths pooled over the others. Steps below STARVED_MFU have widths of their own, and of the others mixtures
+    of experts, where enough of them were measured.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
@@ -64,10 +66,12 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     kind = EXTRAPOLATED if reasons else INTERPOLATED
     own, pooled = job.stack.intervals, pooled_intervals()
     source = own if f"{quantity}_{kind}" in own else pooled
-    own_kind = f"{quantity}{EXPERTS}_{kind}"
-    width = source[own_kind if job.model.experts and own_kind in source else f"{quantity}_{kind}"]
+    share = mfu(job, value) if quantity == "time" else 1.0
+    kinds = [STARVED] * (share < STARVED_MFU) + [EXPERTS] * (job.model.experts is not None) + [""]
+    names = (f"{quantity}{category}_{kind}" for category in kinds)
+    width = source[next(name for name in names if name in source)]
     if quantity == "time":
-        width *= difficulty(mfu(job, value), source.get("time_slope", 0.0))
+        width *= difficulty(share, source.get("time_slope", 0.0))
     return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
 
 
