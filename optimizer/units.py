@@ -127,3 +127,12 @@ def show(value: float, unit: str, digits: int = 3) -> str:
         if abs(value) >= size * 0.9995:
             return f"{value / size:.{digits}g} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
+
+
+def seconds(value: float) -> str:
+    """A duration with three digits.
+
+    >>> seconds(5.3149), seconds(0.0123)
+    ('5.31 s', '12.3 ms')
+    """
+    return show(value, "s")

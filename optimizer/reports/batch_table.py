@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optimizer.reports.plan_report import notes, seconds, title
+from optimizer.reports.plan_report import notes, title
+from optimizer.units import seconds
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

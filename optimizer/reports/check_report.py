@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, notes, seconds, subject, title
-from optimizer.units import GB
+from optimizer.reports.plan_report import grid, notes, subject, title
+from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

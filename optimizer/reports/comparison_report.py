@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, seconds, show_gigabytes, title
+from optimizer.reports.plan_report import grid, show_gigabytes, title
 from optimizer.reports.terms import bar, label
-from optimizer.units import GB
+from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

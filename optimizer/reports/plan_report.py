@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from optimizer.exports.layout import plan_layout, stage_layers
 from optimizer.objectives.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
+from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
-from optimizer.units import GB, show
+from optimizer.units import GB, seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -70,15 +71,6 @@ def subject(job: Job) -> str:
     )
 
 
-def seconds(value: float) -> str:
-    """A duration with three digits.
-
-    >>> seconds(5.3149), seconds(0.0123)
-    ('5.31 s', '12.3 ms')
-    """
-    return show(value, "s")
-
-
 def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[RenderableType]:
     job = answer.job
     parts = [
@@ -98,8 +90,6 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     if answer.formats:
         parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
-        from optimizer.reports.proof_lines import proof_lines, timings
-
         lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp)
         parts += notes("Proof", [*lines, timings(answer.search_s)])
     return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import seconds
+from optimizer.units import seconds
 
 if TYPE_CHECKING:
     from optimizer.answer import Certificate, NearTies

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import notes, seconds, subject, title
+from optimizer.reports.plan_report import notes, subject, title
 from optimizer.reports.study_table import Column, Record, table
-from optimizer.units import show
+from optimizer.units import seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group
