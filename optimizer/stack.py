@@ -128,7 +128,7 @@ class Features:
     zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
-    calibration.row_recipe.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
+    objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
     model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are
     replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
     apply the gate. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank

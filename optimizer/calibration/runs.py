@@ -15,7 +15,6 @@ from optimizer.calibration.row_corrections import corrected
 from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
-    filled_stages,
     number_format,
     rebuilt_layers,
     recomputation,
@@ -27,6 +26,7 @@ from optimizer.calibration.row_recipe import (
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import Job
+from optimizer.objectives.stages import filled_stages
 from optimizer.plan import Plan
 from optimizer.presets import load_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK

@@ -15,7 +15,7 @@ from optimizer.plan import Plans
 
 @dataclass(frozen=True, kw_only=True)
 class Bubble:
-    """(pp - 1) / (vpp m + pp - 1) <= ceiling; zero-bubble schedules leave a third of the pp - 1, or nothing.
+    """(pp - 1) / (vpp m + pp - 1) <= ceiling; zero-bubble schedules leave less of the pp - 1, as `bubble_left` says.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2, as a share of the whole pipeline time; see
     objectives/pipeline.py for what schedules leave of it.

@@ -21,9 +21,10 @@ from optimizer.objectives.gemm_curve import GemmCurve
 
 Clock = Callable[[FloatArray], FloatArray]  # computing time at some clock [s], from that at full clock [s]
 
-# s: length of the product whose clock all products of a step have, assumed. Refits of Megatron-Bridge's runs on H100 to
-# GB300 err by 7.9, 7.8, 7.8, 8.1 and 9.3 % at 0.05, 0.2, 1, 5 and 20 ms. With each product at the clock of its own
-# length, refits err by 3.7 instead of 3.2 % on nemo-2024, 3.8 instead of 3.5 % on llm-foundry.
+# s: length of the product whose clock all products of a step have, assumed. Refits of Megatron-Bridge's runs on H100
+# and GB200 err by 5.6, 5.4, 5.4, 5.9 and 7.0 % at 0.05, 0.2, 1, 5 and 20 ms. With each product at the clock of its own
+# length, refits err by 3.7 instead of 3.2 % on nemo-2024, 3.8 instead of 3.5 % on llm-foundry, and by 3.5 instead of
+# 4.4 % on nemo-2022.
 SPELL = 1e-3
 
 

@@ -47,6 +47,32 @@ class Stage:
         return self.dense + self.moe
 
 
+def filled_stages(model: Model, pp: int) -> tuple[int, ...]:
+    """Layers of each stage of a software that fills them one after the other with layers and head by their products.
+
+    A stage is full when its layers and those before have reached its share of all operations, the head's counting as
+    well, and keeps the layer that reached it. Stages that this leaves empty are listed after the first one.
+
+    Source: huggingface/nanotron, src/nanotron/models/base.py, build_model, and get_block_compute_costs of
+    src/nanotron/models/llama.py, whose count of a layer's products (4 hidden^2 + 3 hidden ffn_hidden) this takes.
+
+    >>> from optimizer.presets import load_model
+    >>> filled_stages(load_model("llama3-8b"), 4)
+    (9, 9, 8, 6)
+    """
+    layer = 4 * model.heads * model.head_dim + 3 * model.ffn_hidden
+    share = (model.layers * layer + model.vocab) / pp
+    counts, done = [0] * pp, 0
+    stage = 0
+    for _ in range(model.layers):
+        counts[stage] += 1
+        done += layer
+        if done >= (stage + 1) * share and stage < pp - 1:
+            stage += 1
+    used, empty = counts[: stage + 1], counts[stage + 1 :]
+    return (*used[:1], *empty, *used[1:])
+
+
 def layer_counts(model: Model) -> tuple[int, int]:
     """Dense and MoE layers of the whole model, prediction layers among those of the last kind.
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.calibration.row_recipe import (
-    filled_stages,
     number_format,
     rebuilt_layers,
     recomputation,
@@ -16,6 +15,7 @@ from optimizer.calibration.row_recipe import (
     usual_vpp,
 )
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.objectives.stages import filled_stages
 from optimizer.presets import load_cluster, load_model
 from optimizer.stack import Features, Stack
 
