@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optimizer.model import Model
     from optimizer.plan import Knobs, Plan
     from optimizer.presets import load_cluster, load_device, load_link, load_model, load_stack
-    from optimizer.search.planner import plan
+    from optimizer.search.plan.planner import plan
     from optimizer.stack import Stack
 
 __version__ = "0.1.0"
@@ -76,7 +76,7 @@ class _Package(ModuleType):
 
     @property
     def plan(self) -> Any:
-        return importlib.import_module("optimizer.search.planner").plan
+        return importlib.import_module("optimizer.search.plan.planner").plan
 
     @plan.setter
     def plan(self, module: ModuleType) -> None:

@@ -8,9 +8,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from optimizer.job import Job
-from optimizer.objectives.estimate import Estimate
-from optimizer.objectives.flops import CONVENTIONS, MEGATRON
-from optimizer.objectives.interval import interval, mfu
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.flops import CONVENTIONS, MEGATRON
+from optimizer.objectives.step.interval import interval, mfu
 from optimizer.plan import Knobs, Plan
 
 if TYPE_CHECKING:

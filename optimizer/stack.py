@@ -176,7 +176,7 @@ class Stack:
     """A training software: facts about it, and the fitted parameters (see PARAMETERS for units and bounds).
 
     `intervals` holds half-widths of prediction intervals in log, `ranges` the span of the runs it was fitted to by
-    coordinate (optimizer.objectives.interval); `devices` are those of these runs.
+    coordinate (optimizer.objectives.step.interval); `devices` are those of these runs.
     """
 
     name: str

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from optimizer.answer import Alternative, Answer, Certificate, Clash, NearTies
 from optimizer.job import Job, Limits
-from optimizer.objectives.estimate import Estimate
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 
@@ -98,7 +98,7 @@ def with_answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer | BaseExcep
     """Let the planner return this answer (or raise); the list receives what it was asked."""
 
     def install(outcome: Answer | BaseException) -> list[dict[str, Any]]:
-        from optimizer.search import planner
+        from optimizer.search.plan import planner
 
         asked: list[dict[str, Any]] = []
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.presets import load_stack
-from optimizer.reports.validation_readme import published_section, replaced
+from optimizer.tools.validation_readme import published_section, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "id,model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack,quality,status\n"
@@ -188,7 +188,7 @@ def test_calibrate_asks_which_of_several_stacks(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_what_validate_finds() -> None:
-    """`python -m optimizer.reports.validation_readme` rewrites the section after a new fit."""
+    """`python -m optimizer.tools.validation_readme` rewrites the section after a new fit."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert published_section() in text
     assert replaced(text, published_section()) == text

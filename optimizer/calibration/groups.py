@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.calibration.runs import Run
-from optimizer.objectives.interval import COORDINATES
+from optimizer.objectives.step.interval import COORDINATES
 
 Item = TypeVar("Item")
 FEWEST_GROUPS, MOST_FOLDS, SMALLEST_PART = 3, 10, 5

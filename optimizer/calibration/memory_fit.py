@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from optimizer.calibration.fit import from_unit, to_unit
 from optimizer.calibration.predict import Batch, batches, with_parameters
 from optimizer.calibration.runs import Run
-from optimizer.objectives.distinct import distinct
-from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.peak_memory import peak_memory
-from optimizer.objectives.shapes import SHAPE_KEYS
-from optimizer.objectives.stages import stages_of
+from optimizer.objectives.layer.distinct import distinct
+from optimizer.objectives.layer.shapes import SHAPE_KEYS
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.step.peak_memory import peak_memory
 from optimizer.plan import Knobs
 from optimizer.stack import Stack
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optimizer.calibration.runs import Run
-from optimizer.objectives.interval import COORDINATES
+from optimizer.objectives.step.interval import COORDINATES
 
 
 def ranges_of(runs: Iterable[Run]) -> dict[str, tuple[float, float]]:

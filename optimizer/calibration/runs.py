@@ -26,7 +26,7 @@ from optimizer.calibration.row_recipe import (
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import Job
-from optimizer.objectives.stages import filled_stages
+from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
 from optimizer.presets import load_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log
 
 from optimizer.calibration.validation import Priced
-from optimizer.objectives.interval import mfu
+from optimizer.objectives.step.interval import mfu
 
 LARGE_SHARE = 0.25  # of the predicted time, for a term other than compute to be named
 SLOW = 0.10

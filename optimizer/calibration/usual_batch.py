@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.step import price
+from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 
 LARGEST = 256  # samples: no run that we know has more in a micro-batch

@@ -12,8 +12,8 @@ from optimizer.calibration.memory_fit import counts_reserved
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Choice, Errors, Verdicts, choice_of, errors_of
-from optimizer.objectives.estimate import FloatArray
-from optimizer.objectives.interval import Interval, interval
+from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.step.interval import Interval, interval
 
 BY: Mapping[str, Callable[[Run], str]] = {
     "source": source_name,

@@ -62,11 +62,11 @@ def calibrate(runs: Path, stack: str, out: Path | None, evaluations: int, keep: 
         write_stack(found.stack, out)
         click.echo(f"wrote {out}", err=True)
     if as_json:
-        from optimizer.reports.calibration_json import calibration_json
+        from optimizer.calibration.report.calibration_json import calibration_json
 
         click.echo(calibration_json(found))
         return
-    from optimizer.reports.calibration_report import calibration_report
+    from optimizer.calibration.report.calibration import calibration_report
     from optimizer.reports.screen import screen_text
 
     click.echo(screen_text(calibration_report(found)), nl=False)

@@ -60,7 +60,7 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
         saved = _from_answer(plan, options)
     elif megatron_args is not None:
         saved, assumed = _from_arguments(megatron_args, options)
-    from optimizer.search.verification import verify
+    from optimizer.search.why.verification import verify
 
     found = verify(saved)
     if as_json:

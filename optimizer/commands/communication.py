@@ -76,7 +76,7 @@ class _Output:
 
 def _plan(job: Job, best: bool) -> Plan:
     if best:
-        from optimizer.search.planner import plan
+        from optimizer.search.plan.planner import plan
 
         answer = plan(job, top=1, trials=0)
         if answer.plan is None:
@@ -93,9 +93,9 @@ def _plan(job: Job, best: bool) -> Plan:
 
 def _study(job: Job, plan: Plan, assumed: tuple[str, ...], output: _Output) -> None:
     from optimizer.answer import job_dict, plan_dict
-    from optimizer.reports import study_communication as report
-    from optimizer.reports.study_table import csv_text, json_text
+    from optimizer.reports.table import csv_text, json_text
     from optimizer.studies.communication import communication as study_of
+    from optimizer.studies.report import communication as report
 
     study = study_of(job, plan)
     records = report.communication_records(study)
@@ -123,8 +123,8 @@ def _study(job: Job, plan: Plan, assumed: tuple[str, ...], output: _Output) -> N
 
 def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output: _Output) -> None:
     from optimizer.answer import job_dict
-    from optimizer.reports import study_strategies as report
-    from optimizer.reports.study_table import csv_text, json_text
+    from optimizer.reports.table import csv_text, json_text
+    from optimizer.studies.report import strategies as report
     from optimizer.studies.strategies import STRATEGIES, compare
 
     strategies = compare(job, [name.lower() for name in names] or STRATEGIES)
@@ -140,10 +140,10 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
 
 def _judge(job: Job, plan: Plan, names: tuple[str, ...], output: _Output) -> None:
     from optimizer.answer import job_dict, plan_dict
-    from optimizer.reports import study_strategies as report
-    from optimizer.reports.study_table import csv_text, json_text
+    from optimizer.reports.table import csv_text, json_text
     from optimizer.studies.networks import bottleneck
     from optimizer.studies.networks import network as network_of
+    from optimizer.studies.report import strategies as report
 
     verdicts: tuple[Verdict, ...] = bottleneck(job, plan, [network_of(name, job) for name in names])
     records = report.networks_records(verdicts)
@@ -157,6 +157,6 @@ def _judge(job: Job, plan: Plan, names: tuple[str, ...], output: _Output) -> Non
 
 
 def _charts() -> Any:
-    from optimizer.reports import study_charts
+    from optimizer.studies.report import charts as study_charts
 
     return study_charts

@@ -19,7 +19,7 @@ from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.commands.pareto_request import Question
-    from optimizer.search.dossier import Dossier
+    from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
 LIST = "LIST|LOW:HIGH"
@@ -121,8 +121,8 @@ def run_pareto(
     if as_json + as_csv + as_markdown > 1:
         raise click.UsageError("choose one of --json, --csv and --markdown")
     question = _question(options)
-    from optimizer.search.dossier import dossier
-    from optimizer.search.pareto import pareto as search
+    from optimizer.purchase.dossier import dossier
+    from optimizer.purchase.pareto import pareto as search
 
     total = sum(1 for _ in question.grid.designs()) + (trials if question.ranges else 0)
     with progress("designs", total) as step:
@@ -145,7 +145,7 @@ def run_pareto(
 
 def _question(options: dict[str, Any]) -> Question:
     from optimizer.commands.pareto_request import Wish, question_of
-    from optimizer.search.campaign import Bounds
+    from optimizer.purchase.campaign import Bounds
 
     if not options["portfolio"] and not (options["model"] and options["tokens"] > 0):
         raise click.UsageError("missing --model and --tokens (or --portfolio), as in: --model gpt3 --tokens 300e9")
@@ -175,25 +175,25 @@ def _count(name: str, text: str) -> int:
 
 def _text(answer: Dossier, question: Question, command: str, as_json: bool, as_csv: bool, as_markdown: bool) -> str:
     if as_json:
-        from optimizer.reports.pareto_json import purchase_json
+        from optimizer.purchase.report.as_json import purchase_json
 
         return purchase_json(answer, command, question.assumed) + "\n"
     if as_csv:
-        from optimizer.reports.pareto_json import purchase_csv
+        from optimizer.purchase.report.as_json import purchase_csv
 
         return purchase_csv(answer)
     if as_markdown:
-        from optimizer.reports.pareto_text import purchase_markdown
+        from optimizer.purchase.report.text import purchase_markdown
 
         return purchase_markdown(answer, command)
-    from optimizer.reports.pareto_text import purchase_report
+    from optimizer.purchase.report.text import purchase_report
     from optimizer.reports.screen import screen_text
 
     return screen_text(purchase_report(answer, question.assumed))
 
 
 def _page(answer: Dossier, command: str, question: Question) -> str:
-    from optimizer.reports.pareto_html import purchase_html
+    from optimizer.purchase.report.html import purchase_html
 
     made = date.today()
     return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}")

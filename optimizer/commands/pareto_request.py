@@ -17,8 +17,8 @@ from optimizer.readers.text import read_text
 
 if TYPE_CHECKING:
     from optimizer.hardware import Cluster
-    from optimizer.search.campaign import Bounds, Campaign, Design, Run
-    from optimizer.search.grid import Grid
+    from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+    from optimizer.purchase.grid import Grid
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch")
 
@@ -65,9 +65,9 @@ class Question:
 def question_of(wish: Wish, bounds: Bounds) -> Question:
     """The question a buyer asked. Raises InputError for a name, number or combination that cannot be used."""
     from optimizer.presets import load_stack
-    from optimizer.search.assumptions import assumptions
-    from optimizer.search.campaign import Campaign, Design, counts
-    from optimizer.search.grid import Grid
+    from optimizer.purchase.assumptions import assumptions
+    from optimizer.purchase.campaign import Campaign, Design, counts
+    from optimizer.purchase.grid import Grid
 
     kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(wish.hardware).items())
     unknown = [name for name in (*wish.rents, *wish.prices, *bounds.on_hand) if name not in {k.kind for k in kinds}]
@@ -135,7 +135,7 @@ def _runs(wish: Wish, cluster: str) -> tuple[tuple[Run, ...], list[str]]:
 
 def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str) -> tuple[Run, list[str]]:
     """One run, what is missing filled in as `optimize` itself fills it."""
-    from optimizer.search.campaign import Run
+    from optimizer.purchase.campaign import Run
 
     job, assumed = job_of(
         Request(

@@ -116,8 +116,8 @@ def run_plan(
     several = "," in dtypes or dtypes == ANY
     request = Request(model=model, gpus=gpus, limits=limits, dtype="" if several else dtypes, **options)
     job, assumed = job_of(request)
-    from optimizer.search.planner import plan
-    from optimizer.search.precision import best_format, formats_of
+    from optimizer.search.plan.planner import plan
+    from optimizer.search.plan.precision import best_format, formats_of
 
     formats = formats_of(dtypes, job) if several else (job.dtype,)
     search = partial(
@@ -136,7 +136,7 @@ def run_plan(
     comparison = comparison_of(answer, why_not)
     terms = []
     if explained and answer.plan is not None and answer.knobs is not None:
-        from optimizer.objectives.explain import explain
+        from optimizer.objectives.step.explain import explain
 
         terms = explain(job, answer.plan, answer.knobs)
     if as_json:

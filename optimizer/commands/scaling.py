@@ -79,8 +79,8 @@ def scaling(
     check_output(as_json, as_csv)
     job, assumed = study_job(gpus[0], fix, hbm_limit, options)
     from optimizer.answer import job_dict
-    from optimizer.reports.study_scaling import scaling_records, scaling_report
-    from optimizer.reports.study_table import csv_text, json_text
+    from optimizer.reports.table import csv_text, json_text
+    from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
 
     study = study_of(job, gpus, "weak" if weak else "strong")
@@ -93,7 +93,7 @@ def scaling(
         print_screen(scaling_report(study, assumed))
 
     def page() -> str:
-        from optimizer.reports.study_charts import scaling_page
+        from optimizer.studies.report.charts import scaling_page
 
         return scaling_page(study, dict(measured))
 

@@ -50,9 +50,9 @@ def sensitivity(
     model, gpus = required_job(model, gpus, "optimize sensitivity")
     limits = limits_of(options)
     job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits, **options))
-    from optimizer.search.knobs import STARTS
-    from optimizer.search.resilience import losses
-    from optimizer.search.what_binds import sensitivity as effects_of
+    from optimizer.search.plan.knobs import STARTS
+    from optimizer.search.why.resilience import losses
+    from optimizer.search.why.what_binds import sensitivity as effects_of
 
     # Where nothing fits at the default knobs it may with all optimizer state on the host.
     for knobs in STARTS:

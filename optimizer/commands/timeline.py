@@ -48,8 +48,8 @@ def timeline(
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     check_output(as_json, as_csv)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
-    from optimizer.reports import timeline as report
-    from optimizer.reports.study_table import csv_text, json_text
+    from optimizer.studies.report import timeline as report
+    from optimizer.reports.table import csv_text, json_text
     from optimizer.studies.timeline import timeline_of
 
     study = timeline_of(job, _plan(job, best or not fix), best=layout == "best")
@@ -77,7 +77,7 @@ def timeline(
 
 def _plan(job: Job, best: bool) -> Plan:
     if best:
-        from optimizer.search.planner import plan
+        from optimizer.search.plan.planner import plan
 
         answer = plan(job, top=1, trials=0)
         if answer.plan is None:

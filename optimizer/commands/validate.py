@@ -41,20 +41,20 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
     file, rows = measured_runs(runs)
     validation = compare(rows)
     if csv_file is not None:
-        from optimizer.reports.validation_json import validation_csv
+        from optimizer.calibration.report.validation_json import validation_csv
 
         _write(csv_file, validation_csv(validation))
     if html is not None:
-        from optimizer.reports.validation_html import validation_page
+        from optimizer.calibration.report.validation_html import validation_page
 
         _write(html, validation_page(validation, file))
     if as_json:
-        from optimizer.reports.validation_json import validation_json
+        from optimizer.calibration.report.validation_json import validation_json
 
         click.echo(validation_json(validation))
         return
+    from optimizer.calibration.report.validation import validation_report
     from optimizer.reports.screen import screen_text
-    from optimizer.reports.validation_report import validation_report
 
     click.echo(screen_text(validation_report(validation)), nl=False)
 

@@ -12,7 +12,7 @@ from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
-    from optimizer.search.comparison import Comparison
+    from optimizer.search.why.comparison import Comparison
 
 
 class Pins(click.ParamType[Mapping[str, Pinned]]):
@@ -53,6 +53,6 @@ def comparison_of(answer: Answer, pins: Mapping[str, Pinned] | None) -> Comparis
     """The comparison that was asked for; None without pins, or when there is no plan to compare with."""
     if not pins or answer.plan is None:
         return None
-    from optimizer.search.comparison import why_not
+    from optimizer.search.why.comparison import why_not
 
     return why_not(answer.job, answer, pins)

@@ -9,7 +9,7 @@ from math import ceil
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
-from optimizer.objectives.pipeline import bubble_fraction, bubble_left
+from optimizer.objectives.pipeline.closed_form import bubble_fraction, bubble_left
 from optimizer.plan import Plans
 
 
@@ -18,7 +18,7 @@ class Bubble:
     """(pp - 1) / (vpp m + pp - 1) <= ceiling; zero-bubble schedules leave less of the pp - 1, as `bubble_left` says.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2, as a share of the whole pipeline time; see
-    objectives/pipeline.py for what schedules leave of it.
+    objectives/pipeline/closed_form.py for what schedules leave of it.
     """
 
     name: str = "bubble"

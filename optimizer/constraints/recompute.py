@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
-from optimizer.objectives.module_sets import offered_modules
+from optimizer.objectives.layer.module_sets import offered_modules
 from optimizer.plan import Plans
 from optimizer.recomputation import MODES, RECOMPUTE, modules_of
 

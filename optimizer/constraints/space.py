@@ -6,7 +6,7 @@ from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import PLACING, Job
-from optimizer.objectives.module_sets import searched_modes
+from optimizer.objectives.layer.module_sets import searched_modes
 from optimizer.plan import SCHEDULES
 from optimizer.recomputation import RECOMPUTE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.model import Model
-from optimizer.objectives.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.plan import Plan, balanced, virtual_stages
 
 LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}
@@ -79,7 +79,7 @@ def plan_layout(plan: Plan, model: Model) -> str:
 
 
 def runs_layout(runs: Sequence[Runs]) -> str:
-    """The runs of layers on every virtual stage, as search/layout.py finds them, in the same notation.
+    """The runs of layers on every virtual stage, as search/layouts/layout.py finds them, in the same notation.
 
     >>> runs_layout([(("embedding", 1), ("dense", 3)), (("moe", 2),), (("moe", 1), ("mtp", 1)), (("head", 1),)])
     'Et*3|t*2|tm|L'

@@ -1,1 +1,1 @@
-"""What a plan costs: formulas on numpy arrays, one idea per file; step.py puts them together."""
+"""What a plan costs: kernels and network -> layer -> step; one idea per file."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
-    from optimizer.objectives.explain import Term
-    from optimizer.search.comparison import Comparison
+    from optimizer.objectives.step.explain import Term
+    from optimizer.search.why.comparison import Comparison
 
 
 def json_text(

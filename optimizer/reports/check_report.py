@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.search.verification import Finding, Verification
+    from optimizer.search.why.verification import Finding, Verification
 
 NAMED = 5  # broken things in the headline
 

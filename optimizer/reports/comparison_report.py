@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from optimizer.answer import Clash
-    from optimizer.search.comparison import Comparison, Difference
+    from optimizer.search.why.comparison import Comparison, Difference
 
 BAR = 20
 NOTICEABLE = 0.0005  # share of the whole below which a difference is left out

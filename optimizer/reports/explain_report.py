@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.objectives.explain import Term
+from optimizer.objectives.step.explain import Term
 from optimizer.reports.terms import label
 from optimizer.units import show
 

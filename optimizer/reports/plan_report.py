@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.exports.layout import plan_layout, stage_layers
-from optimizer.objectives.interval import LEVEL, interval, mfu
+from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.answer import Alternative, Answer, Format
     from optimizer.job import Job
-    from optimizer.objectives.estimate import Estimate
+    from optimizer.objectives.step.estimate import Estimate
     from optimizer.plan import Knobs, Plan
 
 BAR = 36

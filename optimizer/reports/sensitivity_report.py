@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.search.basin import Basin
-    from optimizer.search.best import Best
-    from optimizer.search.resilience import Loss
-    from optimizer.search.what_binds import Effect, Sensitivity
+    from optimizer.search.plan.best import Best
+    from optimizer.search.why.basin import Basin
+    from optimizer.search.why.resilience import Loss
+    from optimizer.search.why.what_binds import Effect, Sensitivity
 
 BAR = 24
 SMALLEST = 5e-5  # gains that print as 0.00 %

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.collectives import volume_per_rank
-from optimizer.objectives.communication import collective
-from optimizer.objectives.data_parallel import rate_of_share
-from optimizer.objectives.estimate import Estimate
-from optimizer.objectives.flops import model_flops
-from optimizer.objectives.hops import hop_time
-from optimizer.objectives.network_energy import BITS, Hops, hops
-from optimizer.objectives.step import price
-from optimizer.objectives.topology import span
+from optimizer.objectives.network.collectives import volume_per_rank
+from optimizer.objectives.network.energy import BITS, Hops, hops
+from optimizer.objectives.network.hops import hop_time
+from optimizer.objectives.network.in_training import collective
+from optimizer.objectives.network.topology import span
+from optimizer.objectives.step.data_parallel import rate_of_share
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
 from optimizer.studies.traffic import Traffic, traffic

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.operators import Gemm, Layer, Shapes, layer_operators
-from optimizer.objectives.roofline import attainable_flops, ridge
+from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes, layer_operators
+from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.plan import Plan
 
 BACKWARD_PRODUCTS = 2

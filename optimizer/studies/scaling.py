@@ -11,9 +11,9 @@ import numpy as np
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.objectives.estimate import Costs, Estimate
-from optimizer.objectives.flops import model_flops
-from optimizer.objectives.step import price
+from optimizer.objectives.step.estimate import Costs, Estimate
+from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 
 MODES = ("strong", "weak")
@@ -160,6 +160,6 @@ def _estimate(job: Job, costs: Costs, index: int) -> Estimate:
 
 
 def _search(job: Job) -> Answer:
-    from optimizer.search.planner import plan
+    from optimizer.search.plan.planner import plan
 
     return plan(job, top=1, trials=0)

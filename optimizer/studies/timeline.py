@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.job import Job
-from optimizer.objectives.layer_costs import layer_costs, pass_times
-from optimizer.objectives.pipeline import FILLED
-from optimizer.objectives.schedule import schedule_order
-from optimizer.objectives.simulator import Timeline, simulate
+from optimizer.objectives.pipeline.closed_form import FILLED
+from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.simulator import Timeline, simulate
+from optimizer.objectives.step.layer_costs import layer_costs, pass_times
 from optimizer.plan import Plan
-from optimizer.search.layout import Layout, best_assignment, placed_layout
-from optimizer.search.layout_problem import layout_problem
+from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
+from optimizer.search.layouts.problem import layout_problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Every kind of collective of a training step: its message, its group, and how often it happens. No times here.
 
-The messages and counts are those that `optimizer.objectives.step` prices; a test holds the two together.
+The messages and counts are those that `optimizer.objectives.step.price` prices; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.data_parallel import BUCKET_PER_RANK, shard_ranks
-from optimizer.objectives.layer_communication import copies_per_token
-from optimizer.objectives.module_communication import latent_width
-from optimizer.objectives.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
-from optimizer.objectives.stages import Stage, layer_counts, representative_stages
+from optimizer.objectives.layer.communication import copies_per_token
+from optimizer.objectives.layer.module_communication import latent_width
+from optimizer.objectives.pipeline.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
+from optimizer.objectives.pipeline.stages import Stage, layer_counts, representative_stages
+from optimizer.objectives.step.data_parallel import BUCKET_PER_RANK, shard_ranks
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.recomputation import modules_of
 

@@ -19,7 +19,7 @@ from optimizer.sweep.work import failed, work
 Work = Callable[[Task], Outcome]
 ATTEMPTS = 3
 # Imported once, by the process that the workers are forked from, so that they share its memory.
-PRELOADED = ["optimizer.sweep.work", "optimizer.search.planner", "ortools.sat.python.cp_model", "optuna"]
+PRELOADED = ["optimizer.sweep.work", "optimizer.search.plan.planner", "ortools.sat.python.cp_model", "optuna"]
 
 
 def processors() -> int:

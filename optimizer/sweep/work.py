@@ -25,7 +25,7 @@ def work(task: Task) -> Outcome:
         )
     if task.job is None:
         return failed(task, task.problem)
-    from optimizer.search.planner import plan
+    from optimizer.search.plan.planner import plan
 
     effort = task.effort
     try:

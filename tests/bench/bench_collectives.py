@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.objectives.collectives import KINDS, collective_time
-from optimizer.objectives.topology import span
+from optimizer.objectives.network.collectives import KINDS, collective_time
+from optimizer.objectives.network.topology import span
 from optimizer.presets.hardware import load_cluster
 
 

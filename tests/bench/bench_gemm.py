@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from optimizer.objectives.gemm import gemm_time
-from optimizer.objectives.gemm_curve import curve_for
+from optimizer.objectives.kernels.gemm import gemm_time
+from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.presets.hardware import load_device
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
-from optimizer.objectives.step import price
+from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 

@@ -9,8 +9,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.search.oracle import sweep
-from optimizer.search.planner import plan
+from optimizer.search.lattice.oracle import sweep
+from optimizer.search.plan.planner import plan
 
 
 def test_plan_of_gpt3_on_1024_gpus(benchmark: BenchmarkFixture, gpt3_job: Job) -> None:

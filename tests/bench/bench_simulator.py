@@ -6,11 +6,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from optimizer.job import Job
-from optimizer.objectives.schedule import schedule_order
-from optimizer.objectives.simulator import PassTimes, simulate
+from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layout import best_assignment, layout_problem
+from optimizer.search.layouts.layout import best_assignment, layout_problem
 
 SHAPES = {"1f1b": (64, 1, 1024), "interleaved": (16, 4, 256), "zero-bubble": (32, 1, 512)}
 PLANS = {

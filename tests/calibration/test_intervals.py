@@ -10,16 +10,16 @@ from optimizer.calibration.fit import fit_times
 from optimizer.calibration.groups import folds
 from optimizer.calibration.intervals import conformal, time_errors, with_intervals
 from optimizer.calibration.leave_out import held_out
-from optimizer.calibration.pooled import weighted_quantile
 from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job import Job
-from optimizer.objectives.interval import STARVED_MFU, difficulty, interval, mfu, outside
+from optimizer.objectives.step.interval import STARVED_MFU, difficulty, interval, mfu, outside
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model
 from optimizer.presets.hardware import with_network
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
+from optimizer.tools.pooled import weighted_quantile
 
 FREE = ("gemm_efficiency", "hbm_efficiency", "launch", "step_overhead")
 FITTED = Stack(

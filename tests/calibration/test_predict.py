@@ -3,7 +3,7 @@ import pytest
 
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
-from optimizer.objectives.step import price
+from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
 
 

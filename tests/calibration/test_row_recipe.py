@@ -15,7 +15,7 @@ from optimizer.calibration.row_recipe import (
     usual_vpp,
 )
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.objectives.stages import filled_stages
+from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.presets import load_cluster, load_model
 from optimizer.stack import Features, Stack
 

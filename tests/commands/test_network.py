@@ -9,8 +9,8 @@ import numpy as np
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.objectives.collectives import collective_time
-from optimizer.objectives.topology import span
+from optimizer.objectives.network.collectives import collective_time
+from optimizer.objectives.network.topology import span
 from optimizer.presets import load_cluster
 from optimizer.readers.nccl_tests import read_nccl_tests
 

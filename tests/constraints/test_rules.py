@@ -21,8 +21,8 @@ from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.recomputation import RECOMPUTE
-from optimizer.search.enumerate import concatenate, lattice, plans_of
-from optimizer.search.lattice import program_of
+from optimizer.search.lattice.enumerate import concatenate, lattice, plans_of
+from optimizer.search.lattice.proof import program_of
 from optimizer.stack import Features
 from tests.search.jobs import DENSE, LATENT, MIXTURE, simple_price, small_job
 

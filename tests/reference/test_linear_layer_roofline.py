@@ -19,7 +19,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.errors import InputError
-from optimizer.objectives.linear_layer import LinearLayer, Rates, forward_backward_work, gradient_work
+from optimizer.objectives.kernels.linear_layer import LinearLayer, Rates, forward_backward_work, gradient_work
 from optimizer.presets import load_device
 
 UTILISATION = 0.8

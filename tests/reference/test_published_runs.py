@@ -12,8 +12,8 @@ import pytest
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import read_runs
 from optimizer.job import Job
-from optimizer.objectives.flops import model_flops
-from optimizer.objectives.step import price
+from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.stack import Stack

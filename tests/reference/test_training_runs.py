@@ -6,10 +6,10 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.assumptions import assumptions
-from optimizer.search.campaign import Campaign, Design, Run
-from optimizer.search.planner import plan
-from optimizer.search.points import Point, Workshop
+from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.campaign import Campaign, Design, Run
+from optimizer.purchase.points import Point, Workshop
+from optimizer.search.plan.planner import plan
 
 DAY = 86400.0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optimizer.job import Job, Limits
 from optimizer.model import Experts, LatentAttention, Model
-from optimizer.objectives.estimate import Costs
+from optimizer.objectives.step.estimate import Costs
 from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.presets import load_cluster
 from optimizer.recomputation import MODULES

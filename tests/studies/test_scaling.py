@@ -9,7 +9,7 @@ import pytest
 from optimizer.answer import Answer, Clash
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.objectives.estimate import Estimate
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Plan
 from optimizer.stack import Stack
 from optimizer.studies.scaling import data_parallel_point, job_at, scaling

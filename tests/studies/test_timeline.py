@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.reports.timeline import gantt, pass_records, timeline_page, timeline_records
+from optimizer.studies.report.timeline import gantt, pass_records, timeline_page, timeline_records
 from optimizer.studies.timeline import PipelineStudy, timeline_of
 
 COMMAND = ("timeline", "--model", "gpt3", "--gpus", "64", "--global-batch", "32", "--fix", "tp=4", "--fix", "pp=8")

@@ -1,0 +1,1 @@
+"""Reports on fitted stacks and on predictions against measured runs."""

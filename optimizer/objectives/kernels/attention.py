@@ -1,0 +1,84 @@
+"""Seconds of the attention core: fused (flash) kernels, or the unfused product-softmax-product of older stacks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.kernels.gemm import gemm_time
+from optimizer.objectives.kernels.gemm_curve import curve_for
+from optimizer.objectives.kernels.operators import Attention, FloatArray
+
+KERNELS = {"flash": 1, "flash1": 1, "flash3": 1, "fused_softmax": 4, "unfused": 8}  # launches of one forward pass
+FLASH_BACKWARD = 2.5  # five products (recomputed scores, dV, dP, dQ, dK) against two forward
+# HBM passes of scale, mask and softmax in one kernel / those of separate kernels: assumed, from counting reads and
+# writes (scale, mask, softmax and dropout twice each against softmax and dropout).
+FUSED_SOFTMAX = 0.5
+# Rate of half-precision products whose rows are no multiple of 16 bytes / that of aligned ones: scanned over 0.08, 0.1,
+# 0.12, 0.16 and 0.2 with a refit each on the BLOOM topology sweep (bigscience chronicles, head dimensions 150 and 108):
+# MAPE of BigScience's runs 4.3, 4.1, 4.4, 5.5 and 6.2 %.
+MISALIGNED = 0.1
+TILE = 128.0  # queries of one thread block of the fused kernel
+
+
+def seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
+    """Time of the attention core of one layer and micro-batch [s]."""
+    kernel = job.stack.features.attention
+    if not kernel.startswith("flash"):
+        return unfused_seconds(job, core, backward)
+    return flash_seconds(job, core) * (FLASH_BACKWARD if backward else 1.0)
+
+
+def generation_rate(kernel: str, peak: float) -> float:
+    """Rate of a fused kernel's generation / one written for the device at hand, by share of the dense peak [1].
+
+    FlashAttention-2 runs at about 225 of 312 TFLOP/s on A100 but 335 of 989 on H100, whose asynchronous units it does
+    not use: 0.47 of the share. FlashAttention-1 reaches about half of FlashAttention-2's rate.
+
+    Source: Dao, arXiv 2307.08691, section 4.1; Shah et al., arXiv 2407.08608, section 4.1 (740 TFLOP/s, "flash3").
+
+    >>> generation_rate("flash", 312e12), generation_rate("flash3", 989.5e12)
+    (1.0, 1.0)
+    """
+    rate = 0.5 if kernel == "flash1" else 1.0
+    return rate * (0.47 if kernel in ("flash", "flash1") and peak > 500e12 else 1.0)
+
+
+def flash_seconds(job: Job, core: Attention) -> FloatArray:
+    """Fused forward attention: unmasked FLOPs / (peak x efficiency x fill) [s].
+
+    fill = w / (w + 1), with w the waves of heads x queries / 128 thread blocks over the SMs: few heads leave SMs
+    idle. A causal mask wastes half of the diagonal blocks: + TILE / keys of the work.
+
+    Source: Dao, arXiv 2307.08691, sections 3.1 and 3.2.
+    """
+    device = job.cluster.device
+    peak = device.peak(job.wide_dtype)
+    waves = core.heads * np.maximum(core.queries / TILE, 1.0) / device.sms
+    fill = waves / (waves + 0.5)
+    wasted = 1.0 + np.minimum(1.0, TILE / core.keys)
+    rate = job.stack["attention_efficiency"] * generation_rate(job.stack.features.attention, peak)
+    return core.flops * wasted / (peak * rate * fill)
+
+
+def unfused_seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
+    """Batched products over every score and a softmax through HBM [s].
+
+    Products: heads x (queries x d x keys), twice forward and four times backward, the mask saving nothing.
+    Softmax (scale, mask, softmax, dropout): score_passes x 2 B x scores forward, as many backward, half of them
+    where one kernel scales, masks and normalises. Head dimensions
+    that are no multiple of 8 defeat 16-byte loads, and the products run at MISALIGNED of their rate.
+
+    Source: Dao et al., arXiv 2205.14135, section 2.2 (standard attention); that unaligned head dimensions are slow:
+    Anthony et al., arXiv 2401.14489; by how much: assumed, see MISALIGNED.
+    """
+    curve = curve_for(job.cluster.device, job.wide_dtype)
+    scores = gemm_time(core.queries, core.keys, float(core.qk_dim), curve, batch=core.heads)
+    values = gemm_time(core.queries, float(core.v_dim), core.keys, curve, batch=core.heads)
+    aligned = core.qk_dim % 8 == 0 and core.v_dim % 8 == 0
+    rate = job.stack["gemm_efficiency"] * (1.0 if aligned else MISALIGNED)
+    products = (scores + values) * (2.0 if backward else 1.0) / rate
+    fused = FUSED_SOFTMAX if job.stack.features.attention == "fused_softmax" else 1.0
+    traffic = 2.0 * core.scores * job.stack["score_passes"] * fused
+    softmax = traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"])
+    return products + softmax

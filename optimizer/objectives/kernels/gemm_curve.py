@@ -1,0 +1,108 @@
+"""How fast a device multiplies matrices: the curve fitted to its kernels, or the one that it borrows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optimizer.hardware import Device
+from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, preset_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmCurve:
+    """How fast one device multiplies matrices in one dtype.
+
+    The device: `peak` [FLOP/s], `bandwidth` [B/s], `sms`, `element_bytes` and `output_bytes` [B].
+    The kernels: `ceiling` [1] largest share of `peak`; `tile_m` x `tile_n` coarse tile and `small_tile` edge of the
+    fine one [elements]; `small_rate` [1] rate of fine over coarse tiles; `wave_softness` [1] share of the work that
+    is balanced over the SMs, the rest waits for whole waves; `k_half` [elements] reduction length at which a tile
+    reaches half its rate; `launch` [s] fixed time of a kernel; `memory_efficiency` [1] share of `bandwidth`.
+    The power limit: `throttle` [1] share of the rate that it takes at most; `burst` [s] computing time of a product
+    that loses half of that on a busy device; `rest` [1] how much longer the burst is on a device that has rested.
+    Quantising an operand: `cast_bytes` [B/element] traffic and `cast_launch` [s] fixed time, 0 where nothing is cast.
+    `source` names the preset; `extrapolated` says that it was measured on other silicon or in another dtype.
+    """
+
+    peak: float
+    bandwidth: float
+    sms: int
+    element_bytes: float
+    output_bytes: float = 2.0
+    ceiling: float
+    tile_m: float = 256.0
+    tile_n: float = 128.0
+    small_tile: float = 64.0
+    small_rate: float = 0.95
+    wave_softness: float = 0.5
+    k_half: float
+    launch: float
+    memory_efficiency: float
+    throttle: float = 0.0
+    burst: float = 1.0
+    rest: float = 1.0
+    cast_bytes: float = 0.0
+    cast_launch: float = 0.0
+    source: str = ""
+    extrapolated: bool = False
+
+
+_ELEMENT_BYTES = {"fp4": 0.5, "fp6": 0.75, "fp8": 1.0, "int8": 1.0, "tf32": 4.0, "fp32": 4.0}
+
+
+def curve_for(device: Device, dtype: str) -> GemmCurve:
+    """The curve of a device and dtype, from presets/kernels.csv.
+
+    A device that was not measured borrows the curve whose tiles run at the most similar rate (peak per SM), with
+    its own peak, SMs and bandwidth. Its ceiling is its measured_matmul over its peak (bf16 and fp16 share theirs),
+    else its vendor's default, else the borrowed one. A measured device whose number of SMs is unknown (1) takes the
+    preset's. Narrow formats share the fp8 curve, all others the bf16 one.
+
+    Raises InputError for a dtype without matrix units.
+    """
+    peak = device.peak(dtype)
+    family = next((name for name in _ELEMENT_BYTES if name in dtype.lower()), "bf16")
+    element_bytes = _ELEMENT_BYTES.get(family, 2.0)
+    preset = preset_for(device, peak, "fp8" if element_bytes <= 1.0 else "bf16")
+    if device.sms <= 1 and preset.names(device):
+        device = replace(device, sms=round(preset["sms"]))
+    exact = preset.measures(device, peak) and family in ("bf16", "fp8")
+    return _curve(device, peak, element_bytes, preset, _ceiling(device, dtype, preset, exact), not exact)
+
+
+def _ceiling(device: Device, dtype: str, preset: CurvePreset, exact: bool) -> float:
+    """Largest share of the peak: fitted, else measured by a sweep, else assumed for the vendor, else borrowed [1]."""
+    if exact:
+        return preset["ceiling"]
+    key = "fp8" if "fp8" in dtype.lower() else dtype.lower()
+    for name in (key, *({"bf16", "fp16"} - {key} if key in ("bf16", "fp16") else ())):
+        if device.measured_matmul.get(name, 0.0) > 0.0 and name in device.peak_flops:
+            return min(1.0, device.measured_matmul[name] / device.peak_flops[name])
+    return default_ceiling(device.vendor, preset["ceiling"])
+
+
+def _curve(
+    device: Device, peak: float, element_bytes: float, preset: CurvePreset, ceiling: float, extrapolated: bool
+) -> GemmCurve:
+    return GemmCurve(
+        peak=peak,
+        bandwidth=device.memory_bandwidth,
+        sms=device.sms,
+        element_bytes=element_bytes,
+        output_bytes=max(2.0, element_bytes),
+        ceiling=ceiling,
+        tile_m=preset["tile_m"],
+        tile_n=preset["tile_n"],
+        small_tile=preset["small_tile"],
+        small_rate=preset["small_rate"],
+        wave_softness=preset["wave_softness"],
+        k_half=preset["k_half"],
+        launch=preset["launch"],
+        memory_efficiency=preset["memory_efficiency"],
+        throttle=preset.get("throttle", 0.0),
+        burst=preset.get("burst", 1.0),
+        rest=preset.get("rest", 1.0),
+        cast_bytes=preset.get("cast_bytes", 0.0),
+        cast_launch=preset.get("cast_launch", 0.0),
+        source=f"{preset.device} {preset.dtype}",
+        extrapolated=extrapolated,
+    )

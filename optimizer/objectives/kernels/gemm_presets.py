@@ -1,0 +1,107 @@
+"""Fitted parameters of the matrix products, read from presets/kernels.csv, and which of them suit a device."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from optimizer.errors import InputError, InvalidFile
+from optimizer.hardware import Device
+from optimizer.presets.files import csv_rows, presets_folder
+
+REQUIRED = (
+    "peak",
+    "sms",
+    "bandwidth",
+    "ceiling",
+    "tile_m",
+    "tile_n",
+    "small_tile",
+    "small_rate",
+    "wave_softness",
+    "k_half",
+    "launch",
+    "memory_efficiency",
+)
+_VENDOR_WIDE = "any"  # the dtype of rows that hold a vendor's default
+_BANDWIDTH_WEIGHT = 0.1  # peak per SM decides how a tile runs; bandwidth only breaks ties between siblings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePreset:
+    """The parameters of one measured device and dtype, in SI units."""
+
+    device: str
+    dtype: str
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, parameter: str) -> float:
+        return self.values[parameter]
+
+    def get(self, parameter: str, default: float) -> float:
+        """The value of a parameter that not every curve has."""
+        return self.values.get(parameter, default)
+
+    def names(self, device: Device) -> bool:
+        """Whether the device bears this preset's name as one of its words: "h100" does "H100-80GB PCIe"."""
+        return self.device in re.split(r"[^a-z0-9]+", device.name.lower())
+
+    def measures(self, device: Device, peak: float) -> bool:
+        """Whether this is the device itself: as many SMs, the same peak (within 1 %) and bandwidth (within 3 %)."""
+        same_memory = abs(device.memory_bandwidth / self["bandwidth"] - 1.0) < 0.03
+        return device.sms == self["sms"] and abs(peak / self["peak"] - 1.0) < 0.01 and same_memory
+
+    def distance(self, device: Device, peak: float) -> float:
+        """How unlike the device's SMs are: |log ratio| of peak per SM, and a little of bandwidth [1]."""
+        rate = abs(math.log(peak / device.sms / (self["peak"] / self["sms"])))
+        return rate + _BANDWIDTH_WEIGHT * abs(math.log(device.memory_bandwidth / self["bandwidth"]))
+
+
+def preset_for(device: Device, peak: float, dtype: str) -> CurvePreset:
+    """The preset that bears the device's name, else the nearest by peak per SM; dtype is "bf16" or "fp8"."""
+    curves, _ = _presets(presets_folder() / "kernels.csv")
+    candidates = [curve for curve in curves if curve.dtype == dtype]
+    named = [curve for curve in candidates if curve.names(device)]
+    return min(named or candidates, key=lambda curve: (curve.distance(device, peak), curve.device))
+
+
+def default_ceiling(vendor: str, otherwise: float) -> float:
+    """Share of the peak that the vendor's libraries reach where nothing was measured [1]."""
+    _, ceilings = _presets(presets_folder() / "kernels.csv")
+    return ceilings.get(vendor.lower(), otherwise)
+
+
+@cache
+def _presets(path: Path) -> tuple[tuple[CurvePreset, ...], Mapping[str, float]]:
+    """Curves and vendors' default ceilings of a file; every problem of the file is reported at once."""
+    if not path.is_file():
+        raise InputError(f"{path} is missing; reinstall, or write it with python -m optimizer.tools.gemm_fit")
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    problems: list[str] = []
+    for line, row in csv_rows(path):
+        try:
+            value, low, high = (float(row[column]) for column in ("value", "low", "high"))
+        except (KeyError, ValueError):
+            problems.append(f"line {line}: value, low and high must be numbers; got {row}")
+            continue
+        if not low <= value <= high:
+            problems.append(f"line {line}: {row['parameter']} = {value} must lie in [{low}, {high}]")
+        values.setdefault((row["device"], row["dtype"]), {})[row["parameter"]] = value
+    ceilings = {vendor: cells["ceiling"] for (vendor, dtype), cells in values.items() if dtype == _VENDOR_WIDE}
+    curves = []
+    for (device, dtype), cells in values.items():
+        if dtype == _VENDOR_WIDE:
+            continue
+        missing = [parameter for parameter in REQUIRED if parameter not in cells]
+        if missing:
+            problems.append(f"{device} {dtype}: no {', '.join(missing)}")
+        curves.append(CurvePreset(device=device, dtype=dtype, values=cells))
+    if {"bf16", "fp8"} - {curve.dtype for curve in curves}:
+        problems.append("no curve for bf16, or none for fp8")
+    if problems:
+        raise InvalidFile(path, problems)
+    return tuple(curves), ceilings

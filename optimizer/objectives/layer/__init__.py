@@ -1,0 +1,1 @@
+"""One layer: its kernels and its messages put together into seconds."""

@@ -1,0 +1,100 @@
+"""Which modes of recomputation are worth searching for a job: the modes of its stack, and few sets of modules."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.model import Model
+from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.layer.seconds import layer_time
+from optimizer.objectives.step.memory import activation_bytes
+from optimizer.recomputation import MODES, MODULES, modules_of, named
+
+Exchange = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
+SMALL = 0.025  # of what all layers keep: sets that free less than so much more than a cheaper one are left out
+
+
+def searched_modes(job: Job) -> tuple[str, ...]:
+    """Modes of recomputation that the search tries unless it is told which: MODES, and the sets of `frontier`.
+
+    Selective recomputation is left out where it frees nothing, as with flash attention, which keeps no scores.
+    """
+    useless = job.stack.features.selective == "core" and job.stack.features.attention.startswith("flash")
+    modes = tuple(mode for mode in MODES if mode != "selective" or not useless)
+    return (*modes, *frontier(*exchange(job))) if job.stack.features.recompute_modules else modes
+
+
+def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
+    """What rebuilding each module of all layers frees and costs, what whole layers do, and what all layers keep [B].
+
+    One sequence on one GPU, the experts on as many as a scale-up domain has: what one module frees and costs against
+    another depends little on how the layers are split.
+    """
+    model, stack = job.model, job.stack
+    one = np.ones(1)
+    ep = one * _expert_ranks(job)
+    shapes = Shapes(tp=one, cp=one, ep=ep, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=job.seq_len)
+    keeps, full = 0.0, np.zeros(2)
+    found = {module: np.zeros(2) for module in stack.features.recompute_modules}
+    for count, moe in ((model.dense_layers, False), (model.moe_layers, True)):
+        if not count:
+            continue
+        table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        time = layer_time(job, layer_operators(model, shapes, stack, moe), shapes, moe)
+        keeps += count * float(table.none[0])
+        full += count * np.array([table.none[0] - table.full[0], time.full.total[0]])
+        for module, phase in time.modules.items():
+            found[module] += count * np.array([table.modules[module][0], phase.total[0]])
+    exchanges = {module: (float(freed), float(seconds)) for module, (freed, seconds) in found.items()}
+    return exchanges, (float(full[0]), float(full[1])), keeps
+
+
+def frontier(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tuple[str, ...]:
+    """Sets that nothing beats which frees as much: no other set, and no number of whole layers rebuilt; thinned out.
+
+    From the set that frees least upwards, those are left out that free less than SMALL more than the one before.
+
+    >>> some = {"layernorm": (1.0, 1.0), "moe_act": (2.0, 1.0), "mlp": (2.0, 8.0)}
+    >>> frontier(some, (9.0, 12.0), 10.0)
+    ('moe_act', 'layernorm+moe_act')
+    """
+    useful = [module for module in MODULES if exchanges.get(module, (0.0, 0.0))[0] > 0]
+    names = {named(some) for n in range(1, len(useful) + 1) for some in combinations(useful, n)}
+    points = {name: _together(exchanges, modules_of(name)) for name in names - set(MODES)}
+    found: list[str] = []
+    freed, least = 0.0, full[1]
+    for name in sorted(points, key=lambda name: (-points[name][0], points[name][1], name)):
+        size, seconds = points[name]
+        if seconds < min(least, size * full[1] / full[0]):
+            found.append(name)
+            least = seconds
+    kept: list[str] = []
+    for name in reversed(found):
+        if points[name][0] >= freed + SMALL * keeps:
+            kept.append(name)
+            freed = points[name][0]
+    return tuple(kept)
+
+
+def offered_modules(model: Model, modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the modules that Megatron-Core accepts for this model: the rest need experts or latent attention.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__: moe_act needs grouped
+    products of experts, mla_up_proj multi-head latent attention.
+    """
+    refused = {"moe_act": model.experts is None, "mla_up_proj": model.mla is None}
+    return tuple(module for module in modules if not refused.get(module, False))
+
+
+def _expert_ranks(job: Job) -> int:
+    """Ranks that share the experts: the most of a scale-up domain that divide them."""
+    experts = job.model.experts.count if job.model.experts else 1
+    most = min(experts, job.gpus, job.cluster.gpus_per_node)
+    return max(ranks for ranks in range(1, most + 1) if experts % ranks == 0)
+
+
+def _together(exchanges: dict[str, Exchange], modules: tuple[str, ...]) -> Exchange:
+    return sum(exchanges[name][0] for name in modules), sum(exchanges[name][1] for name in modules)

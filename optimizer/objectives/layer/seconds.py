@@ -1,0 +1,269 @@
+"""Seconds of one layer (or the head) for one micro-batch: forward, backward and recomputed, term by term.
+
+Compute terms come from the roofline of each operator, communication terms from the collectives around them; `launch`
+is the time the GPU waits for a host that cannot issue kernels fast enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.kernels import attention
+from optimizer.objectives.kernels.gemm import gemm_time
+from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
+from optimizer.objectives.kernels.modes import modes, rebuilds
+from optimizer.objectives.kernels.modules import module_operators
+from optimizer.objectives.kernels.operators import FloatArray, Gemm, Layer, Shapes
+from optimizer.objectives.layer.communication import collectives_per_pass, head_communication, layer_communication
+from optimizer.objectives.layer.distinct import pick
+from optimizer.objectives.layer.module_communication import module_communication
+from optimizer.plan import IntArray
+from optimizer.stack import Features
+
+TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
+# Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
+# each matrix, two products for each of an unfused core, three kernels for a flash core and one for each of the rest:
+# 1.4 with separate softmax kernels, 1.6 with flash attention.
+BACKWARD_KERNELS = 1.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape."""
+
+    terms: dict[str, FloatArray]
+    hidden: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """All terms together [s]."""
+        return sum(self.terms.values(), np.zeros(1))
+
+    @property
+    def compute(self) -> FloatArray:
+        """The terms that keep the GPU's units busy, under which communication can hide [s]."""
+        return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
+
+    def take(self, rows: IntArray) -> Phase:
+        """The pass at these shapes."""
+        return Phase(terms={term: seconds[rows] for term, seconds in self.terms.items()}, hidden=self.hidden[rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTime:
+    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
+
+    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
+    holds what rebuilding each module of the layer adds.
+    """
+
+    forward: Phase
+    backward: Phase
+    selective: Phase
+    full: Phase
+    host: FloatArray
+    collectives: FloatArray
+    modules: Mapping[str, Phase] = field(default_factory=dict)
+
+    def take(self, rows: IntArray) -> LayerTime:
+        """The layer at these shapes."""
+        return LayerTime(
+            forward=self.forward.take(rows),
+            backward=self.backward.take(rows),
+            selective=self.selective.take(rows),
+            full=self.full.take(rows),
+            host=self.host[rows],
+            collectives=self.collectives[rows],
+            modules={module: phase.take(rows) for module, phase in self.modules.items()},
+        )
+
+    def again(self, recompute: IntArray) -> Phase:
+        """What these modes of recomputation add to the backward pass."""
+        mode = modes(recompute)
+        terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
+        hidden = pick(mode, (0.0, 0.0, self.full.hidden))
+        for module, phase in self.modules.items():
+            chosen = rebuilds(recompute, module)
+            if np.any(chosen):
+                terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
+                hidden = hidden + np.where(chosen, phase.hidden, 0.0)
+        return Phase(terms=terms, hidden=hidden)
+
+
+def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:
+    """Time of one product forward, or of its data and weight gradients [s].
+
+    forward m x k x n; data gradient m x n x k; weight gradient k x m x n. `efficiency` is the training rate over
+    that of the isolated kernel.
+
+    Source: Rumelhart et al. 1986 for the shapes; every one is priced at its own m, n, k.
+    """
+    if not backward:
+        return gemm_time(gemm.m, gemm.n, gemm.k, curve, batch=gemm.batch) / (efficiency * gemm.rate)
+    data = gemm_time(gemm.m, gemm.k, gemm.n, curve, batch=gemm.batch)
+    weight = gemm_time(gemm.k, gemm.n, gemm.m, curve, batch=gemm.batch) if gemm.weight else 0.0
+    return (data + weight) / (efficiency * gemm.rate)
+
+
+def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
+    """Traffic of quantising a product's operands, with the transposed copy that the backward pass needs [B].
+
+    Reads 2 bytes and writes 1 + 1 per element: forward the inputs and weights, backward the output's gradient. Formats
+    of four bits write less but look for the scale of every block and rotate: taken as the same.
+
+    Source: Transformer Engine's fused cast-transpose, Micikevicius et al., arXiv 2209.05433 for the recipe.
+    """
+    if backward:
+        return 4.0 * gemm.m * gemm.n * gemm.batch
+    return 4.0 * (gemm.m * gemm.k + gemm.k * gemm.n) * gemm.batch
+
+
+def accumulation_bytes(layer: Layer, features: Features) -> FloatArray:
+    """Traffic of adding a micro-batch's weight gradients to those of the step, in kernels of its own [B].
+
+    Reads the fresh gradient, 2 bytes, and reads and writes the sum, grad_bytes each, for every weight of the rank's
+    products, however few tokens the micro-batch has. 0 where the product of the gradient adds to the sum itself.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py and the hook that adds param.grad to
+    param.main_grad; --no-gradient-accumulation-fusion in megatron/training/arguments.py.
+
+    >>> one = np.ones(1)
+    >>> layer = Layer(gemms=(Gemm(name="up", m=4 * one, n=3 * one, k=2 * one),), attention=None, elementwise=())
+    >>> accumulation_bytes(layer, Features(fused_accumulation=False)).tolist()
+    [60.0]
+    """
+    if features.fused_accumulation:
+        return np.zeros(1)
+    weights = sum((product.n * product.k * product.batch for product in layer.gemms if product.weight), np.zeros(1))
+    return np.asarray((2.0 + 2.0 * features.grad_bytes) * weights)
+
+
+def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
+    """Time of kernels limited by HBM: bytes / (bandwidth x hbm_efficiency) [s]."""
+    return np.asarray(traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]))
+
+
+def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: bool = True) -> LayerTime:
+    """Price all operators and collectives of one layer."""
+    curves = _curves(job)
+    forward, backward = (_compute(job, layer, curves, backward=direction) for direction in (False, True))
+    collectives: FloatArray = np.zeros_like(shapes.tp)
+    hidden: tuple[FloatArray, ...] = (collectives, collectives)
+    comm: tuple[dict[str, FloatArray], ...] = head_communication(job, shapes)
+    if communicates:
+        collectives = collectives_per_pass(job, shapes, moe)
+        comm, hidden = layer_communication(job, shapes, moe, forward)
+    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    host = (_kernels(job, layer) + collectives) * launches
+    again = {term: np.zeros_like(shapes.tp) for term in TERMS} | rebuilt_terms(job, layer, curves, forward)
+    named = communicates and job.stack.features.recompute_modules
+    return LayerTime(
+        forward=_phase(forward | comm[0], host, hidden[0]),
+        backward=_phase(backward | comm[1], host * BACKWARD_KERNELS, hidden[1]),
+        selective=Phase(terms=again, hidden=np.zeros_like(shapes.tp)),
+        full=_phase(forward | comm[0], host, hidden[0]),
+        host=host * (1 + BACKWARD_KERNELS),
+        collectives=collectives * (1 + BACKWARD_KERNELS),
+        modules=rebuilt_modules(job, layer, shapes, moe) if named else {},
+    )
+
+
+def rebuilt_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dict[str, Phase]:
+    """Seconds that rebuilding each module adds to the backward pass of one layer and micro-batch [s].
+
+    The forward pass of what `module_operators` lists, with the module's own collectives (`module_communication`) and
+    the kernels that the host must launch for it.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/random.py (a checkpoint runs the module's forward pass).
+    """
+    curves = _curves(job)
+    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    found = {}
+    for module, operators in module_operators(job.model, shapes, job.stack, layer, moe).items():
+        forward = _compute(job, operators, curves, backward=False)
+        terms = {name: seconds + np.zeros_like(shapes.tp) for name, seconds in forward.items()}
+        comm, hidden, collectives = module_communication(job, shapes, module, moe, forward["gemm"])
+        host = (_kernels(job, operators) + collectives) * launches
+        found[module] = _phase(terms | comm, host, hidden)
+    return found
+
+
+def rebuilt_terms(
+    job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], forward: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
+    """Seconds that selective recomputation adds to one layer, by what the stack rebuilds.
+
+    "core": the attention core. "ops": half of the products and every other kernel but the core. "qkv": all but the
+    projections into attention and the last product, whose output no gradient needs.
+
+    Source: Korthikanti et al., arXiv 2205.05198, section 5 (core); AI-Hypercomputer/maxtext, remat_policy
+    save_qkv_proj of its scripts for Llama 2 70B on H100 (qkv).
+    """
+    what = job.stack.features.selective
+    if what == "core":
+        return {"attention": forward["attention"]}
+    if what == "ops":
+        return {"gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
+    again = tuple(product for product in layer.gemms[:-1] if not product.name.startswith(("q", "kv")))
+    products = _compute(job, replace(layer, gemms=again, attention=None, elementwise=()), curves, backward=False)
+    return {"attention": forward["attention"], "gemm": products["gemm"], "elementwise": forward["elementwise"]}
+
+
+def _curves(job: Job) -> tuple[GemmCurve, GemmCurve]:
+    """The curves of products with quantised operands, and of all others."""
+    low = curve_for(job.cluster.device, job.dtype)
+    return low, low if job.wide_dtype == job.dtype else curve_for(job.cluster.device, job.wide_dtype)
+
+
+def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, backward: bool) -> dict[str, FloatArray]:
+    """GPU seconds of the compute terms in one direction."""
+    stack = job.stack
+    low, high = curves
+    scale = stack["gemm_efficiency"]
+    gemm: FloatArray = np.zeros(1)
+    casts: FloatArray = np.zeros(1)
+    for product in layer.gemms:
+        quantised = job.quantised and product.low_precision
+        gemm = gemm + gemm_seconds(product, low if quantised else high, scale, backward)
+        if quantised:
+            casts = casts + cast_bytes(product, backward)
+    moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
+    added = accumulation_bytes(layer, stack.features) if backward else 0.0
+    core = attention.seconds(job, layer.attention, backward) if layer.attention else np.zeros_like(gemm)
+    return {
+        "gemm": gemm,
+        "attention": core,
+        "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts + added, job),
+    }
+
+
+def _kernels(job: Job, layer: Layer) -> float:
+    """Kernels of one forward pass."""
+    core = attention.KERNELS[job.stack.features.attention] if layer.attention else 0
+    casts = 2 * len(layer.gemms) if job.quantised else 0
+    return len(layer.gemms) + core + casts + sum(op.kernels for op in layer.elementwise)
+
+
+def _phase(terms: dict[str, FloatArray], host: FloatArray, hidden: FloatArray | float) -> Phase:
+    busy = sum(terms.values(), np.zeros(1))
+    return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden + np.zeros_like(busy))
+
+
+def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:
+    """Time by which the host falls behind the GPU in one pass over a layer: max(0, host - busy) [s].
+
+    `host` is (kernels + collectives) x launch [s], `busy` the GPU's own time [s]. A small layer is launch-bound: its
+    GPU time does not matter, only how fast Python and the driver issue its kernels. A step also pays
+    microbatch_overhead per micro-batch and virtual stage.
+
+    Source: measured single-node iterations of small GPT models flatten at one time per layer, whatever their width
+    (vTrain ground truth, arXiv 2312.12391).
+
+    >>> launch_seconds(np.array(3e-3), np.array([1e-3, 5e-3])).tolist()
+    [0.002, 0.0]
+    """
+    return np.maximum(0.0, host - busy)

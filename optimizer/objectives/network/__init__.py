@@ -1,0 +1,1 @@
+"""What a message costs: where groups lie, protocols, algorithms, the energy of links."""

@@ -1,0 +1,186 @@
+"""Run a pipeline schedule event by event: when every pass starts and ends, and what every stage holds meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.errors import InputError
+from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass
+
+Seconds = Sequence[Sequence[float]]
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassTimes:
+    """Seconds of one micro-batch's pass, indexed [stage][chunk].
+
+    `backward` holds the gradients of inputs and weights, unless the schedule splits them: then `weight` holds the
+    latter. `recompute` comes on top of a backward pass. `transfer` is the delay of an activation or gradient between
+    two stages [s]; a stage that sends does not wait for it.
+    """
+
+    forward: Seconds
+    backward: Seconds
+    weight: Seconds = ()
+    recompute: Seconds = ()
+    transfer: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRun:
+    """What one stage did: its passes in order, with the start and the end of each [s]."""
+
+    passes: tuple[Pass, ...]
+    start: FloatArray
+    end: FloatArray
+
+    @property
+    def busy(self) -> float:
+        """Time spent in passes [s]."""
+        return float((self.end - self.start).sum())
+
+    def in_flight(self) -> tuple[FloatArray, FloatArray]:
+        """Times [s], and the pairs of chunk and micro-batch whose activations the stage holds from then on.
+
+        From the start of the forward pass to the end of the last pass that reads them: the weight pass if there is one.
+        """
+        last = WEIGHT if any(step.kind == WEIGHT for step in self.passes) else BACKWARD
+        taken = [i for i, step in enumerate(self.passes) if step.kind == FORWARD]
+        freed = [i for i, step in enumerate(self.passes) if step.kind == last]
+        times = np.concatenate([self.end[freed], self.start[taken]])
+        change = np.concatenate([-np.ones(len(freed)), np.ones(len(taken))])
+        # Stable: what ends at an instant is freed before what starts then.
+        sequence = np.argsort(times, kind="stable")
+        return times[sequence], np.cumsum(change[sequence])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """A schedule that ran, stage by stage, with the number of chunks of each."""
+
+    stages: tuple[StageRun, ...]
+    chunks: int
+
+    @property
+    def makespan(self) -> float:
+        """From the first start to the last end [s]."""
+        return float(max(stage.end[-1] for stage in self.stages) - min(stage.start[0] for stage in self.stages))
+
+    @property
+    def bubble(self) -> FloatArray:
+        """Share of the makespan for which each stage idles [1]."""
+        return 1.0 - np.array([stage.busy for stage in self.stages]) / self.makespan
+
+    @property
+    def peak_in_flight(self) -> FloatArray:
+        """Most micro-batches that each stage holds at once; one in one of v chunks counts 1 / v [micro-batches]."""
+        return np.array([stage.in_flight()[1].max() for stage in self.stages]) / self.chunks
+
+
+def simulate(order: Order, times: PassTimes) -> Timeline:
+    """Start every pass as soon as its stage is free and its input has arrived.
+
+    Raises InputError when the stages wait for each other for ever, or when times are missing.
+
+    >>> from optimizer.objectives.pipeline.schedule import one_f_one_b
+    >>> equal = PassTimes(forward=[[1.0]] * 4, backward=[[2.0]] * 4)
+    >>> simulate(one_f_one_b(4, 8), equal).makespan
+    33.0
+    """
+    pp, chunks = len(order), 1 + max(step.chunk for step in order[0])
+    microbatches = 1 + max(step.microbatch for step in order[0])
+    durations = [_durations(times, stage, chunks, _splits(order)) for stage in range(pp)]
+    inbox = _Inbox(pp, chunks, microbatches, times.transfer if pp > 1 else 0.0)
+    starts: list[list[float]] = [[] for _ in order]
+    ends: list[list[float]] = [[] for _ in order]
+    moving = True
+    while moving:
+        moving = False
+        for stage, passes in enumerate(order):
+            moving |= _advance(stage, passes, durations[stage], inbox, starts[stage], ends[stage])
+    for stage, passes in enumerate(order):
+        if len(ends[stage]) < len(passes):
+            raise InputError(f"the schedule stops: stage {stage} waits for ever to run {passes[len(ends[stage])]}")
+    runs = zip(order, starts, ends, strict=True)
+    return Timeline(
+        stages=tuple(StageRun(passes=steps, start=np.array(s), end=np.array(e)) for steps, s, e in runs), chunks=chunks
+    )
+
+
+class _Inbox:
+    """When the input of every pass arrives; a virtual stage is chunk x pp + stage, the order of the forward pass."""
+
+    def __init__(self, pp: int, chunks: int, microbatches: int, transfer: float) -> None:
+        self.pp, self.last, self.transfer = pp, pp * chunks - 1, transfer
+        self.forward = [[NEVER] * microbatches for _ in range(pp * chunks)]
+        self.forward[0] = [0.0] * microbatches
+        self.backward = [[NEVER] * microbatches for _ in range(pp * chunks)]
+
+    def forwarded(self, virtual: int, microbatch: int, end: float) -> None:
+        """A forward pass ended: its output goes to the next virtual stage, or turns round at the last."""
+        if virtual < self.last:
+            self.forward[virtual + 1][microbatch] = end + self.transfer
+        else:
+            self.backward[virtual][microbatch] = end
+
+    def returned(self, virtual: int, microbatch: int, end: float) -> None:
+        """A backward pass ended: its gradient goes to the virtual stage before."""
+        if virtual:
+            self.backward[virtual - 1][microbatch] = end + self.transfer
+
+
+def _advance(
+    stage: int,
+    passes: tuple[Pass, ...],
+    durations: dict[str, list[float]],
+    inbox: _Inbox,
+    starts: list[float],
+    ends: list[float],
+) -> bool:
+    """Run a stage until it must wait for another one; whether it ran anything."""
+    before = len(ends)
+    now = ends[-1] if ends else 0.0
+    for at in range(before, len(passes)):
+        kind, chunk, microbatch = passes[at]
+        virtual = chunk * inbox.pp + stage
+        arrival = now
+        if kind == FORWARD:
+            arrival = inbox.forward[virtual][microbatch]
+        elif kind == BACKWARD:
+            arrival = inbox.backward[virtual][microbatch]
+        if arrival == NEVER:
+            break
+        start = arrival if arrival > now else now
+        now = start + durations[kind][chunk]
+        starts.append(start)
+        ends.append(now)
+        if kind == FORWARD:
+            inbox.forwarded(virtual, microbatch, now)
+        elif kind == BACKWARD:
+            inbox.returned(virtual, microbatch, now)
+    return len(ends) > before
+
+
+def _splits(order: Order) -> bool:
+    return any(step.kind == WEIGHT for step in order[0])
+
+
+def _durations(times: PassTimes, stage: int, chunks: int, splits: bool) -> dict[str, list[float]]:
+    """Seconds of a stage's passes by kind and chunk."""
+    tables = {"forward": times.forward, "backward": times.backward}
+    tables |= {"weight": times.weight} if splits else {}
+    tables |= {"recompute": times.recompute} if times.recompute else {}
+    for name, table in tables.items():
+        if len(table) <= stage or len(table[stage]) < chunks:
+            raise InputError(f"{name} times are missing for stage {stage}: {chunks} chunks need one each")
+    rebuilt = times.recompute[stage] if times.recompute else [0.0] * chunks
+    return {
+        FORWARD: list(times.forward[stage]),
+        BACKWARD: [time + extra for time, extra in zip(times.backward[stage], rebuilt, strict=True)],
+        WEIGHT: list(times.weight[stage]) if splits else [0.0] * chunks,
+    }

@@ -1,0 +1,59 @@
+"""Floating-point operations of a training step, by the conventions that published MFU figures use."""
+
+from __future__ import annotations
+
+from optimizer.model import Model
+from optimizer.objectives.kernels.operators import context_share
+
+MEGATRON = "megatron"
+CONVENTIONS = (MEGATRON, "causal", "6n")
+
+
+def matmul_params(model: Model) -> float:
+    """Parameters that multiply every token: active weights and the head, without embedding lookups [parameters]."""
+    lookups = model.embedding_params + (model.final_norm_params)
+    head = model.vocab * model.hidden
+    return float(model.active_params - lookups - model.head_params + head)
+
+
+def prediction_params(model: Model) -> float:
+    """Parameters that multiply every token in prediction layers: layer, projection, the head again [parameters].
+
+    >>> from optimizer.presets import load_model
+    >>> round(prediction_params(load_model("deepseek-v3")) / 1e9, 2)
+    1.61
+    """
+    experts = model.experts
+    idle = (experts.count - experts.top_k) * model.expert_params if experts else 0
+    return float(model.mtp_params + model.mtp_layers * (model.vocab * model.hidden - idle))
+
+
+def model_flops(model: Model, seq_len: int, tokens: float, convention: str = MEGATRON) -> float:
+    """Forward and backward operations of one step, recomputation excluded [FLOP].
+
+    megatron: 6 N + 6 S L (d_qk + d_v) per token, every score counted (Narayanan et al., arXiv 2104.04473, appendix,
+    without its recomputation); causal: only the unmasked scores; 6n: 6 N alone. N counts matrices and the head. The
+    first two count prediction layers too, each a layer, its projection and another pass through the head; in 6n, N are
+    the active parameters of the model that is kept.
+
+    Source for prediction layers: Megatron-LM, megatron/training/training.py, num_floating_point_operations. By now it
+    leaves out the masked half of the scores, as "causal" does.
+
+    >>> from optimizer.presets import load_model
+    >>> round(model_flops(load_model("gpt3"), 2048, 1536 * 2048) / 1e18, 3)
+    3.386
+    >>> deepseek = load_model("deepseek-v3")
+    >>> [round(model_flops(deepseek, 4096, 1.0, convention) / 1e9, 1) for convention in CONVENTIONS]
+    [291.9, 260.7, 219.8]
+    """
+    dense = 6.0 * matmul_params(model) * tokens
+    if convention == "6n":
+        return dense
+    whole = score_flops(model, seq_len) * tokens
+    predicting = 6.0 * prediction_params(model) * tokens
+    return dense + predicting + whole * (context_share(model, seq_len) if convention == "causal" else 1.0)
+
+
+def score_flops(model: Model, seq_len: int) -> float:
+    """Operations of all attention scores and of what they weigh for one token, masked ones counted [FLOP]."""
+    return 6.0 * seq_len * (model.layers + model.mtp_layers) * (model.q_dim + model.v_dim)

@@ -1,0 +1,115 @@
+"""How sure an estimate is: intervals from held-out residuals, wider outside of what the stack was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp
+
+from optimizer.job import Job
+from optimizer.objectives.step.flops import MEGATRON, model_flops
+from optimizer.plan import Plan
+from optimizer.presets.intervals import pooled_intervals
+
+LEVEL = 0.9
+INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
+EXPERTS = "_experts"  # in the names of widths: those of mixtures
+STARVED = "_starved"  # in the names of widths: those of steps that the host or the network bounds
+STARVED_MFU = 0.10
+EASY_MFU, HARDEST_MFU = 0.40, 0.01
+
+# What "inside the fitted runs" means besides the device; names of Stack.ranges.
+COORDINATES: Mapping[str, Callable[[Job], float]] = {
+    "hidden": lambda job: float(job.model.hidden),
+    "seq_len": lambda job: float(job.seq_len),
+    "gpus": lambda job: float(job.gpus),
+    "experts": lambda job: float(job.model.experts.count) if job.model.experts else 0.0,
+    "fp8": lambda job: float(job.quantised),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Where the truth lies with probability LEVEL. `reasons` say what is extrapolated; none when interpolated."""
+
+    low: float
+    high: float
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Whether the runs behind the stack surround the job, or it lies outside of them."""
+        return EXTRAPOLATED if self.reasons else INTERPOLATED
+
+
+def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Interval:
+    """The 90 % interval of a predicted step time [s], or of memory [B].
+
+    [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
+    runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
+    the half-widths pooled over the others. Steps below STARVED_MFU have widths of their own, and of the others mixtures
+    of experts, where enough of them were measured.
+
+    Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
+    Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
+
+    >>> from optimizer.presets import load_cluster, load_model
+    >>> from optimizer.stack import Stack
+    >>> fitted = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": 0.05, "time_extrapolated": 0.2})
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=fitted, gpus=64, seq_len=2048,
+    ...     global_batch=64)
+    >>> found = interval(job, Plan(tp=8, pp=8), 10.0)
+    >>> round(found.low, 2), round(found.high, 2), found.kind
+    (9.51, 10.51, 'interpolated')
+    """
+    reasons = outside(job) + ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    kind = EXTRAPOLATED if reasons else INTERPOLATED
+    own, pooled = job.stack.intervals, pooled_intervals()
+    source = own if f"{quantity}_{kind}" in own else pooled
+    share = mfu(job, value) if quantity == "time" else 1.0
+    kinds = [STARVED] * (share < STARVED_MFU) + [EXPERTS] * (job.model.experts is not None) + [""]
+    names = (f"{quantity}{category}_{kind}" for category in kinds)
+    width = source[next(name for name in names if name in source)]
+    if quantity == "time":
+        width *= difficulty(share, source.get("time_slope", 0.0))
+    return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
+
+
+def difficulty(utilisation: float, slope: float) -> float:
+    """How much less certain a step is that the host or the network bounds: max(1, 40 % / MFU)^slope [1].
+
+    Source: launch delays, collectives and stragglers vary between runs, matrix products hardly; slope is fitted.
+
+    >>> difficulty(0.5, 1.0), difficulty(0.1, 1.0), difficulty(0.1, 0.5)
+    (1.0, 4.0, 2.0)
+    """
+    return float(max(1.0, EASY_MFU / max(utilisation, HARDEST_MFU)) ** slope)
+
+
+def outside(job: Job) -> tuple[str, ...]:
+    """Why the job lies outside of the runs that its stack was fitted to; empty when it does not.
+
+    >>> from optimizer.presets import load_cluster, load_model
+    >>> from optimizer.stack import Stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=Stack(name="mine", runs=9,
+    ...     devices=("a100-80",), ranges={"gpus": (8, 32)}), gpus=64, seq_len=2048, global_batch=64)
+    >>> outside(job)
+    ('device h100 is not among the fitted a100-80', 'gpus 64 is outside of the fitted 8 to 32')
+    """
+    stack = job.stack
+    if not stack.devices:
+        return (f"stack {stack.name} is not fitted to measured runs",)
+    reasons = []
+    if job.cluster.device.name not in stack.devices:
+        reasons.append(f"device {job.cluster.device.name} is not among the fitted {', '.join(stack.devices)}")
+    for name, (low, high) in stack.ranges.items():
+        value = COORDINATES[name](job) if name in COORDINATES else low
+        if not low <= value <= high:
+            reasons.append(f"{name} {value:g} is outside of the fitted {low:g} to {high:g}")
+    return tuple(reasons)
+
+
+def mfu(job: Job, step_time: float, convention: str = MEGATRON) -> float:
+    """Model FLOPs of the step over what the GPUs could do in this time [1]."""
+    useful = model_flops(job.model, job.seq_len, 1.0, convention) * job.tokens
+    return useful / (step_time * job.gpus * job.peak_flops)

@@ -1,0 +1,208 @@
+"""What a buyer asks: which training runs, on machines of which kinds, under which limits, at which assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from optimizer.errors import InputError
+from optimizer.hardware import Cluster, Tier
+from optimizer.job import Job, Limits
+from optimizer.model import Model
+from optimizer.purchase.ranges import Range
+from optimizer.stack import Stack
+
+TERMS = ("reserved_1y", "capacity_block", "on_demand", "reserved_3y", "spot")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`."""
+
+    model: Model
+    tokens: float
+    seq_len: int
+    global_batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """One input that is not known exactly: its range in SI, what it means, and where it comes from."""
+
+    name: str
+    title: str
+    value: Range
+    unit: str
+    source: str
+    date: str = ""
+    grade: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Limits on the answer; infinite or empty when there is none. on_hand: GPUs that exist, by kind of machine."""
+
+    deadline: float = float("inf")
+    budget: float = float("inf")
+    power: float = float("inf")
+    racks: float = float("inf")
+    on_hand: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """The whole question. `buy` amortises machines instead of renting them.
+
+    `term` "" takes the first of TERMS on offer.
+    fixed, ranges and choices pin variables of the inner plans as optimizer.job.Limits does. rents [USD/s per GPU] and
+    prices [USD per GPU] replace the presets' by kind of machine.
+    """
+
+    runs: tuple[Run, ...]
+    stack: Stack
+    assumptions: tuple[Assumption, ...]
+    bounds: Bounds = Bounds()
+    buy: bool = False
+    term: str = ""
+    rents: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    bubble: float = 1.0
+    fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+
+    def scenario(self, **changes: float) -> dict[str, float]:
+        """Every assumption at its middle, but for the given ones."""
+        return {item.name: item.value.mid for item in self.assumptions} | changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """One machine to consider: the outer variables of the search.
+
+    kind: as the buyer wrote it. nic: one-way bandwidth per GPU into the network [B/s], oversubscription of its last
+    tier [1], hbm: memory per GPU [B], scale_up: GPUs in the NVLink domain; 0 keeps the cluster's own. batch_factor
+    multiplies each run's global batch. power_cap: share of the device's power limit [1].
+    """
+
+    kind: str
+    cluster: Cluster
+    gpus: int
+    dtype: str = "bf16"
+    batch_factor: float = 1.0
+    power_cap: float = 1.0
+    nic: float = 0.0
+    oversubscription: float = 0.0
+    hbm: float = 0.0
+    scale_up: int = 0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Every variable, the cluster by its name: equal keys mean equal designs."""
+        return (
+            self.kind,
+            self.cluster.name,
+            self.gpus,
+            self.dtype,
+            self.batch_factor,
+            self.power_cap,
+            self.nic,
+            self.oversubscription,
+            self.hbm,
+            self.scale_up,
+        )
+
+    @property
+    def network_bandwidth(self) -> float:
+        """One-way bandwidth of one GPU into the first tier outside the scale-up domain [B/s]; 0 without a network."""
+        if self.nic:
+            return self.nic
+        return self.cluster.tiers[1].link.bandwidth if len(self.cluster.tiers) > 1 else 0.0
+
+    @property
+    def taper(self) -> float:
+        """Oversubscription of the last tier [1]."""
+        return self.oversubscription or self.cluster.tiers[-1].oversubscription
+
+    def built(self) -> Cluster:
+        """The cluster with this design's network and scale-up domain."""
+        inner, *outer = self.cluster.tiers
+        if self.scale_up:
+            inner = replace(inner, size=self.scale_up)
+        if self.nic:
+            outer = [replace(tier, link=tier.link.scaled(self.nic)) for tier in outer]
+        if self.oversubscription and outer:
+            outer = [*outer[:-1], replace(outer[-1], oversubscription=self.oversubscription)]
+        tiers: tuple[Tier, ...] = (inner, *outer)
+        return replace(self.cluster, tiers=tiers)
+
+    def job(self, campaign: Campaign, run: Run) -> Job:
+        """The question for the planner. Raises InputError for a batch, dtype or size that cannot be."""
+        return Job(
+            model=run.model,
+            cluster=self.built(),
+            stack=campaign.stack,
+            gpus=self.gpus,
+            seq_len=run.seq_len,
+            global_batch=self.batch(run),
+            dtype=self.dtype,
+            limits=Limits(
+                bubble=campaign.bubble,
+                hbm=self.hbm,
+                fixed=campaign.fixed,
+                ranges=campaign.ranges,
+                choices=campaign.choices,
+            ),
+        )
+
+    def batch(self, run: Run) -> int:
+        """Sequences per optimizer step of a run."""
+        return max(1, round(run.global_batch * self.batch_factor))
+
+    @property
+    def title(self) -> str:
+        """The kind of machine as people write it: "GB200 NVL72"; a file by its name."""
+        return self.kind.upper().replace("-", " ") if "." not in self.kind else self.cluster.name
+
+    def label(self) -> str:
+        """The design in a few words, without what is usual."""
+        parts = [f"{self.gpus:,} {self.title}"]
+        parts += [self.dtype] * (self.dtype != "bf16")
+        parts += [f"batch ×{self.batch_factor:g}"] * (self.batch_factor != 1)
+        parts += [f"cap {self.power_cap:.0%}"] * (self.power_cap != 1)
+        parts += [f"NIC {self.nic * 8 / 1e9:.0f} Gb/s"] * (self.nic > 0)
+        parts += [f"{self.oversubscription:g}:1"] * (self.oversubscription > 0)
+        parts += [f"HBM {self.hbm / 1e9:.0f} GB"] * (self.hbm > 0)
+        parts += [f"domain {self.scale_up}"] * (self.scale_up > 0)
+        return ", ".join(parts)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """GPU counts a buyer wrote: "1024:32768" doubles, "1024:4096:1024" steps, "512,768" lists.
+
+    Raises InputError for anything else.
+
+    >>> counts("1024:4096"), counts("1000:2000:500"), counts("512,768")
+    ((1024, 2048, 4096), (1000, 1500, 2000), (512, 768))
+    """
+    try:
+        if ":" not in text:
+            found = tuple(int(part) for part in text.split(","))
+        else:
+            low, high, *step = (int(part) for part in text.split(":"))
+            if low < 1 or len(step) > 1 or (step and step[0] < 1):
+                raise ValueError
+            found = tuple(range(low, high + 1, step[0])) if step else _doubling(low, high)
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1:
+        raise InputError(f"--gpus {text!r} is no range of GPU counts; write 1024:32768, 1024:4096:512 or 1024,1536")
+    return found
+
+
+def _doubling(low: int, high: int) -> tuple[int, ...]:
+    found = []
+    while low <= high:
+        found.append(low)
+        low *= 2
+    return tuple(found)

@@ -1,0 +1,183 @@
+"""Power and energy of training: the integral of power over the phases of a step, host, network and cooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optimizer.errors import InputError
+from optimizer.objectives.step.estimate import FloatArray
+
+COMPUTE = ("gemm", "attention", "head")
+MEMORY_BOUND = ("elementwise", "optimizer")
+# Utilisation that stands for a phase without matrix products: the centre of the lowest measured bin (below 5 % of the
+# peak) for communication and waiting, and (assumed) of the 10 to 20 % bin for kernels that only stream memory.
+WAITING_UTILISATION = 0.025
+STREAMING_UTILISATION = 0.15
+LOWEST_CAP = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerCurve:
+    """Power of one GPU and of what surrounds it.
+
+    limit [W]; floor and slope of device_power [1]; host: what the rest of the server takes for one GPU [W]; network:
+    what the switches take for one GPU [W]. `measured` tells whether floor and slope were fitted to this very device.
+    """
+
+    limit: float
+    floor: float
+    slope: float
+    host: float
+    network: float = 0.0
+    measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnergy:
+    """One step of one GPU under a power cap: wall time [s], energy by consumer [J], largest power of a phase [W]."""
+
+    step_time: FloatArray
+    gpu: FloatArray
+    host: FloatArray
+    network: FloatArray
+    peak_power: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """Energy of the IT equipment per GPU and step, cooling not included [J]."""
+        return self.gpu + self.host + self.network
+
+
+def device_power(utilisation: ArrayLike, floor: ArrayLike, slope: ArrayLike) -> FloatArray:
+    """Power of a GPU as a share of its limit [1].
+
+    P / P_limit = min(1, a + b sqrt(u)); u: achieved / peak dense BF16 rate [1], a: floor [1], b: slope [1]; all
+    broadcast.
+
+    Source: fit within 4 % to the power column of the GEMM tables of ai-dynamo/aiconfigurator @095f58a, binned by u.
+
+    An H200 at half of its peak takes 0.84 of its 700 W; from about u = 0.75 on it runs at the limit:
+
+    >>> device_power([0.5, 0.75], 0.11, 1.03).round(2).tolist()
+    [0.84, 1.0]
+    """
+    share: FloatArray = np.minimum(1.0, np.asarray(floor) + np.asarray(slope) * np.sqrt(np.asarray(utilisation)))
+    return share
+
+
+def node_power(utilisation: ArrayLike, curve: PowerCurve, gpus: int = 8) -> FloatArray:
+    """Power of a node at the wall while its GPUs run at one utilisation, cooling of the room not included [W].
+
+    P = gpus x (limit x device_power(u) + host); u [1], limit and host [W].
+
+    Source: MLPerf Training v4.0 power logs: 8 x H100 on GPT-3 175B in FP8, median 7,008 W at 746 TFLOP/s per GPU.
+
+    >>> h100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
+    >>> float(node_power(746 / 989.5, h100))
+    7000.0
+    """
+    power: FloatArray = gpus * (curve.limit * device_power(utilisation, curve.floor, curve.slope) + curve.host)
+    return power
+
+
+def capped_slowdown(share: ArrayLike, floor: ArrayLike, cap: float) -> FloatArray:
+    """Factor by which a power cap stretches a compute phase that would take `share` of the limit [1].
+
+    time x 1 / f with f = min(1, ((c - a) / (P - a))^(1/3)): dynamic power goes as f V^2 and V as f, the rate as f.
+    P, c, a: power, cap and floor as shares of the limit [1]. Assumed for every device: no cap was measured on an LLM
+    training of an A100 or newer. Raises InputError below half of the limit, where the V100 leaves this law.
+
+    Source: CMOS dynamic power. Check: BERT on a V100 (ml-energy/zeus NSDI'23 traces @75a8b93) takes 1.05 to 1.08 x the
+    time at 200 of 250 W, 1.11 to 1.12 x at 175 W, 1.15 to 1.28 x at 150 W; the law gives
+
+    >>> [round(float(capped_slowdown(1.0, 0.11, watt / 250)), 2) for watt in (200, 175, 150)]
+    [1.09, 1.15, 1.22]
+    """
+    if not LOWEST_CAP <= cap <= 1.0:
+        raise InputError(
+            f"a power cap must be between {LOWEST_CAP:.0%} and 100% of the device's limit, but got {cap:.0%}; "
+            "measured times leave the DVFS law below that"
+        )
+    floor = np.asarray(floor, dtype=np.float64)
+    dynamic = np.maximum(np.asarray(share, dtype=np.float64) - floor, 1e-12)
+    slowdown: FloatArray = np.maximum(1.0, np.cbrt(dynamic / (cap - floor)))
+    return slowdown
+
+
+def compute_utilisation(time: Mapping[str, ArrayLike], executed_flops: ArrayLike, peak_bf16: float) -> FloatArray:
+    """Achieved share of the dense BF16 peak while a GPU computes [1].
+
+    u = executed / (t_compute x peak), at most 1; executed: operations of one GPU in a step, recomputation included
+    [FLOP]; t_compute: seconds of the step in matrix products, attention and head [s]; peak [FLOP/s]. FP8 work counts
+    against the BF16 peak too, because the power curve was measured so.
+
+    >>> float(compute_utilisation({"gemm": 3.0, "head": 1.0, "bubble": 1.0}, 2.0e15, 1e15))
+    0.5
+    """
+    busy = sum((np.asarray(time[term], dtype=np.float64) for term in COMPUTE if term in time), np.asarray(0.0))
+    flops = np.asarray(executed_flops, dtype=np.float64)
+    rate: FloatArray = np.minimum(1.0, flops / np.maximum(busy * peak_bf16, 1e-30))
+    return rate
+
+
+def step_energy(
+    time: Mapping[str, ArrayLike], executed_flops: ArrayLike, peak_bf16: float, curve: PowerCurve, cap: float = 1.0
+) -> StepEnergy:
+    """Time and energy of one step of one GPU: E = sum over phases of P(u_phase) t_phase, under a power cap.
+
+    time: seconds by term, which add up to the step [s]; executed_flops [FLOP]; peak_bf16 [FLOP/s]; cap: share of the
+    limit [1]. Compute phases run at compute_utilisation and stretch by capped_slowdown, memory-bound ones and those
+    that wait or communicate at the utilisations named above; host and network draw their power all the time.
+
+    Source: the sum over phases is arithmetic; power of each phase as in device_power.
+
+    A second of matrix products at the limit and a second of waiting: 700 + 191 J in the GPU, 350 J in the host.
+
+    >>> h100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
+    >>> used = step_energy({"gemm": 1.0, "bubble": 1.0}, 0.8e15, 1e15, h100)
+    >>> [round(float(part)) for part in (used.gpu, used.host, used.step_time)]
+    [891, 350, 2]
+    """
+    busy = device_power(compute_utilisation(time, executed_flops, peak_bf16), curve.floor, curve.slope)
+    slowdown = capped_slowdown(busy, curve.floor, cap)
+    phases: dict[str, tuple[FloatArray, FloatArray]] = {
+        "compute": (slowdown, np.minimum(busy, cap)),
+        "stream": (np.asarray(1.0), np.minimum(device_power(STREAMING_UTILISATION, curve.floor, curve.slope), cap)),
+        "wait": (np.asarray(1.0), np.minimum(device_power(WAITING_UTILISATION, curve.floor, curve.slope), cap)),
+    }
+    wall, gpu = np.asarray(0.0), np.asarray(0.0)
+    for term, seconds in time.items():
+        phase = "compute" if term in COMPUTE else "stream" if term in MEMORY_BOUND else "wait"
+        stretch, share = phases[phase]
+        lasting = np.asarray(seconds, dtype=np.float64) * stretch
+        wall = wall + lasting
+        gpu = gpu + lasting * share * curve.limit
+    return StepEnergy(
+        step_time=wall,
+        gpu=gpu,
+        host=wall * curve.host,
+        network=wall * curve.network,
+        peak_power=phases["compute"][1] * curve.limit + curve.host + curve.network,
+    )
+
+
+def switch_power(
+    power: float, per_1024: float, ports: ArrayLike = 1.0, oversubscription: ArrayLike = 1.0
+) -> FloatArray:
+    """Power of the scale-out switches for one GPU [W].
+
+    P = P_switch x n / 1024 x ports x (2 + 1 / o) / 3; P_switch: one switch of 64 ports [W]; n: switches of a
+    non-blocking two-level fabric of 1,024 GPUs, two thirds of them leaves; ports: NIC bandwidth per GPU / 400 Gb/s
+    [1]; o: bandwidth below / above the leaves [1].
+
+    Source: 686 W per NDR leaf, MLPerf Training v4.1 power logs @b87b9e3; 48 switches for 1,024 GPUs.
+
+    >>> round(float(switch_power(686.0, 48)), 1)
+    32.2
+    """
+    each: FloatArray = power * per_1024 / 1024.0 * np.asarray(ports) * (2.0 + 1.0 / np.asarray(oversubscription)) / 3.0
+    return each

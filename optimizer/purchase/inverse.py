@@ -1,0 +1,148 @@
+"""Questions asked backwards: fewest GPUs or least cost for a date, fastest for a sum, rent or buy, fair price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from optimizer.errors import InputError
+from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.campaign import Campaign, Design
+from optimizer.purchase.catalogue import is_rack, occupied, provisioned_power, rent_price
+from optimizer.purchase.figures import ownership
+from optimizer.purchase.money import break_even, parity_price, running_cost
+from optimizer.purchase.points import Point, Workshop
+
+FEWEST, MOST = 8, 262_144
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fewest:
+    """The fewest GPUs of one kind that meet a deadline, among the counts tried; `point` is None when none does."""
+
+    kind: str
+    title: str
+    deadline: float
+    point: Point | None
+    tried: int
+    fastest: Point | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RentOrBuy:
+    """After how long buying a point's machines has cost less than renting them [s]; infinite when it never does."""
+
+    point: Point
+    capex: float
+    running: float
+    rent: float
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """The rent at which `device` costs as much as `rival` for the campaign [USD/s per GPU], beside its rent now."""
+
+    device: Point
+    rival: Point
+    price: float
+    now: float
+
+
+def cheapest(points: Sequence[Point], deadline: float = float("inf")) -> Point | None:
+    """The feasible point that costs least within the deadline."""
+    found = [point for point in points if point.feasible and point.figures.time_to_train <= deadline]
+    return min(found, key=lambda point: (point.figures.cost, point.figures.time_to_train), default=None)
+
+
+def fastest(points: Sequence[Point], budget: float = float("inf")) -> Point | None:
+    """The feasible point that ends first within the budget."""
+    found = [point for point in points if point.feasible and point.figures.cost <= budget]
+    return min(found, key=lambda point: (point.figures.time_to_train, point.figures.cost), default=None)
+
+
+def cheapest_by_kind(points: Sequence[Point]) -> dict[str, Point]:
+    """The cheapest feasible point of each kind of machine, in the order of the kinds."""
+    kinds = dict.fromkeys(point.design.kind for point in points)
+    found = {kind: cheapest([point for point in points if point.design.kind == kind]) for kind in kinds}
+    return {kind: point for kind, point in found.items() if point is not None}
+
+
+def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = MOST) -> Fewest:
+    """Fewest GPUs of one kind of machine that end the campaign by the deadline, all other limits aside.
+
+    Doubling finds two counts around the answer, halving narrows them to a sixteenth of the smaller one in whole nodes
+    (or racks). Time need not fall with every added GPU, because plans need divisors: the count is the fewest of those
+    tried.
+    """
+    domain = base.scale_up or base.cluster.scale_up_size
+    unit = domain if is_rack(base) else base.cluster.gpus_per_node
+    tried: dict[int, Point | None] = {}
+
+    def at(gpus: int) -> Point | None:
+        found = workshop.point(replace(base, gpus=gpus))
+        tried[gpus] = found if isinstance(found, Point) else None
+        return tried[gpus]
+
+    def meets(gpus: int) -> bool:
+        point = at(gpus)
+        return point is not None and point.figures.time_to_train <= deadline
+
+    low, high = 0, unit * max(1, ceil(FEWEST / unit))
+    while high <= min(most, base.cluster.max_gpus) and not meets(high):
+        low, high = high, high * 2
+    while high in tried and high - low > max(unit, low // 16):
+        middle = (low + high) // 2 // unit * unit
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    met = [point for point in tried.values() if point is not None and point.figures.time_to_train <= deadline]
+    planned = [point for point in tried.values() if point is not None]
+    return Fewest(
+        kind=base.kind,
+        title=base.title,
+        deadline=deadline,
+        point=min(met, key=lambda point: point.design.gpus, default=None),
+        tried=len(tried),
+        fastest=min(planned, key=lambda point: point.figures.time_to_train, default=None),
+    )
+
+
+def rent_or_buy(campaign: Campaign, point: Point) -> RentOrBuy:
+    """When buying the machines of a point pays, at continuous use and the point's power.
+
+    Raises InputError when a rent or a purchase price is not known.
+    """
+    design = point.design
+    values = {item.name: item.value.mid for item in (*assumptions(buy=True), *campaign.assumptions)}
+    rented, bought = occupied(design)
+    own, capex = ownership(campaign, design, values, bought)
+    running = float(running_cost(capex, bought, bought * provisioned_power(design), point.figures.mean_power, own))
+    rent = rented * rent_price(campaign, design)[0]
+    return RentOrBuy(point=point, capex=capex, running=running, rent=rent, time=float(break_even(capex, running, rent)))
+
+
+def rent_or_buy_known(campaign: Campaign, points: Sequence[Point]) -> tuple[RentOrBuy, ...]:
+    """rent_or_buy of the points for which both prices are known."""
+    found = []
+    for point in points:
+        try:
+            found.append(rent_or_buy(campaign, point))
+        except InputError:
+            continue
+    return tuple(found)
+
+
+def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:
+    """The rent of each device at which its cheapest design costs as much as the cheapest of all (or the second)."""
+    if campaign.buy or len(best) < 2:
+        return ()
+    ranked = sorted(best, key=lambda point: point.figures.cost)
+    found = []
+    for point in ranked:
+        rival = ranked[1] if point is ranked[0] else ranked[0]
+        hours = parity_price(rival.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
+        found.append(Parity(device=point, rival=rival, price=float(hours), now=rent_price(campaign, point.design)[0]))
+    return tuple(found)

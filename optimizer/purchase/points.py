@@ -1,0 +1,150 @@
+"""Designs with their plans: each inner plan is searched once, and every point knows which limits it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from optimizer.answer import Answer
+from optimizer.errors import InputError
+from optimizer.job import Job
+from optimizer.purchase.campaign import Bounds, Campaign, Design
+from optimizer.purchase.catalogue import power_curve, purchase_price, rent_price
+from optimizer.purchase.energy import capped_slowdown
+from optimizer.purchase.figures import Figures, figures
+
+Planner = Callable[[Job], Answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excess:
+    """A limit that a point breaks, with both values in SI; a `share` of 0.1 is 10 % beyond it."""
+
+    limit: str
+    value: float
+    allowed: float
+
+    @property
+    def share(self) -> float:
+        """Distance beyond the limit, relative to the limit [1]."""
+        return self.value / self.allowed - 1.0 if self.allowed else float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One design with the best plan of each run and what they cost together, at the middle of every assumption."""
+
+    design: Design
+    answers: tuple[Answer, ...]
+    figures: Figures
+    excesses: tuple[Excess, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every limit of the buyer holds."""
+        return not self.excesses
+
+    @property
+    def proven(self) -> bool:
+        """Whether every inner plan was proven optimal."""
+        return all(answer.status == "optimal" for answer in self.answers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """A design without a plan, or one that cannot be asked about, and why."""
+
+    design: Design
+    reason: str
+
+
+def default_planner(job: Job) -> Answer:
+    """The proven best plan, without runners-up and without a search of the knobs."""
+    from optimizer.search.plan.planner import plan
+
+    return plan(job, top=1, trials=0)
+
+
+@dataclass
+class Workshop:
+    """Turns designs into points; inner plans are kept, so that power caps and repeated designs cost nothing."""
+
+    campaign: Campaign
+    planner: Planner = default_planner
+    plans: dict[tuple[object, ...], Answer] = field(default_factory=dict)
+    points: dict[tuple[object, ...], Point | Rejected] = field(default_factory=dict)
+    on_point: Callable[[], None] = lambda: None
+
+    def point(self, design: Design) -> Point | Rejected:
+        """The point of a design, planned at most once."""
+        key = design.key
+        if key not in self.points:
+            self.points[key] = self._evaluate(design)
+            self.on_point()
+        return self.points[key]
+
+    @property
+    def evaluated(self) -> tuple[Point, ...]:
+        """Every point so far, in the order of evaluation."""
+        return tuple(point for point in self.points.values() if isinstance(point, Point))
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Every design without a point."""
+        return tuple(point for point in self.points.values() if isinstance(point, Rejected))
+
+    def _evaluate(self, design: Design) -> Point | Rejected:
+        answers = []
+        try:
+            for index, run in enumerate(self.campaign.runs):
+                answer = self._plan(index, design, design.job(self.campaign, run))
+                if answer.plan is None or answer.estimate is None:
+                    return Rejected(design=design, reason=_why(answer))
+                answers.append(answer)
+        except InputError as error:
+            return Rejected(design=design, reason=str(error))
+        estimates = [answer.estimate for answer in answers if answer.estimate is not None]
+        found = figures(self.campaign, design, estimates, self.campaign.scenario())
+        return Point(
+            design=design, answers=tuple(answers), figures=found, excesses=excesses(self.campaign.bounds, design, found)
+        )
+
+    def _plan(self, run: int, design: Design, job: Job) -> Answer:
+        # The power cap stretches a plan's time but is not known to the planner, so it is no part of the key.
+        key = (run, replace(design, power_cap=1.0).key)
+        if key not in self.plans:
+            self.plans[key] = self.planner(job)
+        return self.plans[key]
+
+
+def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
+    """Raise InputError for a machine without a price or power figure, or an impossible cap, before any search."""
+    for cap in {design.power_cap for design in designs}:
+        capped_slowdown(1.0, 0.0, cap)
+    for design in {design.kind: design for design in designs}.values():
+        power_curve(design, campaign.scenario())
+        if campaign.buy:
+            purchase_price(campaign, design)
+        else:
+            rent_price(campaign, design)
+
+
+def excesses(bounds: Bounds, design: Design, found: Figures) -> tuple[Excess, ...]:
+    """The limits that a design breaks."""
+    checks: Mapping[str, tuple[float, float]] = {
+        "deadline": (found.time_to_train, bounds.deadline),
+        "budget": (found.cost, bounds.budget),
+        "power": (found.peak_power, bounds.power),
+        "racks": (found.racks, bounds.racks),
+        "devices on hand": (design.gpus, bounds.on_hand.get(design.kind, float("inf"))),
+    }
+    return tuple(
+        Excess(limit=limit, value=float(value), allowed=allowed)
+        for limit, (value, allowed) in checks.items()
+        if value > allowed
+    )
+
+
+def _why(answer: Answer) -> str:
+    reasons = "; ".join(clash.reason for clash in answer.conflict)
+    return reasons or f"no plan ({answer.status})"

@@ -1,0 +1,125 @@
+"""A purchase as short Markdown and as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from optimizer.purchase.report.rows import bottleneck
+from optimizer.purchase.report.units import days, dollars, megawatt_hours, megawatts
+from optimizer.purchase.report.words import (
+    fewest_sentence,
+    parity_sentence,
+    question,
+    rent_or_buy_sentence,
+    summary,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+    from optimizer.purchase.dossier import Dossier
+    from optimizer.purchase.points import Point
+
+HEADINGS = ("design", "time", "cost", "energy", "MFU", "goodput", "site", "bottleneck")
+NUMBERS = HEADINGS[1:7]
+
+
+def purchase_markdown(dossier: Dossier, command: str = "") -> str:
+    """Summary, front, answers and command, for a message or a wiki."""
+    lines = ["# Which machines to take", "", question(dossier.purchase.campaign), ""]
+    lines += [f"- {line}" for line in summary(dossier)]
+    if dossier.purchase.front:
+        lines += ["", "## The choices that nothing beats", "", _markdown_row(HEADINGS)]
+        lines.append(_markdown_row(["---:" if heading in NUMBERS else "---" for heading in HEADINGS]))
+        lines += [_markdown_row(_cells(point)) for point in dossier.shown]
+        lines += _left_out(dossier)
+    for heading, sentences in _backwards(dossier):
+        lines += ["", f"## {heading}", "", *(f"- {sentence}" for sentence in sentences)]
+    if command:
+        lines += ["", "## How to reproduce this", "", "```", command, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
+    """The same for the terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    colour = "green" if dossier.purchase.front else "red"
+    first, *rest = summary(dossier)
+    parts: list[RenderableType] = [Text(question(dossier.purchase.campaign)), Text("")]
+    parts += [Text(first, style=f"bold {colour}"), *(_bullet(line) for line in rest)]
+    if dossier.purchase.front:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for heading in HEADINGS[:7]:
+            table.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading in NUMBERS)
+        for point in dossier.shown:
+            mark = " *" if point is dossier.advised else ""
+            table.add_row(*[f"{_cells(point)[0]}{mark}", *_cells(point)[1:7]])
+        parts += [
+            Text("\nThe choices that nothing beats (* advised)", style="bold"),
+            table,
+            *(Text(line) for line in _left_out(dossier) if line),
+        ]
+        parts += [Text("\nPlans", style="bold")]
+        parts += [
+            _bullet(f"{point.design.label()}: {answer.plan.summary()}")
+            for point in dossier.shown
+            for answer in point.answers
+            if answer.plan
+        ]
+    for heading, sentences in _backwards(dossier):
+        parts += [Text(f"\n{heading}", style="bold"), *(_bullet(sentence) for sentence in sentences)]
+    if notes:
+        parts += [Text("\nAssumed", style="bold"), *(_bullet(note) for note in notes)]
+    return Group(*parts)
+
+
+def _cells(point: Point) -> list[str]:
+    found = point.figures
+    return [
+        point.design.label(),
+        days(found.time_to_train),
+        dollars(found.cost),
+        megawatt_hours(found.energy),
+        f"{found.mfu:.1%}",
+        f"{found.goodput:.1%}",
+        megawatts(found.peak_power),
+        bottleneck(point),
+    ]
+
+
+def _left_out(dossier: Dossier) -> list[str]:
+    """A line on the points of the front that are not shown."""
+    front, shown = len(dossier.purchase.front), len(dossier.shown)
+    return (
+        ["", f"{shown} of the {front} designs that nothing beats; --json and --csv hold all."] if front > shown else []
+    )
+
+
+def _backwards(dossier: Dossier) -> list[tuple[str, list[str]]]:
+    """The questions asked backwards that have answers."""
+    found = []
+    if dossier.fewest:
+        heading = f"Fewest GPUs for {days(dossier.fewest[0].deadline)}"
+        found.append((heading, [fewest_sentence(item) for item in dossier.fewest]))
+    if dossier.parities:
+        found.append(
+            ("Price at which each device is the cheapest", [parity_sentence(item) for item in dossier.parities])
+        )
+    if dossier.rent_or_buy:
+        found.append(("Rent or buy", [rent_or_buy_sentence(item) for item in dossier.rent_or_buy]))
+    return found
+
+
+def _bullet(text: str) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(f"• {text}"), (0, 0, 0, 1))
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,243 @@
+"""What no layout of a plan's layers can beat: a least step time for every plan of a lattice at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.job import Job
+from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.layer.kinds import layer_kinds, sharded_exposures
+from optimizer.objectives.layer.shapes import with_spared_layers
+from optimizer.objectives.pipeline.closed_form import pipeline_time
+from optimizer.objectives.pipeline.stages import in_flight, layer_counts, representative_stages
+from optimizer.objectives.step.layer_costs import DENSE, MOE, LayerTable
+from optimizer.objectives.step.once_per_step import once_per_step, straggler_seconds
+from optimizer.objectives.step.price import filled_bubble, stage_extras
+from optimizer.plan import IntArray, Knobs, Plans
+from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
+
+HALVINGS = 24  # of the interval that holds the least time of the slowest stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFloor:
+    """What a step of each plan takes whatever its layout, per plan.
+
+    layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
+    that price, head: the passes through the head, beside:
+    what each stage spends beside its layers, whole: all stages together, nothing rebuilt [s]. filled: what a
+    zero-bubble schedule takes off the bubble at most [s]. once: what happens once per step, tuned: the part of it that
+    knobs can change [s].
+    """
+
+    job: Job
+    plans: Plans
+    layer: FloatArray
+    less: FloatArray
+    head: FloatArray
+    beside: FloatArray
+    whole: FloatArray
+    filled: FloatArray
+    once: FloatArray
+    tuned: FloatArray
+
+    def step_time(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
+        """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
+        m, possible = self.plans.num_microbatches, np.isfinite(slowest)
+        longest = np.where(possible, slowest, 0.0)
+        pipeline = pipeline_time(m, self.plans.vpp, longest, self.whole)
+        filled = np.maximum(np.minimum(pipeline - m * longest, self.filled), 0.0)
+        step = pipeline - filled + self.once - (self.tuned if any_knobs else 0.0)
+        bound = (step + straggler_seconds(self.job, self.plans, step)) * (1 - SLACK)
+        return np.where(possible, bound, np.inf)
+
+    def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
+        """A slowest stage with which the step takes at least `limit`: step_time solved for it, all filled [s]."""
+        m, v = self.plans.num_microbatches, self.plans.vpp
+        rate = straggler_seconds(self.job, self.plans, np.ones(len(self.plans)))
+        once = self.once - (self.tuned if any_knobs else 0.0)
+        pipeline = limit / ((1 + rate) * (1 - SLACK)) - once + self.filled
+        times = np.maximum(m - 1 / v, 0.0)
+        with np.errstate(divide="ignore"):
+            slowest = np.where(times > 0, (pipeline - self.whole / v) / times, np.inf)
+        return np.asarray(slowest * (1 + SLACK))
+
+    def take(self, index: NDArray[np.int64]) -> StepFloor:
+        """Some of the plans."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
+        return StepFloor(
+            job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
+        )
+
+    def step_of(self, pipeline: float, index: int) -> float:
+        """Step time of one plan whose pipeline takes so long [s]."""
+        some = self.take(np.array([index]))
+        step = pipeline + some.once
+        return float((step + straggler_seconds(self.job, some.plans, step))[0])
+
+    def pipeline_within(self, limit: float, index: int) -> float:
+        """Time of one plan's pipeline with which its step takes so long [s]."""
+        some = self.take(np.array([index]))
+        rate = straggler_seconds(self.job, some.plans, np.ones(1))
+        return float((limit / (1 + rate) - some.once)[0])
+
+    def slowest(self) -> FloatArray:
+        """Time that the slowest stage takes under every layout [s]: the mean, or the fullest of whole layers.
+
+        With c layers beside the head, some other stage holds ceil((L - c) / (pp - 1)) of the L layers of the common
+        kind: min over c of max(ceil((L - c) / (pp - 1)) t, head + c t). The first falls with c and the second rises, so
+        that the least lies at one of the two whole numbers around the crossing of (L - c) / (pp - 1) t and head + c t.
+        """
+        count = float(common(self.job.model).count)
+        others = np.maximum(self.plans.pp - 1.0, 1.0)
+        crossing = (count * self.layer / others - self.head) / (self.layer * (1 + 1 / others))
+        fullest = np.full(len(self.plans), np.inf)
+        for beside_head in (np.floor(crossing), np.floor(crossing) + 1):
+            c = np.clip(beside_head, 0.0, count)
+            elsewhere = np.ceil((count - c) / others) * self.layer
+            fullest = np.minimum(fullest, np.maximum(elsewhere, self.head + c * self.layer))
+        least = np.maximum(self.whole / self.plans.pp, self.beside + fullest - self.less)
+        return np.where(self.plans.pp > 1, least, self.whole)
+
+
+def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
+    """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s]."""
+    plain = with_spared_layers(job, plans)
+    kinds = layer_kinds(job, plain)
+    dense, moe, head = kinds
+    sharded = sharded_exposures(job, plain, (dense, moe))
+    layers = dense.total + sharded[0], moe.total + sharded[1]
+    beside = sum(stage_extras(job, plain).values(), np.zeros(len(plans)))
+    model, mtp = job.model, job.model.mtp_layers
+    heads = (1 + mtp) * head.total
+    counts = layer_counts(model)
+    projections = mtp * 2.0 * model.hidden / model.vocab * head.total
+    first = representative_stages(model, plans)[0]
+    once, _ = once_per_step(job, plain, first, (dense, moe), knobs)
+    return StepFloor(
+        job=job,
+        plans=plain,
+        layer=common(model).mean(*layers),
+        less=plain.vpp * common(model).less(*layers),
+        head=heads,
+        beside=beside,
+        whole=counts[0] * layers[0] + counts[1] * layers[1] + heads + projections + plain.pp * beside,
+        filled=filled_bubble(plain, np.full(len(plans), np.inf), dense, moe, job),
+        once=sum(once.values(), np.zeros(len(plans))),
+        tuned=once["dp_exposed"] + once["contention"] + once["optimizer"],
+    )
+
+
+def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:
+    """Several floors as one, of these plans."""
+    names = [f.name for f in fields(StepFloor) if f.name not in ("job", "plans")]
+    columns = {name: np.concatenate([getattr(floor, name) for floor in floors]) for name in names}
+    return StepFloor(job=floors[0].job, plans=plans, **columns)
+
+
+def fitting_slowest(
+    job: Job, floor: StepFloor, table: LayerTable, plans: Plans, limit: float = np.inf, *, any_knobs: bool = False
+) -> FloatArray:
+    """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
+
+    A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
+    have room for all of them. The least such T is found by halving. Where layers may be rebuilt, a share of one may be:
+
+    n <= (T + M r / d) / (t + a r / d), with M the memory left for layers [B], a the bytes of a layer that is spared and
+    d what rebuilding saves of them, t and r the seconds of a layer and of rebuilding it. Where the step cannot take
+    less than `limit` [s] it is not found out how much longer.
+    """
+    low = floor.slowest()
+    longest, reached = np.maximum(low, floor.whole * 4), np.maximum(low, floor.slowest_within(limit, any_knobs))
+    high = np.minimum(longest, reached)
+    beyond = np.where(reached < longest, reached, np.inf)
+    count = common(job.model).count
+    room = room_of(job, floor, table, plans)
+    possible = room.layers(high) >= count
+    found = np.where(possible, low, beyond)
+    tight = np.flatnonzero(possible & (room.layers(low) < count))
+    if not len(tight):
+        return found
+    room, low, high = room.take(tight), low[tight], high[tight]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        enough = room.layers(middle) >= count
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    found[tight] = low
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How many layers of the common kind each stage of each plan has room for, as far as time is open.
+
+    Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
+    that an entry belongs to. lost: the stage is too full without layers. beside, less: what every stage spends beside
+    its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
+    mixed: what a layer takes when memory is bought with rebuilding, bought: the time that the memory left is worth [s].
+    small, leanest: layers that fit spared, and rebuilt [layers]. rebuilds: rebuilding a layer saves memory.
+    """
+
+    first: IntArray
+    plan: IntArray
+    lost: NDArray[np.bool_]
+    beside: FloatArray
+    less: FloatArray
+    head: FloatArray
+    layer: FloatArray
+    mixed: FloatArray
+    bought: FloatArray
+    small: FloatArray
+    leanest: FloatArray
+    rebuilds: NDArray[np.bool_]
+
+    def take(self, index: NDArray[np.int64]) -> Room:
+        """Some of the plans."""
+        depth = np.diff(self.first, append=len(self.plan))[index]
+        first, plan, stage = entries(depth)
+        here = self.first[index][plan] + stage
+        columns = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in ("first", "plan")}
+        return Room(first=first, plan=plan, **columns)
+
+    def layers(self, slowest: FloatArray) -> FloatArray:
+        """Layers that all stages together have room for if the slowest takes so long for one micro-batch [layers]."""
+        seconds = np.maximum(0.0, slowest[self.plan] * (1 + SLACK) - self.beside - self.head + self.less)
+        fast, mixed = seconds / self.layer, (seconds + self.bought) / self.mixed
+        full = np.where(self.rebuilds, np.minimum(mixed, self.leanest), self.small)
+        most = np.where(fast <= self.small, fast, full)
+        rooms = np.add.reduceat(np.floor(np.maximum(most, 0.0) + SLACK), self.first)
+        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
+
+
+def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room:
+    """The room on every stage of every plan."""
+    usual, needs = common(job.model), needs_of(job, plans, table)
+    plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
+    plans, floor, table = plans.take(plan), floor.take(plan), table.take(plan)
+    dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
+    held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
+    flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
+    bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
+    memory = job.usable_memory - needs.bare
+    per_byte = np.minimum.reduce(
+        [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
+    )
+    space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
+    return Room(
+        first=needs.first,
+        plan=plan,
+        lost=memory < 0,
+        beside=floor.beside,
+        less=floor.less,
+        head=np.where(last, floor.head, 0.0),
+        layer=floor.layer,
+        mixed=floor.layer + usual.mean(*bytes_of) * per_byte,
+        bought=space * per_byte,
+        small=space / usual.mean(*bytes_of),
+        leanest=np.maximum(memory + needs.spare, 0.0) / needs.layer,
+        rebuilds=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
+    )

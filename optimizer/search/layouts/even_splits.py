@@ -1,0 +1,52 @@
+"""Even splits at their leanest, for many plans at once: what every stage reserves under the best choice to rebuild."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.constraints.given_layout import placements
+from optimizer.job import Job
+from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.pipeline.stages import moe_pattern
+from optimizer.objectives.step.layer_costs import layer_sequence
+from optimizer.objectives.step.peak_memory import stage_reserved
+from optimizer.plan import Knobs, Placement, Plans, virtual_stages
+from optimizer.search.layouts.problem import alternates
+
+
+def even_memory(job: Job, plans: Plans, knobs: Knobs) -> FloatArray:
+    """Memory that each plan's even split reserves when each stage rebuilds what makes it leanest [B]."""
+    options = [stage_reserved(job, plans.placed(placed), knobs) for placed in _options(job, plans)]
+    return np.asarray(np.minimum.reduce(options).max(axis=0))
+
+
+def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
+    """Plans of which no other split is searched."""
+    alike = not job.stack.features.uneven_stages
+    return alike | ((plans.vpp > 1) & alternates(layer_sequence(job.model)))
+
+
+def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
+    """All layers rebuilt under full recomputation; none; and mixtures only, where there are dense layers too."""
+    every = placements(job, plans)
+    yield every
+    if any(placed.rebuilt for placed in every):
+        yield tuple(replace(placed, rebuilt=(0,) * len(placed.rebuilt)) for placed in every)
+        if 0 < job.model.moe_layers < job.model.layers:
+            shapes = list(zip(plans.pp.tolist(), plans.vpp.tolist(), strict=True))
+            moe = {shape: _mixtures(job, *shape) for shape in set(shapes)}
+            yield tuple(
+                replace(placed, rebuilt=moe[shape] if placed.rebuilt else ())
+                for placed, shape in zip(every, shapes, strict=True)
+            )
+
+
+def _mixtures(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
+    """Mixtures on each stage of an even split."""
+    edges = np.concatenate([[0], np.cumsum(virtual_stages((), job.model.layers, pp, vpp))])
+    before = np.concatenate([[0], np.cumsum(moe_pattern(job.model))])
+    return tuple(np.diff(before[edges]).reshape(vpp, pp).sum(axis=0).tolist())

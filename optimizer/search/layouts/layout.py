@@ -1,0 +1,200 @@
+"""Which layers every pipeline stage holds, and how many of them it recomputes: proven best with CP-SAT.
+
+layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT)  ->  Layout
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.constraints.program import INFEASIBLE, OPTIMAL
+from optimizer.errors import Infeasible, TimeLimit
+from optimizer.job import Job
+from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.plan import Knobs, Placement, Plan, virtual_stages
+from optimizer.search.layouts.problem import LayoutProblem, layout_problem, rebuildable
+from optimizer.search.layouts.program import LayoutProgram
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
+
+    rebuilt: runs of layers that each stage rebuilds in the backward pass. stage_seconds: time of each stage for one
+    micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline [s]. proven: no other layout
+    is faster (by more than the rounding of times to 1e-7 of a micro-batch). chosen: a layer may be rebuilt or spared.
+    """
+
+    kinds: tuple[Runs, ...]
+    pp: int
+    rebuilt: tuple[Runs, ...]
+    stage_seconds: tuple[float, ...]
+    memory: tuple[float, ...]
+    objective: float
+    proven: bool = False
+    chosen: bool = False
+
+    @property
+    def slowest(self) -> float:
+        """Time of the slowest stage for one micro-batch [s]."""
+        return max(self.stage_seconds)
+
+    @property
+    def recomputed(self) -> tuple[int, ...]:
+        """Layers that each stage rebuilds."""
+        return tuple(sum(count for _, count in runs) for runs in self.rebuilt)
+
+    @property
+    def layers_per_chunk(self) -> tuple[int, ...]:
+        """Transformer layers on each virtual stage, in the order of the forward pass."""
+        return tuple(sum(count for kind, count in runs if kind in (DENSE, MOE)) for runs in self.kinds)
+
+    @property
+    def layers_per_stage(self) -> tuple[int, ...]:
+        """Transformer layers on each stage."""
+        return tuple(sum(self.layers_per_chunk[stage :: self.pp]) for stage in range(self.pp))
+
+    def of(self, plan: Plan) -> Plan:
+        """The plan with its layers placed so; virtual stages are listed where they are not as even as can be."""
+        chunks, stages = self.layers_per_chunk, self.layers_per_stage
+        dealt = virtual_stages(stages, sum(stages), plan.pp, plan.vpp)
+        predicting = [index for index, runs in enumerate(self.kinds) if any(kind == MTP for kind, _ in runs)]
+        return replace(
+            plan,
+            layers_per_stage=stages if chunks == dealt else chunks,
+            recompute_layers=self.recomputed if self.chosen else (),
+            mtp_ahead=len(chunks) - 1 - predicting[0] if predicting else 0,
+        )
+
+
+def best_layout(
+    job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0, time_limit: float | None = None
+) -> Layout:
+    """The layout of a plan with the shortest pipeline that fits in memory.
+
+    Under full recomputation each stage rebuilds only as many layers as its memory asks for; under the other modes all
+    layers follow the plan. Raises Infeasible when no layout fits, TimeLimit when none was found in time.
+    """
+    return best_assignment(layout_problem(job, plan, knobs), seed=seed, time_limit=time_limit)
+
+
+def best_assignment(
+    problem: LayoutProblem,
+    *,
+    seed: int = 0,
+    time_limit: float | None = None,
+    effort: float | None = None,
+    at_most: float = float("inf"),
+    smooth: bool = True,
+) -> Layout:
+    """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s over layouts that fit.
+
+    T_s: time of stage s for one micro-batch, rebuilt layers included [s]. Among interleaved layouts as good, `smooth`
+    looks for chunks of like length. `effort` limits the solver's deterministic time. Raises Infeasible when no layout
+    fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
+
+    Source of the objective: objectives/pipeline/closed_form.py.
+    """
+    variables = LayoutProgram(problem, at_most)
+    answer = variables.program.solve(seed, time_limit, effort)
+    if answer.status == INFEASIBLE:
+        raise Infeasible(_why(problem))
+    if answer.values is None:
+        raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
+    values = variables.smoothed(answer.values, seed) if smooth and not variables.folded else answer.values
+    return _layout(variables, values, answer.status == OPTIMAL)
+
+
+def leanest_assignment(problem: LayoutProblem, *, seed: int = 0, effort: float | None = None) -> Layout:
+    """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory."""
+    variables = LayoutProgram(problem, lean=True)
+    answer = variables.program.solve(seed, effort=effort)
+    if answer.status == INFEASIBLE:
+        raise Infeasible(_why(problem))
+    if answer.values is None:
+        raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
+    return _layout(variables, answer.values, answer.status == OPTIMAL)
+
+
+def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
+    """The split people start from: equally many layers on each virtual stage, ends relieved where pp does not divide.
+
+    Every layer that may be rebuilt is, or none; it may not fit.
+    """
+    return placed_layout(problem, Placement() if recompute else Placement(rebuilt=(0,) * problem.pp))
+
+
+def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
+    """The layout that a plan asks for; where it says nothing layers are split evenly and rebuilt if they may be.
+
+    Mixtures of a stage are rebuilt before its dense layers. It may not fit.
+    """
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    counts = virtual_stages(placed.layers, len(names), problem.pp, problem.vpp)
+    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
+    runs: list[Runs] = []
+    for chunk, count in enumerate(counts):
+        held, names = names[:count], names[count:]
+        places = {EMBEDDING: 0, MTP: problem.chunks - 1 - placed.mtp_ahead, HEAD: problem.chunks - 1}
+        here = [run for run in ends if places[run[0]] == chunk]
+        before = [run for run in here if run[0] == EMBEDDING]
+        after = [run for run in here if run[0] != EMBEDDING]
+        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+    rebuilt = []
+    for stage in range(problem.pp):
+        left = placed.rebuilt[stage] if placed.rebuilt else len(problem.sequence) * sum(counts)
+        again = {}
+        for kind in sorted(rebuildable(problem), key=(MOE, DENSE).index):
+            held_here = sum(n for chunk in runs[stage :: problem.pp] for name, n in chunk if name == kind)
+            again[kind] = min(left, held_here)
+            left -= again[kind]
+        rebuilt.append(again)
+    return assess(problem, runs, rebuilt)
+
+
+def assess(
+    problem: LayoutProblem, runs: Sequence[Runs], rebuilt: Sequence[Mapping[str, int]], *, proven: bool = False
+) -> Layout:
+    """Time and memory of a layout given by the runs on its virtual stages and the layers rebuilt on its stages."""
+    seconds, memory = [], []
+    for stage in range(problem.pp):
+        held = [run for chunk in runs[stage :: problem.pp] for run in chunk]
+        flying, costs = problem.in_flight[stage], problem.kinds
+        time = problem.seconds + sum(n * costs[kind].seconds for kind, n in held)
+        space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in held)
+        for kind, n in rebuilt[stage].items():
+            time += n * costs[kind].recompute
+            space -= n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
+        again = [*rebuilt[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
+        space += max((costs[kind].rebuilt for kind, n in again if n), default=0.0)
+        seconds.append(time)
+        memory.append(space)
+    return Layout(
+        kinds=tuple(runs),
+        pp=problem.pp,
+        rebuilt=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in rebuilt),
+        stage_seconds=tuple(seconds),
+        memory=tuple(memory),
+        objective=problem.pipeline(max(seconds), sum(seconds)),
+        proven=proven,
+        chosen=bool(rebuildable(problem)),
+    )
+
+
+def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:
+    rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
+    return assess(variables.problem, variables.runs(values), rebuilt, proven=proven)
+
+
+def _why(problem: LayoutProblem) -> str:
+    bytes_of = problem.kinds
+    states = sum(n * bytes_of[kind].static for kind, n in problem.sequence) / problem.pp + problem.fixed
+    kept = sum(n * bytes_of[kind].kept_recomputed for kind, n in problem.sequence) / problem.pp
+    need = states + kept * float(np.mean(problem.in_flight))
+    return (
+        f"no layout fits: {problem.pp} stages of {problem.usable / 1e9:.1f} GB, of which an average stage needs at "
+        f"least {need / 1e9:.1f} GB ({states / 1e9:.1f} GB of states); use more stages, a larger tp, or recomputation"
+    )

@@ -1,0 +1,148 @@
+"""The least memory that plans reserve under any layout: numpy's bounds of all, CP-SAT for the few that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.memory import Memory, Price
+from optimizer.job import Job
+from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.step.layer_costs import LayerTable, byte_table
+from optimizer.objectives.step.peak_memory import reserved_memory
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.lattice.enumerate import concatenate
+from optimizer.search.layouts.even_splits import even_memory, only_even
+from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
+from optimizer.search.layouts.problem import problem_of
+from optimizer.search.layouts.stage_needs import Needs, mean_need, needs_of
+from optimizer.units import GB
+
+BATCH = 512  # plans whose stages are looked at together
+CLOSE = 0.05e9  # bytes to which the least memory is told
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastMemory:
+    """What plans reserve at these knobs under their leanest layout; `price` replaces it by a price of its own.
+
+    Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
+    else decides it: the memory and whether all layers are to be rebuilt.
+    """
+
+    knobs: Knobs = Knobs(offload=1.0)
+    price: Price | None = None
+    unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
+
+    def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
+        """Whether some layout of some plan fits in the job's memory."""
+        return next(self.fitting(job, chunks), None) is not None
+
+    def fitting(self, job: Job, chunks: Iterable[Plans]) -> Iterator[Plans]:
+        """Plans that fit in the job's memory under some layout, a few at a time.
+
+        Even splits come first; a solver is asked about the other plans when all even splits were seen.
+        """
+        waiting: list[Plans] = []
+        for plans in chunks:
+            low = plans.take(self.bounds(job, plans, job.usable_memory) <= job.usable_memory)
+            if not len(low):
+                continue
+            fits = np.ones(len(low), dtype=np.bool_)
+            if not self._settled(job):
+                fits = even_memory(job, low, self.knobs) <= job.usable_memory
+                waiting.append(low.take(~fits & ~only_even(job, low)))
+            if fits.any():
+                yield low.take(fits)
+        for plans in waiting:
+            yield from self._solved(job, plans)
+
+    def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
+        """The least memory of any layout of any plan [B], and that plan as it is laid out; infinite without plans.
+
+        It is exact to 50 MB, and to the GB in which memory is bought.
+        """
+        best, leanest = np.inf, None
+        waiting: list[tuple[FloatArray, Plans]] = []
+        for plans in chunks:
+            bounds = self.bounds(job, plans, best)
+            first = np.argsort(bounds, kind="stable")[: min(BATCH, int(np.isfinite(bounds).sum()))]
+            if not len(first):
+                continue
+            some = plans.take(first)
+            even = bounds[first] if self._settled(job) else even_memory(job, some, self.knobs)
+            place = int(np.argmin(even))
+            if even[place] < best:
+                best, leanest = float(even[place]), laid_out(job, some.plan(place))
+            low = bounds < best
+            low[first] &= ~only_even(job, some)
+            waiting.append((bounds[low], plans.take(low)))
+        if self._settled(job) or not waiting:
+            return best, leanest
+        bounds, plans = np.concatenate([lows for lows, _ in waiting]), concatenate([some for _, some in waiting])
+        order = np.argsort(bounds, kind="stable")
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
+            if bounds[part[0]] > _telling(job, best):
+                break
+            some = plans.take(part)
+            table, needs = self._tables(job, some)
+            room = needs.have_room(_telling(job, best))
+            for index, bound in enumerate(bounds[part].tolist()):
+                if not room[index] or bound > _telling(job, best):
+                    continue
+                problem = problem_of(job, some.plan(index), table.row(index))
+                layout = leanest_layout(replace(problem, usable=_telling(job, best)), bound)
+                if layout is not None:
+                    best, leanest = max(layout.memory), layout.of(some.plan(index))
+                    room = needs.have_room(_telling(job, best))
+        return best, leanest
+
+    def bounds(self, job: Job, plans: Plans, at_most: float = np.inf) -> FloatArray:
+        """Memory that each plan reserves under every layout [B]: the memory itself where there is one layout only.
+
+        Where it is soon seen to be more than `at_most` [B] it is infinite.
+        """
+        if self.price is not None:
+            return self.price(job, plans).reserved
+        if job.layout_given:
+            return reserved_memory(job, plans, self.knobs)
+        table = byte_table(job, plans, self.knobs)
+        low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
+        found = np.full(len(plans), np.inf)
+        if len(low):
+            found[low] = needs_of(job, plans.take(low), table.take(low)).bound()
+        return found
+
+    def _settled(self, job: Job) -> bool:
+        """Whether every plan has one layout only."""
+        return self.price is not None or job.layout_given
+
+    def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
+        table = byte_table(job, plans, self.knobs)
+        return table, needs_of(job, plans, table)
+
+    def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:
+        """The plans that the solver finds a layout for, those with the leanest bounds first."""
+        if not len(plans):
+            return
+        table, needs = self._tables(job, plans)
+        room = needs.have_room(job.usable_memory)
+        for index in np.argsort(needs.bound(), kind="stable").tolist():
+            key = plans.plan(index), job.usable_memory, job.limits.fixed.get("recompute") == "full"
+            if not room[index] or key in self.unfit:
+                continue
+            if fitting_layout(problem_of(job, key[0], table.row(index))):
+                yield plans.take([index])
+            else:
+                self.unfit.add(key)
+
+
+def _telling(job: Job, best: float) -> float:
+    """The most that a plan may reserve to change what is told of the least memory [B]."""
+    capacity = job.limits.hbm or job.cluster.device.memory
+    enough = Memory().relax(job, best)[0].limits.hbm
+    return max(best - CLOSE, enough - GB - (capacity - job.usable_memory))

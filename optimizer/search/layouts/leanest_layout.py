@@ -1,0 +1,138 @@
+"""Whether a plan's layers fit under any layout, and in how little memory: by filling stage after stage, else CP-SAT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.errors import Infeasible
+from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP
+from optimizer.plan import Placement
+from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout
+from optimizer.search.layouts.problem import LayoutProblem, chunk_limits, rebuildable
+
+PRECISION = 1e-6  # share of the least memory to which it is found
+
+
+def fitting_layout(problem: LayoutProblem) -> Layout | None:
+    """A layout that fits in the problem's memory, or None when there is none."""
+    if cuts_fixed(problem):
+        even = leanest_rebuilt(problem, placed_layout(problem, Placement()))
+        return even if max(even.memory) <= problem.usable else None
+    if problem.vpp == 1:
+        layout, possible = filled(problem)
+        if layout or not possible:
+            return layout
+    try:
+        return leanest_assignment(problem)
+    except Infeasible:
+        return None
+
+
+def leanest_layout(problem: LayoutProblem, bound: float = 0.0) -> Layout | None:
+    """The layout whose fullest stage reserves least, to a millionth, if one fits in the problem's memory.
+
+    None reserves less than `bound` [B].
+    """
+    best = fitting_layout(problem)
+    if best is None or problem.vpp > 1 or cuts_fixed(problem):
+        return best
+    low, high = bound, max(best.memory)
+    while high - low > PRECISION * high:
+        middle = (low + high) / 2
+        found = fitting_layout(replace(problem, usable=middle))
+        if found is None:
+            low = middle
+        else:
+            best, high = found, max(found.memory)
+    return best
+
+
+def solver_free(problem: LayoutProblem) -> bool:
+    """Whether it can mostly be told without a solver if a layout fits."""
+    return problem.vpp == 1 or cuts_fixed(problem)
+
+
+def cuts_fixed(problem: LayoutProblem) -> bool:
+    """Whether layouts differ in nothing but what is rebuilt."""
+    return all(low == high for low, high in chunk_limits(problem))
+
+
+def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
+    """A layout of a pipeline without interleaving that fits, and whether there may be one if none was found.
+
+    Stage after stage takes as many layers as it has room for, so that the least is left to the later ones: there is no
+    layout where that fails although stages may stay empty. Prediction layers lie with the head, or on the stage before
+    it where the head is alone.
+    """
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    predicting = any(kind == MTP for kind, _ in problem.sequence)
+    possible = False
+    for ahead in (0, 1) if predicting and problem.pp > 2 else (0,):
+        counts = _filled(problem, names, ahead, empty=False)
+        if counts is not None:
+            return leanest_rebuilt(problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))), True
+        possible = possible or _filled(problem, names, ahead, empty=True) is not None
+    return None, possible
+
+
+def leanest_rebuilt(problem: LayoutProblem, layout: Layout) -> Layout:
+    """The layout with those layers of each stage rebuilt with which the stage reserves least."""
+    held = [[run for chunk in layout.kinds[stage :: problem.pp] for run in chunk] for stage in range(problem.pp)]
+    counts = [{kind: sum(n for name, n in runs if name == kind) for kind in (DENSE, MOE)} for runs in held]
+    chosen = []
+    again = rebuildable(problem)
+    for stage, runs in enumerate(held):
+        others = {kind: n for kind, n in runs if kind not in (DENSE, MOE)}
+        chosen.append(_leanest(problem, stage, {**others, **counts[stage]}, again)[1])
+    return assess(problem, layout.kinds, chosen)
+
+
+def _filled(problem: LayoutProblem, names: Sequence[str], ahead: int, *, empty: bool) -> tuple[int, ...] | None:
+    """Layers on each stage, none on some if they may be empty, or None where they do not all find room."""
+    mixtures = np.concatenate([[0], np.cumsum([kind == MOE for kind in names])]).tolist()
+    last, predicted = problem.pp - 1, problem.pp - 1 - ahead
+    predicting = sum(count for kind, count in problem.sequence if kind == MTP)
+    held = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
+    least = [int(not (empty or something)) for something in held]
+    counts: list[int] = []
+    start, again = 0, rebuildable(problem)
+    for stage in range(problem.pp):
+        ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == predicted)}
+        most = len(names) - start - sum(least[stage + 1 :]) if stage <= predicted else 0
+        low, high = -1, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            moe = mixtures[start + middle] - mixtures[start]
+            space = _leanest(problem, stage, {**ends, DENSE: middle - moe, MOE: moe}, again)[0]
+            low, high = (middle, high) if space <= problem.usable else (low, middle - 1)
+        if low < least[stage]:
+            return None
+        counts.append(low)
+        start += low
+    return tuple(counts) if start == len(names) else None
+
+
+def _leanest(
+    problem: LayoutProblem, stage: int, held: Mapping[str, int], again: Sequence[str]
+) -> tuple[float, dict[str, int]]:
+    """The least that a stage with these layers reserves [B], and the layers it rebuilds for it: none or all of a kind.
+
+    Those of the kinds in `again` may be rebuilt, mixtures before dense layers.
+    """
+    flying, costs = problem.in_flight[stage], problem.kinds
+    here = {kind: n for kind, n in held.items() if n}
+    space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in here.items())
+    once = max((costs[kind].rebuilt for kind in here if not costs[kind].recomputes), default=0.0)
+    least, chosen = space + once, dict.fromkeys(again, 0)
+    rebuilt = dict(chosen)
+    for kind in sorted(rebuilt, key=(MOE, DENSE).index):
+        if kind in here:
+            space -= here[kind] * flying * (costs[kind].kept - costs[kind].kept_recomputed)
+            once = max(once, costs[kind].rebuilt)
+            rebuilt[kind] = here[kind]
+        if space + once < least:
+            least, chosen = space + once, dict(rebuilt)
+    return least, chosen

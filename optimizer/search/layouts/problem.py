@@ -1,0 +1,164 @@
+"""What is to be laid out: the layers of a plan with their costs, and the memory of every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, floor
+
+import numpy as np
+
+from optimizer.errors import InputError
+from optimizer.job import PLACING, REBUILT, Job
+from optimizer.objectives.pipeline.closed_form import FILLED, filled_passes, pipeline_time
+from optimizer.objectives.pipeline.stages import in_flight, layer_counts
+from optimizer.objectives.step.layer_costs import (
+    DENSE,
+    MOE,
+    MTP,
+    LayerCosts,
+    Runs,
+    StageCosts,
+    layer_costs,
+    layer_sequence,
+)
+from optimizer.plan import Knobs, Plan, Plans, virtual_stages
+
+FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutProblem:
+    """Layers in model order to be cut into pp x vpp virtual stages.
+
+    kinds: costs of a layer by kind. sequence: runs of layers of one kind; what surrounds them is pinned, the embedding
+    to the first and the head to the last virtual stage. in_flight: micro-batches that each stage keeps. seconds, fixed:
+    what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage [B].
+    filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. even: the software cuts the
+    layers into equal virtual stages only.
+    """
+
+    kinds: Mapping[str, LayerCosts]
+    sequence: Runs
+    pp: int
+    vpp: int = 1
+    microbatches: int
+    in_flight: tuple[float, ...]
+    usable: float
+    seconds: float = 0.0
+    fixed: float = 0.0
+    filled: float = 0.0
+    even: bool = False
+
+    def __post_init__(self) -> None:
+        problems = []
+        if len(self.in_flight) != self.pp:
+            problems.append(f"in_flight needs one value for each of {self.pp} stages, but got {len(self.in_flight)}")
+        problems += [f"{kind!r} has no costs" for kind, _ in self.sequence if kind not in self.kinds]
+        layers = sum(count for kind, count in self.sequence if kind in (DENSE, MOE))
+        if self.pp * self.vpp > layers + 2:
+            problems.append(f"{layers} layers cannot fill {self.pp} x {self.vpp} virtual stages")
+        if self.even and layers % (self.pp * self.vpp):
+            problems.append(f"{layers} layers are not a multiple of pp x vpp = {self.pp} x {self.vpp}")
+        if problems:
+            raise InputError("; ".join(problems))
+
+    @property
+    def chunks(self) -> int:
+        """Virtual stages of the whole pipeline."""
+        return self.pp * self.vpp
+
+    def pipeline(self, slowest: float, total: float) -> float:
+        """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
+        plain = float(pipeline_time(self.microbatches, self.vpp, slowest, total))
+        return max(plain - self.filled, self.microbatches * slowest) if self.filled else plain
+
+
+def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
+    """What a plan's layers cost, from the functions that price a step."""
+    return problem_of(job, plan, layer_costs(job, plan, knobs))
+
+
+def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
+    """The problem of a plan whose layers cost so much."""
+    flying = in_flight(Plans.of([plan] * plan.pp), np.arange(plan.pp, dtype=np.float64))
+    weights = zip((DENSE, MOE), layer_counts(job.model), strict=True)
+    mean = sum(count * costs.kinds[kind].weight for kind, count in weights if count) / plan.pp
+    return LayoutProblem(
+        kinds=costs.kinds,
+        sequence=layer_sequence(job.model),
+        pp=plan.pp,
+        vpp=plan.vpp,
+        microbatches=plan.num_microbatches,
+        in_flight=tuple(float(value) for value in flying),
+        usable=job.usable_memory,
+        seconds=costs.seconds,
+        fixed=costs.fixed,
+        filled=float(filled_passes(FILLED.get(plan.schedule, 0.0), plan.pp, plan.num_microbatches)) * mean,
+        even=not job.stack.features.uneven_stages,
+    )
+
+
+def rebuildable(problem: LayoutProblem) -> tuple[str, ...]:
+    """Kinds of layers that may be recomputed."""
+    return tuple(kind for kind in dict.fromkeys(kind for kind, _ in problem.sequence) if problem.kinds[kind].recomputes)
+
+
+def alternates(sequence: Runs) -> bool:
+    """Whether dense layers and mixtures take turns in a model, and do not just follow each other once.
+
+    >>> from optimizer.presets import load_model
+    >>> [alternates(layer_sequence(load_model(name))) for name in ("gpt3", "deepseek-v3", "llama4-maverick")]
+    [False, False, True]
+    """
+    return sum(kind in (DENSE, MOE) for kind, _ in sequence) > FEW
+
+
+def layouts_searched(job: Job) -> str:
+    """Which layouts the search compares, in a sentence; nothing where it compares all of them."""
+    if job.layout_given:
+        asked = ", ".join(f"{name}={job.limits.fixed[name]}" for name in PLACING if name in job.limits.fixed)
+        rebuilt = "" if REBUILT in job.limits.fixed else "; under full recomputation a stage rebuilds all of its layers"
+        return f"The search over layouts is switched off ({asked}){rebuilt}."
+    features, pinned = job.stack.features, job.limits.fixed
+    places = " and where the prediction layers lie" if job.model.mtp_layers else ""
+    if not features.uneven_stages:
+        return f"{job.stack.name} cuts the layers evenly: layouts differ in what is rebuilt{places}, and in no more."
+    most = min(job.limits.max_vpp, features.max_vpp)
+    if "interleaved" not in features.schedules or int(pinned.get("vpp", most)) < 2 or int(pinned.get("pp", 2)) < 2:
+        return ""
+    if alternates(layer_sequence(job.model)):
+        return (
+            "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
+            f"only what is rebuilt{places} is searched there."
+        )
+    return (
+        "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
+        "last chunk."
+    )
+
+
+def chunk_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
+    """Fewest and most transformer layers on each virtual stage.
+
+    Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
+    their share or one less, but in the last chunks: chunks of unlike length stall the schedule, and the objective does
+    not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers alternate in
+    kind, since chunks that differ in both ways stall it most.
+    """
+    total = sum(count for kind, count in problem.sequence if kind in (DENSE, MOE))
+    share = total / problem.chunks
+    if problem.even:
+        return [(total // problem.chunks,) * 2] * problem.chunks
+    if problem.vpp > 1 and alternates(problem.sequence):
+        return [(count, count) for count in virtual_stages((), total, problem.pp, problem.vpp)]
+    empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
+    if problem.vpp == 1:
+        inside = [(empty, total)] * max(0, problem.chunks - 2)
+        return [(0, total), *inside, (0, total)][: problem.chunks]
+    limits = []
+    for chunk in range(problem.chunks):
+        least = 0 if chunk >= problem.chunks - problem.pp else floor(share) - 1
+        something = 0 if chunk in (0, problem.chunks - 1) else empty
+        limits.append((max(least, something), ceil(share) + 1))
+    return limits

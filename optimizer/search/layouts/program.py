@@ -1,0 +1,255 @@
+"""Layouts as a CP-SAT program: where the layers are cut, and how many of each kind every stage rebuilds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, inf
+
+from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.search.layouts.integer_program import IntegerProgram, Term
+from optimizer.search.layouts.problem import FEW, LayoutProblem, chunk_limits, rebuildable
+
+TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
+MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
+SMOOTHING = 0.5  # the solver's deterministic time for evening out chunks
+
+
+class LayoutProgram:
+    """Transformer layers of each kind on each place, a virtual stage, and those that every stage rebuilds.
+
+    Where there are few runs of layers of one kind a place holds a number of each. Where kinds alternate, the cuts
+    between places are variables, and a table says how many mixtures lie ahead of a cut. Interleaved layers of one kind
+    are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to the chunks.
+    """
+
+    def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
+        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
+        self.problem, self.program = problem, IntegerProgram()
+        self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+        self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
+        alike = len(set(self.names)) <= 1
+        self.folded = alike and not self.predicting and problem.vpp > 1 and not problem.even
+        self.places = problem.pp if self.folded else problem.chunks
+        one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
+        self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
+        self.predicted = self._predict()
+        runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
+        self.layers = self._counted(runs) if len(runs) <= FEW else self._cut()
+        self._follow()
+        self.held = [self._held(stage) for stage in range(problem.pp)]
+        self.rebuilt = [self._rebuilt(stage) for stage in range(problem.pp)]
+        # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
+        self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
+        for stage in range(problem.pp):
+            self._fit(stage)
+        if lean:
+            self.program.minimise([(self.peak, 1)])
+        else:
+            self._minimise(self._slowest(at_most))
+
+    def _limits(self) -> list[tuple[int, int]]:
+        """Fewest and most transformer layers on each place."""
+        total, limits = len(self.names), chunk_limits(self.problem)
+        if self.folded:
+            stages = [limits[stage :: self.problem.pp] for stage in range(self.problem.pp)]
+            return [(sum(low for low, _ in s), min(total, sum(high for _, high in s))) for s in stages]
+        return limits
+
+    def _predict(self) -> list[int]:
+        """Prediction layers by place: together, in the last chunk of their stage, with the embedding only if alone.
+
+        Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
+        """
+        if not self.predicting:
+            return []
+        first = self.places - self.problem.pp
+        free = [place > first or place == self.places - 1 for place in range(self.places)]
+        found = [self.program.choice((0, self.predicting) if here else (0,)) for here in free]
+        self.program.linear([(place, 1) for place in found], self.predicting, self.predicting)
+        return found
+
+    def _counted(self, runs: Sequence[tuple[str, int]]) -> list[dict[str, list[Term]]]:
+        """Layers of every run on each place; a place holds some only if the run before ends there or earlier."""
+        limits, earlier, total_before = self._limits(), None, 0
+        found: list[dict[str, list[Term]]] = [{} for _ in limits]
+        for kind, total in runs:
+            numbers = [self.program.variable(0, total) for _ in limits]
+            self.program.linear([(number, 1) for number in numbers], total, total)
+            for place, number in enumerate(numbers):
+                found[place].setdefault(kind, []).append((number, 1))
+                if earlier is not None:
+                    ended = self.program.variable(0, 1)
+                    so_far: list[Term] = [(before, 1) for before in earlier[: place + 1]]
+                    self.program.linear([*so_far, (ended, -total_before)], 0, total_before)
+                    self.program.linear([(number, 1), (ended, -total)], -total, 0)
+            earlier, total_before = numbers, total
+        for (low, high), kinds in zip(limits, found, strict=True):
+            self.program.linear([term for terms in kinds.values() for term in terms], low, high)
+        return found
+
+    def _cut(self) -> list[dict[str, list[Term]]]:
+        """Layers of both kinds on each place, as differences between the cuts around it."""
+        total = len(self.names)
+        ahead = [self.names[:cut].count(MOE) for cut in range(total + 1)]
+        inner = [self.program.variable(0, total) for _ in range(self.places - 1)]
+        cuts = [self.program.choice((0,)), *inner, self.program.choice((total,))]
+        mixtures = [self.program.variable(0, ahead[-1]) for _ in cuts]
+        for cut, before in zip(cuts, mixtures, strict=True):
+            self.program.allow((cut, before), list(enumerate(ahead)))
+        found: list[dict[str, list[Term]]] = []
+        for place, (low, high) in enumerate(self._limits()):
+            whole: list[Term] = [(cuts[place + 1], 1), (cuts[place], -1)]
+            moe: list[Term] = [(mixtures[place + 1], 1), (mixtures[place], -1)]
+            self.program.linear(whole, low, high)
+            found.append({MOE: moe, DENSE: [*whole, *((variable, -sign) for variable, sign in moe)]})
+            self.program.linear(found[-1][DENSE], 0, None)
+        return found
+
+    def _follow(self) -> None:
+        """No place is empty, and prediction layers follow all others."""
+        last = self.places - 1
+        for place, kinds in enumerate(self.layers):
+            here = [term for terms in kinds.values() for term in terms]
+            if self.predicted:
+                ends = (place == 0) + (place == last)
+                self.program.linear([*here, (self.predicted[place], 1)], 1 - ends, None)
+                earlier: list[Term] = [(before, len(self.names)) for before in self.predicted[:place]]
+                scaled = [(variable, sign * self.predicting) for variable, sign in here]
+                self.program.linear([*scaled, *earlier], None, len(self.names) * self.predicting)
+
+    def _held(self, stage: int) -> dict[str, int]:
+        """Layers of each kind on all places of a stage."""
+        places = range(stage, self.places, self.problem.pp)
+        last = self.problem.pp - 1
+        found = {
+            EMBEDDING: self.program.choice((int(stage == 0),)),
+            HEAD: self.program.choice((int(stage == last),)),
+        }
+        for kind in dict.fromkeys(self.names):
+            found[kind] = self.program.variable(0, self.names.count(kind))
+            here = [term for place in places for term in self.layers[place][kind]]
+            self.program.linear([(found[kind], -1), *here], 0, 0)
+        if self.predicted:
+            found[MTP] = self.program.variable(0, self.predicting)
+            self.program.linear([(found[MTP], -1), *((self.predicted[place], 1) for place in places)], 0, 0)
+        return found
+
+    def _rebuilt(self, stage: int) -> dict[str, int]:
+        """Layers of each kind that a stage rebuilds, at most those it holds; mixtures before dense layers."""
+        found = {}
+        for kind in rebuildable(self.problem):
+            found[kind] = self.program.variable(0, self.names.count(kind))
+            self.program.linear([(found[kind], 1), (self.held[stage][kind], -1)], None, 0)
+        if len(found) == 2:
+            total, whole = len(self.names), self.program.variable(0, 1)
+            self.program.linear([(self.held[stage][MOE], 1), (found[MOE], -1), (whole, total)], None, total)
+            self.program.linear([(found[DENSE], 1), (whole, -total)], None, 0)
+        return found
+
+    def _fit(self, stage: int) -> None:
+        """The stage's bytes stay within its memory, with the largest layer that is being rebuilt."""
+        problem, flying = self.problem, self.problem.in_flight[stage]
+        terms: list[Term] = []
+        for kind, held in self.held[stage].items():
+            costs = problem.kinds[kind]
+            terms.append((held, ceil((costs.static + flying * costs.kept) / self.grain)))
+        for kind, rebuilt in self.rebuilt[stage].items():
+            costs = problem.kinds[kind]
+            terms.append((rebuilt, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
+        terms.append((self.peak, -1))
+        room = -ceil(problem.fixed / self.grain)
+        self.program.linear(terms, None, room)
+        always = {kind: held for kind, held in self.held[stage].items() if not problem.kinds[kind].recomputes}
+        for kind, rebuilt in {**self.rebuilt[stage], **always}.items():
+            if not problem.kinds[kind].rebuilt:
+                continue
+            total = sum(n for name, n in problem.sequence if name == kind)
+            any_rebuilt = self.program.variable(0, 1)
+            self.program.linear([(rebuilt, 1), (any_rebuilt, -total)], None, 0)
+            extra = ceil(problem.kinds[kind].rebuilt / self.grain)
+            self.program.linear([*terms, (any_rebuilt, extra)], None, room)
+
+    def _slowest(self, at_most: float) -> float:
+        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, nothing rebuilt: (t - sum / v) / (m - 1/v).
+
+        Rounding may add half a tick for each layer.
+        """
+        problem = self.problem
+        whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
+        times = problem.microbatches - 1 / problem.vpp
+        if times <= 0 or at_most == inf:
+            return inf
+        slowest = (at_most + problem.filled - whole / problem.vpp) / times - problem.seconds
+        return slowest / self.tick + len(self.names) + 3
+
+    def _minimise(self, longest: float) -> None:
+        """(vpp m - 1) slowest + rebuilding of all stages; without rebuilding the stages' sum is constant."""
+        problem = self.problem
+        ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
+        extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in rebuildable(problem)}
+        total = sum(n * ticks[kind] for kind, n in problem.sequence)
+        most = total + sum(n * extra.get(kind, 0) for kind, n in problem.sequence)
+        least = -(-total // problem.pp)
+        slowest = self.program.variable(least, max(least, int(min(most, longest))))
+        for stage in range(problem.pp):
+            busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
+            busy += [(rebuilt, extra[kind]) for kind, rebuilt in self.rebuilt[stage].items()]
+            self.program.linear([*busy, (slowest, -1)], None, 0)
+        weight = problem.vpp * problem.microbatches - 1
+        cost: list[Term] = [(slowest, weight)] if weight else []
+        cost += [(rebuilt, extra[kind]) for stage in self.rebuilt for kind, rebuilt in stage.items()]
+        if problem.filled:
+            # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
+            beside = (problem.pp - 1) * round(problem.seconds / self.tick) - round(problem.filled / self.tick)
+            end = self.program.variable(0, most + problem.microbatches * most)
+            self.program.linear([*cost, (end, -1)], None, -(total + beside))
+            self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
+            cost = [(end, 1)]
+        self.ticks, self.cost = ticks, cost
+        self.program.minimise(cost)
+
+    def runs(self, values: Sequence[int]) -> list[Runs]:
+        """The runs of layers on each virtual stage in a solution."""
+        numbers = [
+            sum(sign * values[variable] for terms in kinds.values() for variable, sign in terms)
+            for kinds in self.layers
+        ]
+        counts, found, start = self._dealt(numbers) if self.folded else numbers, [], 0
+        for chunk, count in enumerate(counts):
+            held = self.names[start : start + count]
+            start += count
+            runs = [(EMBEDDING, 1)] * (chunk == 0) + [(kind, held.count(kind)) for kind in dict.fromkeys(held)]
+            runs += [(MTP, self.predicting)] * bool(self.predicted and values[self.predicted[chunk]])
+            found.append((*runs, *[(HEAD, 1)] * (chunk == len(counts) - 1)))
+        return found
+
+    def _dealt(self, stages: Sequence[int]) -> list[int]:
+        """The layers of every stage dealt to its chunks, each time to the shortest that may have one more."""
+        limits, last = chunk_limits(self.problem), self.problem.chunks - 1
+        head, layer = (self.problem.kinds[kind].seconds for kind in (HEAD, self.names[0]))
+        counts = [low for low, _ in limits]
+        for stage, total in enumerate(stages):
+            mine = range(stage, self.problem.chunks, self.problem.pp)
+            for _ in range(total - sum(counts[chunk] for chunk in mine)):
+                free = [chunk for chunk in mine if counts[chunk] < limits[chunk][1]]
+                counts[min(free, key=lambda chunk: (counts[chunk] * layer + head * (chunk == last), chunk))] += 1
+        return counts
+
+    def smoothed(self, values: Sequence[int], seed: int) -> Sequence[int]:
+        """Among layouts as good as this one, chunks of like length: uneven chunks stall the interleaved schedule.
+
+        Minimises the longest chunk of all and the longest of every round, within a fixed effort.
+        """
+        self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
+        self.program.hint(values)
+        overall = self.program.variable(0, TIME_STEPS)
+        rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
+        for chunk, kinds in enumerate(self.layers):
+            busy = [(variable, sign * self.ticks[kind]) for kind, terms in kinds.items() for variable, sign in terms]
+            if self.predicted:
+                busy.append((self.predicted[chunk], self.ticks[MTP]))
+            head = self.ticks[HEAD] if chunk == self.places - 1 else 0
+            self.program.linear([*busy, (rounds[chunk // self.problem.pp], -1)], None, -head)
+            self.program.linear([*busy, (overall, -1)], None, -head)
+        self.program.minimise([(overall, self.problem.vpp), *((longest, 1) for longest in rounds)])
+        return self.program.solve(seed, effort=SMOOTHING).values or values

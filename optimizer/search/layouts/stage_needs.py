@@ -1,0 +1,133 @@
+"""What every stage reserves at its leanest, and so the memory that no layout of a plan's layers can do without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.job import Job
+from optimizer.model import Model
+from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.pipeline.stages import in_flight
+from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
+from optimizer.plan import IntArray, Plans
+
+SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is a mixture.
+
+    `share` of them are mixtures. Of n consecutive layers of such a model at least n / k - (k - 1) / k are mixtures and
+    at most n / k + (k - 1) / k, so that they cost at least n times the mean less (k - 1) / k of the difference.
+    """
+
+    count: int
+    share: float
+
+    def mean(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
+        """Cost of a layer in the mean."""
+        return dense + self.share * (moe - dense) if self.share else dense
+
+    def less(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
+        """By how much consecutive layers may cost less than so many in the mean."""
+        return np.abs(moe - dense) * (1 - self.share) if self.share else np.zeros_like(dense)
+
+
+def common(model: Model) -> Common:
+    """All layers where kinds alternate from the first one on, else those of the more frequent kind."""
+    experts = model.experts
+    if experts and experts.every > 1 and not experts.first_dense_layers and model.layers % experts.every == 0:
+        return Common(count=model.layers, share=1 / experts.every)
+    mixtures = model.moe_layers >= model.dense_layers
+    return Common(count=model.moe_layers if mixtures else model.dense_layers, share=float(mixtures))
+
+
+def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Of stages listed plan by plan: where each plan's begin, and for each the plan and the number of the stage.
+
+    >>> [found.tolist() for found in entries(np.array([2, 1]))]
+    [[0, 2], [0, 0, 1], [0, 1, 0]]
+    """
+    first = np.cumsum(depth) - depth
+    plan = np.repeat(np.arange(len(depth)), depth)
+    return first, plan, np.arange(len(plan)) - first[plan]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What each stage of each plan reserves at its leanest; entries as in Room.
+
+    bare: without layers, layer: a common layer, rebuilt if it may be, whole: one that is not, again: held once where
+    any is rebuilt, spare: by how much consecutive layers may reserve less than so many common ones [B]. chosen: layers
+    need not be rebuilt. count: common layers of the model.
+    """
+
+    first: IntArray
+    plan: IntArray
+    bare: FloatArray
+    layer: FloatArray
+    whole: FloatArray
+    again: FloatArray
+    spare: FloatArray
+    chosen: NDArray[np.bool_]
+    count: int
+
+    def bound(self) -> FloatArray:
+        """Memory that the fullest stage of each plan reserves under every layout [B].
+
+        Stages of M bytes hold n_s <= (M - bare_s + spare_s) / layer_s layers, count in all, so that M is at least
+        (count + sum of (bare_s - spare_s) / layer_s) / sum of 1 / layer_s, and what the fullest reserves without any.
+        """
+        taken = np.add.reduceat((self.bare - self.spare) / self.layer, self.first)
+        shared = (self.count + taken) / np.add.reduceat(1 / self.layer, self.first)
+        return np.maximum(shared, np.maximum.reduceat(self.bare, self.first)) * (1 - SLACK)
+
+    def have_room(self, usable: float) -> NDArray[np.bool_]:
+        """Whether the stages of each plan have room for all layers, counted whole: all of a stage rebuilt, or none."""
+        memory = usable - self.bare + self.spare
+        layers = np.maximum((memory - self.again) / self.layer, np.where(self.chosen, memory / self.whole, 0.0))
+        fits = np.add.reduceat(np.floor(np.maximum(layers, 0.0) + SLACK), self.first) >= self.count
+        return np.asarray(fits & ~np.logical_or.reduceat(self.bare > usable, self.first))
+
+
+def needs_of(job: Job, plans: Plans, table: LayerTable) -> Needs:
+    """What the stages of these plans need."""
+    usual = common(job.model)
+    first, plan, stage = entries(plans.pp)
+
+    def column(kind: str, name: str) -> FloatArray:
+        return table.kinds.get(kind, table.kinds[DENSE])[name][plan]
+
+    flying = in_flight(plans.take(plan), stage.astype(np.float64))
+    least, whole = (
+        [column(kind, "static") + flying * column(kind, kept) for kind in (DENSE, MOE)]
+        for kept in ("kept_recomputed", "kept")
+    )
+    held = [column(kind, "rebuilt") for kind, share in ((DENSE, 1 - usual.share), (MOE, usual.share)) if share]
+    head = np.where(plans.pp[plan] == stage + 1, column(HEAD, "static"), 0.0)
+    embedding = column(EMBEDDING, "static") + flying * column(EMBEDDING, "kept")
+    return Needs(
+        first=first,
+        plan=plan,
+        bare=table.fixed[plan] + head + (stage == 0) * embedding,
+        layer=usual.mean(*least),
+        whole=usual.mean(*whole),
+        again=np.minimum.reduce(held),
+        spare=plans.vpp[plan].astype(np.float64) * np.maximum(usual.less(*least), usual.less(*whole)),
+        chosen=column(DENSE, "recomputes") > 0,
+        count=usual.count,
+    )
+
+
+def mean_need(job: Job, plans: Plans, table: LayerTable) -> FloatArray:
+    """What stages reserve at least in the mean, each with one micro-batch in flight: a looser bound, soon known [B]."""
+    usual = common(job.model)
+    dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
+    least = [kind["static"] + kind["kept_recomputed"] for kind in (dense, moe)]
+    layers = usual.count * usual.mean(*least) - plans.pp * plans.vpp * usual.less(*least)
+    ends = table.kinds[HEAD]["static"] + table.kinds[EMBEDDING]["static"]
+    return np.asarray((table.fixed + (layers + ends) / plans.pp) * (1 - SLACK))

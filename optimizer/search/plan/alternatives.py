@@ -1,0 +1,125 @@
+"""What else was close: runners-up of another structure, near-ties, and results too good to be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.answer import Alternative, NearTies
+from optimizer.constraints.given_layout import laid_out
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Costs, Estimate
+from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.price import price
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.search.lattice.oracle import STRUCTURE, Points
+from optimizer.search.layouts.band import LaidOut, place
+
+PLACED = 8  # runners-up whose layers are placed
+
+# Highest MFU published for training in 16-bit on each device, as its authors count FLOPs.
+# A100: Hagemann et al., arXiv 2311.05610 (LLaMA 13B). H100: NVIDIA/dgxc-benchmarking, nemotron/README.md (15B).
+# TPU v5e and v5p: AI-Hypercomputer/maxtext, README.md.
+MEASURED_MFU: Mapping[str, float] = {
+    "a100-40": 0.706,
+    "a100-80": 0.706,
+    "h100": 0.661,
+    "tpu-v5e": 0.669,
+    "tpu-v5p": 0.703,
+}
+
+
+def runners_up(points: Points, best: Plan, count: int) -> list[int]:
+    """Positions of the fastest plans that fit, one per structure, none of the best plan's own, fastest first."""
+    order = np.argsort(points.seconds, kind="stable")
+    columns = [getattr(points.plans, name) for name in STRUCTURE]
+    seen = {structure(best)}
+    chosen: list[int] = []
+    for position in order[points.fits[order]]:
+        key = tuple(int(column[position]) for column in columns)
+        if len(chosen) >= count:
+            break
+        if key not in seen:
+            seen.add(key)
+            chosen.append(int(position))
+    return chosen
+
+
+def structure(plan: Plan) -> tuple[int, ...]:
+    """What makes a plan another one than a variant of it."""
+    return tuple(getattr(plan, name) for name in STRUCTURE)
+
+
+def alternatives(
+    job: Job,
+    points: Points,
+    laid: LaidOut,
+    best: Plan,
+    seconds: float,
+    count: int,
+    knobs: Knobs,
+    *,
+    time_limit: float | None = None,
+) -> tuple[Alternative, ...]:
+    """The runners-up of the best plan, at the same knobs: the first of them, while there is time, as best laid out."""
+    chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
+    searched = chosen[: 0 if job.layout_given else PLACED]
+    placed = place(job, Plans.of(searched), knobs, time_limit=time_limit) if searched else ()
+    pool = [found for found in placed if found]
+    pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
+    first: dict[tuple[int, ...], Plan] = {}
+    for found in sorted(pool, key=lambda candidate: candidate.seconds):
+        first.setdefault(structure(found.plan), found.plan)
+    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
+    if not plans:
+        return ()
+    costs = price(job, Plans.of(plans), knobs)
+    estimates = [(plan, estimate_of(job, costs, index)) for index, plan in enumerate(plans)]
+    return tuple(
+        Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
+        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)
+    )
+
+
+def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
+    """One plan's breakdown, with the rates of the whole job."""
+    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
+    return costs.estimate(index, job.tokens, job.gpus, useful)
+
+
+def near_ties(points: Points, best: Plan, seconds: float, others: Sequence[Alternative] = ()) -> NearTies:
+    """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or as `others` are laid
+    out.
+    """
+    times = np.where(points.fits & ~_same(points, best), points.seconds, np.inf)
+    unseen: list[float] = []
+    for item in others:
+        same = _same(points, item.plan)
+        times[same] = np.minimum(times[same], item.estimate.step_time)
+        unseen += [] if same.any() else [item.estimate.step_time]
+    ratio = np.append(times, unseen) / seconds
+    return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
+
+
+def _same(points: Points, plan: Plan) -> NDArray[np.bool_]:
+    mine = Plans.of([plan])
+    return np.asarray(
+        np.logical_and.reduce([getattr(points.plans, name) == getattr(mine, name) for name in FIELDS]), dtype=np.bool_
+    )
+
+
+def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:
+    """Warnings about an estimate: an MFU above anything measured on the device.
+
+    `ceilings` maps the name of a device to the highest MFU published for it.
+    """
+    name = job.cluster.device.name
+    ceiling = ceilings.get(name)
+    if ceiling is None or estimate.mfu <= ceiling:
+        return ()
+    return (
+        f"MFU {estimate.mfu:.1%} is above the {ceiling:.0%} that is the highest published for {name}: "
+        "take the step time as a lower bound",
+    )

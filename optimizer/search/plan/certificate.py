@@ -1,0 +1,142 @@
+"""What is proven about the best plan, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.answer import Certificate
+from optimizer.constraints.pins import listed
+from optimizer.constraints.rule import Rule
+from optimizer.errors import OptimizerError
+from optimizer.job import Job
+from optimizer.objectives.layer.module_sets import searched_modes
+from optimizer.plan import Plans
+from optimizer.recomputation import modules_of
+from optimizer.search.lattice.oracle import Sweep
+from optimizer.search.lattice.proof import prove
+from optimizer.search.layouts.band import LaidOut
+from optimizer.search.layouts.problem import layouts_searched
+
+
+def certify(
+    job: Job,
+    rules: Sequence[Rule],
+    swept: Sweep,
+    laid: LaidOut,
+    even: float,
+    *,
+    seed: int = 0,
+    time_limit: float | None = None,
+) -> Certificate:
+    """The proof of a sweep and its layouts: bounds on every plan, and CP-SAT's own reading of the rules.
+
+    `even` is the step time of the best even split [s]. Raises OptimizerError if numpy and CP-SAT ever disagree.
+    """
+    best = laid.best
+    if best is None:
+        return without_plan(job, swept)
+    certificate = Certificate(
+        proven=True,
+        lower_bound=laid.bound,
+        best=best.seconds,
+        space=swept.space,
+        fitting=swept.fitting,
+        knob_bound=laid.knob_bound,
+        even=even,
+        band=laid.band,
+        solved=laid.solved,
+        given=job.layout_given,
+    )
+    if not laid.complete:
+        words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
+        return replace(certificate, proven=False, method=words)
+    proof = prove(
+        job,
+        rules,
+        Plans.of(candidate.plan for candidate in laid.candidates),
+        np.array([candidate.seconds for candidate in laid.candidates]),
+        hint=laid.candidates.index(best),
+        seed=seed,
+        time_limit=time_limit,
+    )
+    if not proof.proven:
+        return replace(certificate, method=f"{_exhaustion(job, swept, laid)} CP-SAT ran out of time.")
+    if laid.candidates.index(best) not in proof.band:
+        raise OptimizerError(
+            f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
+            f"{best.seconds} s; please report this job"
+        )
+    count = len(laid.candidates)
+    words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
+    return replace(certificate, candidates=count, method=f"{_exhaustion(job, swept, laid)} {words}")
+
+
+def unfinished(swept: Sweep, best: float) -> Certificate:
+    """The certificate of a sweep that ran out of time with a plan: the bound is that of an MFU of 1."""
+    return Certificate(
+        proven=False,
+        lower_bound=swept.ideal,
+        best=best,
+        space=swept.space,
+        fitting=swept.fitting,
+        even=best,
+        method=f"Time limit after {swept.space:,} plans: the bound is a step at an MFU of 100 %.",
+    )
+
+
+def without_plan(job: Job, swept: Sweep) -> Certificate:
+    """The certificate of a sweep in which nothing fits."""
+    words = f"Time limit after {swept.space:,} plans, none of which fits."
+    if swept.complete:
+        words = (
+            f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, "
+            f"{'laid out as asked' if job.layout_given else 'however its layers lie'}."
+            f"{_only(job) if swept.space else ''}"
+        )
+    return Certificate(
+        proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, method=words
+    )
+
+
+def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
+    if job.layout_given:
+        return (
+            f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs, each with its one "
+            f"layout; {swept.fitting:,} fit.{_only(job)}"
+        )
+    solved = "the even splits reach their bounds"
+    if laid.solved:
+        solved = f"CP-SAT found the best layout of {laid.solved:,} of them"
+    return (
+        f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; evenly split, "
+        f"{swept.fitting:,} fit. With any layout, {laid.band:,} have a bound below the best even split; {solved}, and "
+        "the bounds rule out the others."
+        f"{_only(job)}"
+    )
+
+
+def _only(job: Job) -> str:
+    words = " ".join(part for part in (layouts_searched(job), modules_searched(job), _on_device(job)) if part)
+    return f" {words}" if words else ""
+
+
+def _on_device(job: Job) -> str:
+    limits = job.limits
+    asked = "activation_offload" in {*limits.fixed, *limits.ranges, *limits.choices}
+    if asked or not job.stack.features.activation_offload:
+        return ""
+    return "Activations stay on the device (--fix activation-offload=0..100 tries the host)."
+
+
+def modules_searched(job: Job) -> str:
+    """Which modules the search tried to rebuild, in a sentence; nothing where the stack rebuilds none by name."""
+    asked = "recompute" in job.limits.fixed or "recompute" in job.limits.choices
+    if asked or not job.stack.features.recompute_modules:
+        return ""
+    sets = [mode for mode in searched_modes(job) if modules_of(mode)]
+    if not sets:
+        return "No set of modules frees more memory for its time than whole layers do: none was tried."
+    return f"Of the modules that can be rebuilt by name, {listed(sets)} {'was' if len(sets) == 1 else 'were'} tried."

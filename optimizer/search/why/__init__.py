@@ -1,0 +1,1 @@
+"""Why this plan: what binds, why not another one, why nothing fits, and whether an answer is right."""

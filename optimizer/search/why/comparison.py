@@ -1,0 +1,185 @@
+"""Why this plan and not yours: the best plan under your pins against ours, term by term, or the rules they break."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
+from optimizer.constraints.pins import code, listed, ordered, shown
+from optimizer.constraints.rules import STRUCTURAL, structural
+from optimizer.errors import InputError
+from optimizer.job import PLACING, Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.price import price
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.search.lattice.enumerate import lattice, plans_of
+from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.best import Best, best_plan
+from optimizer.search.why.conflict import conflict
+
+SAME = 1e-9  # relative difference of step times below which two plans are equally fast
+# A value, the two ends of a range, or a set of values.
+Pins = Mapping[str, int | str | bool | tuple[int, int] | frozenset[int | str | bool]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One term of both plans, in seconds or bytes."""
+
+    term: str
+    ours: float
+    theirs: float
+
+    @property
+    def more(self) -> float:
+        """What the other plan spends more on the term."""
+        return self.theirs - self.ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Our plan and the best one under `pins`, at the same knobs.
+
+    `verdict`: "slower", "same", "faster" (the pins reach where the search did not: another schedule, a pin of the job
+    undone), or "infeasible" with the rules `broken`. An infeasible plan is given when only memory is in the way: the
+    leanest. The `more` of the `time` terms add up to the difference of the step times, those of `memory` to that of
+    the peaks.
+    """
+
+    pins: str
+    verdict: str
+    ours: Plan
+    our_estimate: Estimate
+    plan: Plan | None = None
+    estimate: Estimate | None = None
+    broken: tuple[Clash, ...] = ()
+
+    @property
+    def slower(self) -> float:
+        """Relative step time above ours, negative for a faster plan; 0 without a plan."""
+        return self.estimate.step_time / self.our_estimate.step_time - 1 if self.estimate else 0.0
+
+    @property
+    def time(self) -> tuple[Difference, ...]:
+        """Seconds by term, largest difference first."""
+        return differences(self.our_estimate.time, self.estimate.time) if self.estimate else ()
+
+    @property
+    def memory(self) -> tuple[Difference, ...]:
+        """Bytes by term, largest difference first."""
+        return differences(self.our_estimate.memory, self.estimate.memory) if self.estimate else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain values."""
+        return {
+            "pins": self.pins,
+            "verdict": self.verdict,
+            "slower": self.slower if self.estimate else None,
+            "plan": plan_dict(self.plan) if self.plan else None,
+            "estimate": estimate_dict(self.estimate) if self.estimate else None,
+            "time_s": {item.term: item.more for item in self.time},
+            "memory_bytes": {item.term: item.more for item in self.memory},
+            "broken": [asdict(clash) for clash in self.broken],
+        }
+
+
+def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
+    """The best plan under these pins, at the answer's knobs, against the answer's.
+
+    Raises InputError when the answer holds no plan, or a pinned variable does not exist or cannot take its value.
+    """
+    if answer.plan is None or answer.estimate is None:
+        raise InputError(f"there is no plan to compare with: the answer is {answer.status}")
+    asked = pinned_job(job, pins)
+    found = best_plan(asked, answer.knobs)
+    plan, estimate = (found.plan, found.estimate) if found else _leanest(asked, answer.knobs)
+    return Comparison(
+        pins=pins_text(pins),
+        verdict=_verdict(answer.estimate.step_time, found) if found else "infeasible",
+        ours=answer.plan,
+        our_estimate=answer.estimate,
+        plan=plan,
+        estimate=estimate,
+        broken=() if found else broken_rules(asked, answer, pins),
+    )
+
+
+def pinned_job(job: Job, pins: Pins) -> Job:
+    """The job with these pins instead of its own on the same variables."""
+    limits = job.without_pin(*pins).limits
+    fixed, ranges, choices = dict(limits.fixed), dict(limits.ranges), dict(limits.choices)
+    for name, value in pins.items():
+        if isinstance(value, tuple):
+            ranges[name] = value
+        elif isinstance(value, frozenset):
+            choices[name] = ordered(name, value)
+        else:
+            fixed[name] = value
+    return job.with_limits(fixed=fixed, ranges=ranges, choices=choices)
+
+
+def pins_text(pins: Pins) -> str:
+    """Pins as the command line takes them.
+
+    >>> pins_text({"tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False})
+    'tp=4,pp=2..8,vpp=1,6,sequence_parallel=false'
+    """
+
+    def text(name: str, value: int | str | bool | tuple[int, int] | frozenset[int | str | bool]) -> str:
+        if isinstance(value, frozenset):
+            return listed(ordered(name, value))
+        return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else shown(value)
+
+    return ",".join(f"{name}={text(name, value)}" for name, value in pins.items())
+
+
+def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
+    """The rules that leave no plan: each that the pins break by themselves, and those that clash with them."""
+    at_knobs = LeastMemory(knobs=answer.knobs)
+    asked = {f"{kind} {pins_text({name: value})}" for name, value in pins.items() for kind in ("fix", "range")}
+    clashes = {clash.rule: clash for clash in conflict(job, memory=at_knobs) if clash.rule not in asked}
+    alone = {name: Clash(rule=name, reason=reason) for name, reason in broken_alone(job).items()}
+    return tuple({**alone, **clashes}.values())
+
+
+def broken_alone(job: Job) -> dict[str, str]:
+    """Rules decided by the pinned variables only, and broken by their values: name and reason."""
+    fixed = {name: value for name, value in job.limits.fixed.items() if name not in PLACING}
+    values = {name: np.array([code(name, value)]) for name, value in fixed.items()}
+    single = Plans.of([Plan()])
+    columns = {name: getattr(single, name) for name in FIELDS} | values
+    if {"tp", "cp", "pp"} <= values.keys() and "dp" not in values:
+        columns["dp"] = np.maximum(1, job.gpus // (columns["tp"] * columns["cp"] * columns["pp"]))
+        values["dp"] = columns["dp"]
+    plans = plans_of(columns)
+    decided = [rule for rule in STRUCTURAL if set(rule.variables) <= values.keys()]
+    return {rule.name: rule.explain(job) for rule in decided if not rule.check(job, plans).all()}
+
+
+def differences(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[Difference, ...]:
+    """Term by term, largest difference first.
+
+    >>> [item.more for item in differences({"gemm": 2.0, "bubble": 0.5}, {"gemm": 2.25, "bubble": 0.0})]
+    [-0.5, 0.25]
+    """
+    names = dict.fromkeys((*ours, *theirs))
+    terms = [Difference(term=name, ours=ours.get(name, 0.0), theirs=theirs.get(name, 0.0)) for name in names]
+    return tuple(sorted(terms, key=lambda item: -abs(item.more)))
+
+
+def _leanest(job: Job, knobs: Knobs) -> tuple[Plan | None, Estimate | None]:
+    """The plan and layout that reserve least at these knobs, and their price; None where the other rules leave none."""
+    plan = LeastMemory(knobs=knobs).least(job, lattice(job, structural(job)))[1]
+    return plan, estimate_of(job, price(job, Plans.of([plan]), knobs), 0) if plan else None
+
+
+def _verdict(ours: float, other: Best) -> str:
+    ratio = other.estimate.step_time / ours - 1
+    if abs(ratio) <= SAME:
+        return "same"
+    return "slower" if ratio > 0 else "faster"

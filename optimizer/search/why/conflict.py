@@ -1,0 +1,189 @@
+"""Why nothing fits: a minimal set of rules that cannot hold together, and the smallest relaxation of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.answer import Clash
+from optimizer.constraints.given_layout import GivenLayout
+from optimizer.constraints.memory import Memory
+from optimizer.constraints.pins import Pin
+from optimizer.constraints.rule import FloatArray, Measured, Rule, Stepped
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.plan import Plans
+from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.proof import core
+from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.units import GB
+
+CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Whether a job has a plan, in any layout of its layers, under some of its rules."""
+
+    job: Job
+    memory: LeastMemory = field(default_factory=LeastMemory)
+    steps: dict[tuple[str, frozenset[str]], tuple[Job, str] | None] = field(default_factory=dict)
+    moves: dict[tuple[str, frozenset[str]], float] = field(default_factory=dict)
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Every rule of the job."""
+        return (*structural(self.job), Memory())
+
+    def asked(self, rules: Sequence[Rule]) -> Job:
+        """The job with those of its pins that are among the rules."""
+        kept = {rule.variable for rule in rules if isinstance(rule, Pin | GivenLayout)}
+        return self.job.without_pin(*(name for name in self.job.limits.fixed if name not in kept))
+
+    def plans(self, rules: Sequence[Rule]) -> Iterator[Plans]:
+        """The plans that satisfy these rules but for memory."""
+        yield from lattice(self.asked(rules), rules)
+
+    def holds(self, rules: Sequence[Rule]) -> bool:
+        """Whether some layout of some plan satisfies these rules."""
+        plans = self.plans(rules)
+        if not any(isinstance(rule, Memory) for rule in rules):
+            return any(True for _ in plans)
+        return self.memory.fits(self.asked(rules), plans)
+
+    def feasible(self, rules: Sequence[Rule]) -> bool:
+        """Whether some plan satisfies these rules; a Stepped rule left out may be satisfied by another job."""
+        if self.holds(rules):
+            return True
+        names = {rule.name for rule in rules}
+        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, Stepped)]
+        return any(self.step(rule, names) is not None for rule in absent)
+
+    def step(self, rule: Stepped, names: set[str]) -> tuple[Job, str] | None:
+        """The first step of the rule to a job with a plan under the rules so named and the rule itself."""
+        key = rule.name, frozenset(names)
+        if key not in self.steps:
+            self.steps[key] = next(
+                (step for step in rule.steps(self.job) if self.holds_for(step[0], {*names, rule.name})), None
+            )
+        return self.steps[key]
+
+    def holds_for(self, job: Job, names: set[str]) -> bool:
+        """Whether another job has a plan under the rules so named."""
+        other = Question(job=job, memory=replace(self.memory, unfit=set()))
+        return other.holds([rule for rule in other.rules() if rule.name in names])
+
+    def least(self, rules: Sequence[Rule], rule: Measured) -> float:
+        """The smallest move of the rule's limit with which some plan satisfies all rules [the rule's unit]."""
+        key = rule.name, frozenset(other.name for other in rules)
+        if key not in self.moves:
+            self.moves[key] = self._least(rules, rule)
+        return self.moves[key]
+
+    def _least(self, rules: Sequence[Rule], rule: Measured) -> float:
+        job = self.asked(rules)
+        if isinstance(rule, Memory):
+            return self.memory.least(job, self.plans(rules))[0]
+        memory = any(isinstance(other, Memory) for other in rules)
+        found: list[tuple[FloatArray, Plans]] = []
+        for plans in self.plans(rules):
+            moves = rule.required(job, plans)
+            open_ = np.isfinite(moves)
+            if memory:
+                open_ &= self.memory.bounds(job, plans, job.usable_memory) <= job.usable_memory
+            found.append((moves[open_], plans.take(open_)))
+        for move in sorted({float(move) for moves, _ in found for move in moves}):
+            if not memory or self.memory.fits(job, (plans.take(moves == move) for moves, plans in found)):
+                return move
+        return float("inf")
+
+
+def conflict(job: Job, *, memory: LeastMemory | None = None) -> tuple[Clash, ...]:
+    """A minimal conflict of an infeasible job, each rule with its numbers and its relaxation.
+
+    Both hold for every layout of the layers; `memory` says at which knobs, else all optimizer state is on the host.
+    Facts of model and software (heads, layers, ...) take part only when the job is infeasible before memory counts.
+    """
+    question = Question(job=job, memory=memory or LeastMemory())
+    rules = question.rules()
+    names = minimal(question, rules)
+    return tuple(_clash(question, rules, rule) for rule in rules if rule.name in names)
+
+
+def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Names of rules that clash, none of which can be left out (facts apart, see `conflict`)."""
+    before_memory = [rule for rule in rules if not isinstance(rule, Memory)]
+    structurally = not any(True for _ in question.plans(before_memory))
+    background = [] if structurally else [rule for rule in rules if not _soft(rule)]
+    clashing = before_memory if structurally else [rule for rule in rules if _soft(rule)]
+    clashing = _core(question, clashing) if structurally else clashing
+    for rule in sorted(clashing, key=_importance):
+        rest = [other for other in clashing if other is not rule]
+        if not question.feasible([*background, *rest]):
+            clashing = rest
+    return tuple(rule.name for rule in clashing)
+
+
+def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
+    """CP-SAT's core of clashing rules where the space is small enough to tabulate, else all of them."""
+    points: list[Plans] = []
+    for plans in question.plans([]):
+        points.append(plans)
+        if sum(map(len, points)) > CORE_POINTS:
+            return clashing
+    names = core(question.job, clashing, concatenate(points)) if points else ()
+    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Stepped | Pin | GivenLayout)]
+    return clashing if question.feasible(kept) else kept
+
+
+def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
+    others = [other for other in rules if other.name != rule.name]
+    reason = rule.explain(question.job)
+    if isinstance(rule, Memory):
+        reason += _leanest(question, question.least(others, rule))
+    relaxation = _relaxation(question, others, rule)
+    if not relaxation:
+        relaxation = _relaxation(question, [other for other in others if not isinstance(other, Memory)], rule)
+        relaxation += ", but then memory does not suffice" if relaxation else ""
+    return Clash(rule=rule.name, reason=reason, relaxation=relaxation)
+
+
+def _leanest(question: Question, least: float) -> str:
+    """What the leanest plan reserves, in words."""
+    if not np.isfinite(least):
+        return ""
+    settled = question.memory.price is not None or question.job.layout_given
+    host = "" if question.memory.knobs.offload < 1 or question.memory.price else " with all optimizer state on the host"
+    return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
+
+
+def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
+    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none.
+
+    None either where the job has such a plan as it is.
+    """
+    names = {other.name for other in others}
+    if question.holds([*others, rule]):
+        return ""
+    if isinstance(rule, Stepped):
+        step = question.step(rule, names)
+        return step[1] if step else ""
+    if isinstance(rule, Measured):
+        least = question.least(others, rule)
+        if np.isfinite(least):
+            relaxed, text = rule.relax(question.job, least)
+            return text if question.holds_for(relaxed, {*names, rule.name}) else ""
+    return ""
+
+
+def _soft(rule: Rule) -> bool:
+    return isinstance(rule, Measured | Stepped)
+
+
+def _importance(rule: Rule) -> int:
+    """Facts are left out first, then limits, then what was asked for, then GPUs and memory."""
+    order = ("bubble", "batch", "gpu-product", "memory")
+    if rule.name in order:
+        return 3 + order.index(rule.name)
+    return 2 if isinstance(rule, Pin | GivenLayout) else int(_soft(rule))

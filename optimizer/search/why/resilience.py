@@ -1,0 +1,127 @@
+"""After nodes were lost: the best plan on the GPUs that are left, and whether tp and pp can stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.answer import plan_dict
+from optimizer.errors import InputError
+from optimizer.job import Job
+from optimizer.plan import Knobs, Plan
+from optimizer.search.plan.best import Best, best_plan
+
+OTHER_BATCH = 0.10  # how far the batch may move to be divisible by the replicas that are left
+LARGER_MFU = 1.02  # fewer GPUs are taken to be at most so much better used than all of them
+MOST_COUNTS = 24  # numbers of GPUs tried per loss, largest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """What is left after losing `nodes`: the best plan with the tp, cp and pp of the whole cluster's, and the best of
+    any shape; None where there is none. `before` is the whole cluster's.
+    """
+
+    nodes: int
+    gpus: int
+    before: Best
+    kept: Best | None
+    best: Best | None
+
+    def loss(self, after: Best) -> float:
+        """Share of the tokens per second that is lost with this plan."""
+        return 1 - after.throughput / self.before.throughput
+
+    def to_dict(self) -> dict[str, Any]:
+        """The loss as plain values."""
+        return {
+            "lost_nodes": self.nodes,
+            "gpus_left": self.gpus,
+            "lost_share_of_gpus": 1 - self.gpus / self.before.job.gpus,
+            "same_shape": self._option(self.kept),
+            "best": self._option(self.best),
+        }
+
+    def _option(self, after: Best | None) -> dict[str, Any] | None:
+        if after is None:
+            return None
+        return {
+            "gpus": after.job.gpus,
+            "idle_gpus": self.gpus - after.job.gpus,
+            "global_batch": after.job.global_batch,
+            "step_time_s": after.estimate.step_time,
+            "mfu": after.estimate.mfu,
+            "lost_throughput": self.loss(after),
+            "plan": plan_dict(after.plan),
+        }
+
+
+def losses(job: Job, lost_nodes: Sequence[int], knobs: Knobs = Knobs()) -> tuple[Loss, ...]:
+    """The best plans after each of these losses, by exhaustion at the same knobs; empty when the job has no plan.
+
+    Raises InputError for a loss that is not between one node and all but one GPU.
+    """
+    left = [job.gpus - nodes * job.cluster.gpus_per_node for nodes in lost_nodes]
+    for nodes, gpus in zip(lost_nodes, left, strict=True):
+        if nodes < 1 or gpus < 1:
+            node, most = job.cluster.gpus_per_node, (job.gpus - 1) // job.cluster.gpus_per_node
+            raise InputError(
+                f"cannot lose {nodes} node{'s' * (nodes != 1)} of {node} GPUs out of {job.gpus:,} GPUs; "
+                + (f"give 1 to {most}" if most else "nothing would be left")
+            )
+    before = best_plan(job, knobs)
+    if before is None:
+        return ()
+    return tuple(_loss(before, nodes, gpus, knobs) for nodes, gpus in zip(lost_nodes, left, strict=True))
+
+
+def _loss(before: Best, nodes: int, gpus: int, knobs: Knobs) -> Loss:
+    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus), knobs)
+    other = _fastest(before, gpus, _any_shape(before.job, gpus), knobs, kept)
+    return Loss(nodes=nodes, gpus=gpus, before=before, kept=kept, best=other)
+
+
+def _fastest(
+    before: Best, gpus: int, jobs: Iterable[Job], knobs: Knobs, found: Best | None = None, most: int = MOST_COUNTS
+) -> Best | None:
+    """The best of the jobs, which come with ever fewer GPUs; those too small to beat the best so far are not tried."""
+    per_gpu = LARGER_MFU * before.throughput / before.job.gpus
+    tried: set[int] = set()
+    for job in jobs:
+        tried.add(job.gpus)
+        if len(tried) > most or (found is not None and job.gpus * per_gpu <= found.throughput):
+            break
+        candidate = best_plan(job, knobs)
+        if candidate is not None and (found is None or candidate.throughput > found.throughput):
+            found = candidate
+    return found
+
+
+def _same_shape(job: Job, plan: Plan, gpus: int) -> Iterator[Job]:
+    """Fewer and fewer replicas of the same tp x cp x pp, each with the batches next to the job's that it divides."""
+    shape: dict[str, int | str | bool] = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp}
+    replica = plan.tp * plan.cp * plan.pp
+    # What was pinned for the whole cluster cannot hold on a part of it.
+    kept = {name: value for name, value in job.limits.fixed.items() if name not in ("dp", "num_microbatches", "shard")}
+    smaller = job.with_limits(fixed={**kept, **shape})
+    for replicas in range(gpus // replica, 0, -1):
+        for batch in batches(job.global_batch, replicas, plan.pp):
+            yield replace(smaller, gpus=replicas * replica, global_batch=batch)
+
+
+def _any_shape(job: Job, gpus: int) -> Iterator[Job]:
+    """Fewer and fewer whole nodes with the job's own batch."""
+    node = job.cluster.gpus_per_node
+    for count in range(gpus // node * node, 0, -node):
+        yield replace(job, gpus=count)
+
+
+def batches(batch: int, replicas: int, pp: int) -> tuple[int, ...]:
+    """Batches within 10 % that the replicas divide: the nearest, and the nearest in whole rounds of interleaving.
+
+    >>> batches(1536, 31, 8), batches(1536, 32, 8)
+    ((1550, 1488), (1536,))
+    """
+    near = [unit * round(batch / unit) for unit in (replicas, replicas * pp)]
+    return tuple(dict.fromkeys(other for other in near if other and abs(other / batch - 1) <= OTHER_BATCH))

@@ -1,0 +1,203 @@
+"""What binds the best plan: the job planned again with more of one thing, sorted by what that buys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from optimizer.answer import job_dict, plan_dict
+from optimizer.constraints.tp_scale_up import ceiling
+from optimizer.job import Job
+from optimizer.plan import FIELDS, Knobs, Plan
+from optimizer.search.plan.best import Best, best_plan
+from optimizer.search.why.basin import Basin, basin
+from optimizer.search.why.comparison import pins_text
+from optimizer.units import GB
+
+MORE_MEMORY = 1.10
+BATCH_FACTORS = (0.75, 1.25)
+BUBBLE_NOTCH = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """The job with one thing changed: `name` of the thing, the `change` in words.
+
+    `kind` is "hardware", "batch" or "limit"; the batch may make the job worse, the others only widen the choice.
+    """
+
+    name: str
+    change: str
+    kind: str
+    job: Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What one variation does to the optimum: `gain` is the relative change of the tokens trained on per second.
+
+    `changed` are the variables of the plan that move, as "pp 8 -> 16"; `best` is None when nothing fits any more.
+    """
+
+    variation: Variation
+    best: Best | None
+    gain: float
+    changed: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The effect as plain values."""
+        estimate = self.best.estimate if self.best else None
+        return {
+            "name": self.variation.name,
+            "change": self.variation.change,
+            "kind": self.variation.kind,
+            "gain": self.gain,
+            "step_time_s": estimate.step_time if estimate else None,
+            "mfu": estimate.mfu if estimate else None,
+            "plan": plan_dict(self.best.plan) if self.best else None,
+            "changed": list(self.changed),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """The best plan of a job, the effects of the variations, largest first, how alone the plan is, at which knobs."""
+
+    base: Best
+    effects: tuple[Effect, ...]
+    basin: Basin
+    knobs: Knobs = Knobs()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "job": job_dict(self.base.job),
+            "plan": plan_dict(self.base.plan),
+            "step_time_s": self.base.estimate.step_time,
+            "mfu": self.base.estimate.mfu,
+            "knobs": asdict(self.knobs),
+            "effects": [effect.to_dict() for effect in self.effects],
+            "basin": self.basin.to_dict(),
+        }
+
+
+def sensitivity(job: Job, knobs: Knobs = Knobs()) -> Sensitivity | None:
+    """Every variation of a job planned again by exhaustion at the same knobs; None when the job has no plan.
+
+    Raises InputError for a pin on an unknown variable.
+    """
+    base = best_plan(job, knobs)
+    if base is None:
+        return None
+    effects = [effect(base, variation, knobs) for variation in variations(job, base.plan)]
+    order = sorted(effects, key=lambda item: (-abs(item.gain), item.variation.name))
+    return Sensitivity(base=base, effects=tuple(order), basin=basin(base.swept), knobs=knobs)
+
+
+def effect(base: Best, variation: Variation, knobs: Knobs = Knobs()) -> Effect:
+    """The optimum of one variation against that of the job; without any plan the gain is -1."""
+    found = best_plan(variation.job, knobs)
+    if found is None:
+        return Effect(variation=variation, best=None, gain=-1.0)
+    gain = found.throughput / base.throughput - 1
+    return Effect(variation=variation, best=found, gain=gain, changed=moved(base.plan, found.plan))
+
+
+def moved(before: Plan, after: Plan) -> tuple[str, ...]:
+    """The variables in which two plans differ.
+
+    >>> moved(Plan(tp=4, pp=8), Plan(tp=4, pp=16))
+    ('pp 8 -> 16',)
+    """
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in FIELDS]
+    return tuple(f"{name} {old} -> {new}" for name, old, new in pairs if old != new)
+
+
+def variations(job: Job, plan: Plan) -> tuple[Variation, ...]:
+    """More memory, network and scale-up domain, another batch that `plan` divides, and each limit one notch wider."""
+    return (*_hardware(job), *_batches(job, plan), *_limits(job), *_without_pins(job))
+
+
+def _hardware(job: Job) -> Iterator[Variation]:
+    capacity = job.limits.hbm or job.cluster.device.memory
+    more = capacity * MORE_MEMORY
+    change = f"{capacity / GB:.1f} -> {more / GB:.1f} GB"
+    yield Variation(name="HBM +10 %", change=change, kind="hardware", job=job.with_limits(hbm=more))
+    inner, *outer = job.cluster.tiers
+    if outer:
+        faster = [replace(tier, link=tier.link.scaled(2 * tier.link.bandwidth)) for tier in outer]
+        rate = 8 * outer[0].link.bandwidth / 1e9
+        yield Variation(
+            name="NIC x2",
+            change=f"{rate:.0f} -> {2 * rate:.0f} Gb/s per GPU",
+            kind="hardware",
+            job=replace(job, cluster=replace(job.cluster, tiers=(inner, *faster))),
+        )
+    if inner.size < job.gpus:
+        wider = replace(inner, size=2 * inner.size)
+        # A tier further out that is no larger than the new domain is swallowed by it.
+        rest = [tier for tier in outer if tier.size > wider.size]
+        yield Variation(
+            name="scale-up domain x2",
+            change=f"{inner.size} -> {wider.size} GPUs",
+            kind="hardware",
+            job=replace(job, cluster=replace(job.cluster, tiers=(wider, *rest))),
+        )
+
+
+def _batches(job: Job, plan: Plan) -> Iterator[Variation]:
+    """The nearest batches that the plan's replicas and micro-batches divide."""
+    unit = plan.dp * plan.micro_batch
+    for factor in BATCH_FACTORS:
+        batch = unit * max(1, round(job.global_batch * factor / unit))
+        if batch != job.global_batch:
+            yield Variation(
+                name=f"batch {factor - 1:+.0%}".replace("%", " %"),
+                change=f"{job.global_batch:,} -> {batch:,} sequences ({batch / job.global_batch - 1:+.1%})",
+                kind="batch",
+                job=replace(job, global_batch=batch),
+            )
+
+
+def _limits(job: Job) -> Iterator[Variation]:
+    limits = job.limits
+
+    def wider(name: str, change: str, **limit: float) -> Variation:
+        return Variation(name=name, change=change, kind="limit", job=job.with_limits(**limit))
+
+    if limits.bubble < 1:
+        bubble = min(1.0, limits.bubble + BUBBLE_NOTCH)
+        yield wider("bubble ceiling", f"{limits.bubble:.1%} -> {bubble:.1%}", bubble=bubble)
+    if ceiling(job) < job.gpus:
+        yield wider("largest tp", f"{ceiling(job)} -> {2 * ceiling(job)}", max_tp=2 * ceiling(job))
+    size = limits.max_micro_batch
+    yield wider("largest micro-batch", f"{size} -> {2 * size}", max_micro_batch=2 * size)
+    if limits.max_vpp < job.stack.features.max_vpp:
+        yield wider("most virtual stages", f"{limits.max_vpp} -> {2 * limits.max_vpp}", max_vpp=2 * limits.max_vpp)
+    tokens = limits.min_cp_tokens
+    if tokens > 1:
+        yield wider("fewest tokens per cp rank", f"{tokens:,} -> {tokens // 2:,}", min_cp_tokens=tokens // 2)
+    padding = limits.vocab_padding
+    if padding < 1:
+        yield wider(
+            "vocabulary padding", f"{padding:.0%} -> {min(1, 2 * padding):.0%}", vocab_padding=min(1, 2 * padding)
+        )
+
+
+def _without_pins(job: Job) -> Iterator[Variation]:
+    """The job without each of its pins in turn."""
+    lists = {name: frozenset(values) for name, values in job.limits.choices.items()}
+    pins = {**lists, **job.limits.ranges, **job.limits.fixed}
+    for name, value in pins.items():
+        yield Variation(
+            name=f"pin on {name}",
+            change=f"without {pins_text({name: value})}",
+            kind="limit",
+            job=job.without_pin(name),
+        )
+
+
+def binding(effects: Sequence[Effect], least: float = 0.005) -> tuple[Effect, ...]:
+    """The variations other than the batch that gain at least this share: what binds."""
+    return tuple(item for item in effects if item.variation.kind != "batch" and item.gain >= least)

@@ -1,0 +1,1 @@
+"""Reports on communication, strategies and scaling."""

@@ -1,0 +1,1 @@
+"""The table and the page of a batch of jobs."""

@@ -1,0 +1,160 @@
+"""A batch as one HTML page that opens offline, and the same records as CSV beside it.
+
+Whatever a study says reaches the page as text only: escaped by the template, or as JSON in a block that is not run. A
+content security policy lets exactly the page's own two scripts run, and lets nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InputError
+from optimizer.sweep.export import csv_text
+from optimizer.sweep.report.table import plan_text, summary
+from optimizer.sweep.results import PLAN, flat
+
+TEMPLATES = Path(__file__).parent / "templates"
+TEXTS = (
+    "status",
+    "scenario",
+    "family",
+    "model",
+    "cluster",
+    "device",
+    "dtype",
+    "stack",
+    "limit_fixed",
+    "limit_ranges",
+    "recompute",
+    "schedule",
+    "layers_per_stage",
+    "sequence_parallel",
+    "summary",
+    "reason",
+)
+NUMBERS = (
+    "gpus",
+    "seq_len",
+    "global_batch",
+    "limit_bubble",
+    "limit_hbm",
+    "limit_max_tp",
+    "mfu",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "usd_per_mtoken",
+    "train_days",
+    "train_usd",
+    "peak_reserved_bytes",
+    *(name for name in PLAN if name not in TEXTS),
+)
+DIGITS = 5  # of a figure on the page; the CSV has them all
+PEAKS = ("peak_reserved", "peak_allocated")  # sums beside the terms of the memory
+
+
+def write_page(name: str, wholes: Sequence[Mapping[str, Any]], path: Path) -> tuple[Path, Path]:
+    """Write the page and the CSV beside it; their paths. Raises InputError when they cannot be written."""
+    table = path.with_suffix(".csv")
+    try:
+        path.write_text(page(name, wholes), encoding="utf-8")
+        table.write_text(csv_text(wholes), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--html {path}: cannot be written ({error.strerror}); name a file elsewhere") from error
+    return path, table
+
+
+def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
+    """The whole page."""
+    from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
+
+    program = (TEMPLATES / "batch.js").read_text(encoding="utf-8")
+    packed, plotly_hash = _plotly()
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
+    prices = {whole["job"]["device"]: whole["costs"]["usd_per_gpu_hour"] for whole in wholes}
+    return environment.get_template("batch.html.j2").render(
+        name=name,
+        summary=summary(name, wholes),
+        prices={device: price for device, price in prices.items() if price is not None},
+        versions=sorted({whole["cost_model"] for whole in wholes}),
+        # These four are ours, or text that cannot end the element it stands in.
+        style=Markup((TEMPLATES / "batch.css").read_text(encoding="utf-8")),
+        program=Markup(program),
+        plotly=Markup(packed),
+        data=Markup(embedded(_data(wholes))),
+        hashes=Markup(f"'{source_hash(program)}' '{plotly_hash}'"),
+    )
+
+
+def embedded(value: Any) -> str:
+    r"""JSON that no HTML parser takes for markup.
+
+    >>> embedded("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def source_hash(script: str) -> str:
+    """The hash by which a content security policy allows one script.
+
+    >>> source_hash("")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return "sha256-" + base64.b64encode(sha256(script.encode()).digest()).decode()
+
+
+@cache
+def _plotly() -> tuple[str, str]:
+    """Plotly's script, compressed and in base64, and its hash."""
+    from plotly.offline import get_plotlyjs
+
+    script = get_plotlyjs()
+    packed = gzip.compress(script.encode(), compresslevel=9, mtime=0)
+    return base64.b64encode(packed).decode(), source_hash(script)
+
+
+def _data(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The jobs by column, which is a third of the size of records."""
+    rows = [{**flat(whole), "summary": plan_text(whole["plan"]) if whole["plan"] else ""} for whole in wholes]
+    columns: dict[str, Any] = {name: _coded([row[name] for row in rows]) for name in TEXTS}
+    columns |= {name: [_rounded(row[name]) for row in rows] for name in NUMBERS}
+    return {
+        "count": len(rows),
+        "columns": columns,
+        "plan": list(PLAN),
+        "time": _terms(wholes, "time_s", ()),
+        "memory": _terms(wholes, "memory_bytes", PEAKS),
+    }
+
+
+def _coded(values: Sequence[Any]) -> dict[str, Any]:
+    """Words by number: each different one once."""
+    numbers: dict[str, int] = {}
+    words = ["" if value is None else str(value) for value in values]
+    codes = [numbers.setdefault(word, len(numbers)) for word in words]
+    return {"values": list(numbers), "codes": codes}
+
+
+def _terms(wholes: Sequence[Mapping[str, Any]], part: str, without: Sequence[str]) -> dict[str, list[Any]]:
+    """The terms of a breakdown, a column each."""
+    found = [whole["estimate"][part] if whole["estimate"] else {} for whole in wholes]
+    names = dict.fromkeys(name for terms in found for name in terms if name not in without)
+    return {name: [_rounded(terms.get(name)) for terms in found] for name in names}
+
+
+def _rounded(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() else short

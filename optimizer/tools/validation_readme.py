@@ -1,0 +1,81 @@
+"""The README's section on accuracy, generated: `python -m optimizer.tools.validation_readme` rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
+from optimizer.calibration.report.validation_words import TIME_COLUMNS, coverage_line, headline, time_cells
+from optimizer.calibration.runs import read_runs
+from optimizer.calibration.validation import Score, Validation, validate
+from optimizer.errors import InputError
+from optimizer.presets import load_stack, stack_names
+from optimizer.presets.files import presets_folder
+from optimizer.reports.table import cell
+from optimizer.stack import Stack
+
+START, END = "<!-- validation: start -->", "<!-- validation: end -->"
+LEFT_OUT = "left_out_mape"
+EXPLAINED = """
+The stacks on all clean runs that they were fitted to, and with groups of like runs (a model on a device; where these
+are few, of one length and number of GPUs) left out of the fit. `parameters` are those of step times, some of them
+known or assumed and not fitted; `optimize presets show STACK` says which.
+"""
+
+
+def published_section() -> str:
+    """The accuracy of the shipped stacks on the published runs, as Markdown between the markers."""
+    validation = validate(read_runs(presets_folder() / "published.csv"))
+    return section(validation, [load_stack(name) for name in stack_names()])
+
+
+def section(validation: Validation, stacks: Sequence[Stack] = ()) -> str:
+    """Headline, coverage and the errors by source; then those of the stacks on all that they were fitted to."""
+    overall = validation.overall
+    lines = [headline(validation) + "."]
+    if overall:
+        lines.append(coverage_line(overall))
+    scores = [score for score in validation.by("source") if score.time]
+    fitted = [stack for stack in stacks if LEFT_OUT in stack.residuals]
+    tables = [*_table(scores), *([EXPLAINED, *_fitted(fitted)] if fitted else [])]
+    return "\n".join([START, "", *lines, "", *tables, "", END])
+
+
+def replaced(text: str, block: str) -> str:
+    """The text with the block between the markers replaced.
+
+    Raises InputError when the markers are not there.
+    """
+    if START not in text or END not in text:
+        raise InputError(f"the text lacks the lines {START} and {END}")
+    return text[: text.index(START)] + block + text[text.index(END) + len(END) :]
+
+
+def _table(scores: Sequence[Score]) -> list[str]:
+    labels = ["source", *(column.label for column in TIME_COLUMNS[:6])]
+    lines = [f"| {' | '.join(labels)} |", f"|{'---|' * len(labels)}"]
+    for score in sorted(scores, key=lambda score: -(score.time.runs if score.time else 0)):
+        values = [
+            cell(value, column.unit) for value, column in zip(time_cells(score)[:6], TIME_COLUMNS[:6], strict=True)
+        ]
+        lines.append(f"| {' | '.join([score.name, *values])} |")
+    return lines
+
+
+def _fitted(stacks: Sequence[Stack]) -> list[str]:
+    """Runs, time parameters and errors of every stack, in the fit and with groups of like runs left out of it."""
+    labels = ("stack", "runs", "devices", "parameters", "MAPE", "median", "left out: MAPE", "median")
+    lines = [f"| {' | '.join(labels)} |", f"|{'---|' * len(labels)}"]
+    for stack in sorted(stacks, key=lambda stack: -stack.runs):
+        found = stack.residuals
+        shares = (found["mape"], found["median"], found[LEFT_OUT], found["left_out_median"])
+        count = sum(name not in MEMORY_PARAMETERS for name in stack.parameters)
+        values = (stack.name, f"{stack.runs:,}", ", ".join(stack.devices), str(count), *(f"{x:.1%}" for x in shares))
+        lines.append(f"| {' | '.join(values)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    readme = Path(__file__).resolve().parents[2] / "README.md"
+    readme.write_text(replaced(readme.read_text(encoding="utf-8"), published_section()), encoding="utf-8")

@@ -1,0 +1,89 @@
+"""Local shapes of the operators: products hold every weight once, and FLOPs match the closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optimizer.model import Model
+from optimizer.objectives.kernels.operators import Shapes, context_share, head_operators, layer_operators
+from optimizer.objectives.step.flops import model_flops
+from optimizer.presets import load_model, load_stack
+from optimizer.stack import Features, Stack
+
+
+def shapes(tp: int = 1, cp: int = 1, ep: int = 1, etp: int = 1, micro_batch: int = 1, seq_len: int = 2048) -> Shapes:
+    one = np.ones(1)
+    return Shapes(
+        tp=tp * one,
+        cp=cp * one,
+        ep=ep * one,
+        etp=etp * one,
+        micro_batch=micro_batch * one,
+        sequence_parallel=one < 0,
+        seq_len=seq_len,
+    )
+
+
+def weights(model: Model, where: Shapes, moe: bool) -> float:
+    layer = layer_operators(model, where, load_stack("megatron-core"), moe)
+    return float(sum((gemm.n * gemm.k * gemm.batch)[0] for gemm in layer.gemms if gemm.weight))
+
+
+@pytest.mark.parametrize("name", ["gpt3", "llama3-8b", "qwen2-72b", "deepseek-v2"])
+def test_products_hold_every_matrix_of_a_dense_layer_once(name: str) -> None:
+    model = load_model(name)
+    matrices = model.attention_weights + model.mlp_matrices * model.hidden * model.ffn_hidden
+    assert weights(model, shapes(), moe=False) == pytest.approx(matrices)
+
+
+@pytest.mark.parametrize(("tp", "kv_copies"), [(1, 1), (8, 1), (16, 2)])
+def test_tensor_parallelism_splits_weights_and_replicates_few_kv_heads(tp: int, kv_copies: int) -> None:
+    model = load_model("llama3-70b")
+    kv = 2 * model.hidden * model.kv_dim
+    whole = model.attention_weights + model.mlp_params(model.ffn_hidden)
+    assert weights(model, shapes(tp=tp), moe=False) * tp == pytest.approx(whole + (kv_copies - 1) * kv)
+
+
+def test_expert_parallelism_splits_experts() -> None:
+    model = load_model("mixtral-8x7b")
+    assert model.experts is not None
+    router = model.hidden * model.experts.count
+    whole = model.attention_weights + router + model.experts.count * model.expert_params
+    split = weights(model, shapes(ep=8), moe=True) - model.attention_weights - router
+    assert weights(model, shapes(), moe=True) == pytest.approx(whole)
+    assert split * 8 == pytest.approx(model.experts.count * model.expert_params)
+
+
+@pytest.mark.parametrize("name", ["gpt3", "llama3-8b", "mistral-7b"])
+def test_forward_flops_are_a_third_of_the_models(name: str) -> None:
+    model, where = load_model(name), shapes()
+    layer = layer_operators(model, where, load_stack("megatron-core"), False)
+    head = head_operators(model, where, load_stack("megatron-core"))
+    assert layer.attention is not None
+    products = sum(float(gemm.flops[0]) for gemm in layer.gemms)
+    padding = float(head.gemms[0].flops[0]) / (2 * 2048 * model.hidden * model.vocab)
+    forward = model.layers * (products + float(layer.attention.flops[0])) + float(head.gemms[0].flops[0]) / padding
+    # N counts biases and norms as well, which multiply nothing: up to 0.2 % of a small model.
+    assert forward == pytest.approx(model_flops(model, 2048, 2048, "causal") / 3, rel=2e-3)
+
+
+def test_context_share_of_windows() -> None:
+    """A window of 4,096 hides nothing of 4,096 tokens, and leaves 4096 / 8192 - 4096 x 4095 / 2 / 8192^2 of 8,192."""
+    model = load_model("mistral-7b")
+    assert context_share(model, 4096) == pytest.approx(4097 / 8192)
+    assert context_share(model, 8192) == pytest.approx(0.375, abs=1e-3)
+
+
+def test_fused_experts_move_each_routed_row_twice_and_keep_only_the_shared_activation() -> None:
+    # DeepSeek-V3: 2,048 tokens of 7,168 to 8 experts; a shared expert of 2,048 reads two halves and writes one.
+    model = load_model("deepseek-v3")
+    stack = Stack(name="mine", features=Features(fused_experts=True))
+    moved = {kernel.name: kernel for kernel in layer_operators(model, shapes(), stack, moe=True).elementwise}
+    rows = 2048 * 8 * 7168 * 2
+    assert moved["permute"].forward_bytes[0] == pytest.approx(2 * rows)
+    assert moved["permute"].backward_bytes[0] == pytest.approx(3 * rows)
+    assert moved["activation"].forward_bytes[0] == pytest.approx(3 * 2 * 2048 * 2048)
+    plain = {k.name: k for k in layer_operators(model, shapes(), Stack(name="mine"), moe=True).elementwise}
+    assert plain["permute"].forward_bytes[0] == pytest.approx(16 * rows)
+    assert plain["activation"].forward_bytes[0] == pytest.approx(9 * moved["activation"].forward_bytes[0])

@@ -1,0 +1,38 @@
+"""Operations of a step against a count written down layer by layer, prediction layers included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optimizer.objectives.step.flops import CONVENTIONS, model_flops
+from optimizer.presets import load_model
+
+
+def megatron_count(*, mtp: int) -> float:
+    """DeepSeek-V3 as Megatron-LM counts it at 4,096 tokens, per token, without norms but with routers [FLOP].
+
+    Source: Megatron-LM, megatron/training/training.py, num_floating_point_operations.
+    """
+    hidden, heads, vocab, seq_len = 7168, 128, 129_280, 4096
+    query, keys, value = 128 + 64, 128, 128
+    attention = hidden * 1536 + 1536 * heads * query + hidden * (512 + 64) + 512 * heads * (keys + value)
+    attention += heads * value * hidden + seq_len * heads * (query + value) / 2
+    mlp = 3 * hidden * (18_432 * 3 + (2048 * 8 + 2048) * (58 + mtp))
+    routers = hidden * 256 * (58 + mtp)
+    return 6.0 * (routers + mlp + attention * (61 + mtp) + mtp * 2 * hidden**2 + (1 + mtp) * hidden * vocab)
+
+
+@pytest.mark.parametrize("mtp", [0, 1, 2])
+def test_prediction_layers_count_as_megatron_counts_them(mtp: int) -> None:
+    model = replace(load_model("deepseek-v3"), mtp_layers=mtp)
+    assert model_flops(model, 4096, 1.0, "causal") == pytest.approx(megatron_count(mtp=mtp), rel=2e-4)
+
+
+def test_the_conventions_differ_in_masked_scores_and_in_prediction_layers() -> None:
+    model = load_model("deepseek-v3")
+    every, causal, plain = (model_flops(model, 4096, 1.0, name) for name in CONVENTIONS)
+    assert every > causal > plain
+    assert plain == model_flops(replace(model, mtp_layers=0), 4096, 1.0, "6n")
+    assert every == model_flops(model, 4096, 1.0)

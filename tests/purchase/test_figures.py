@@ -1,0 +1,140 @@
+"""Time, money and energy of a design, rented and bought, and the uncertain inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.campaign import Campaign
+from optimizer.purchase.catalogue import occupied, power_curve, provisioned_power, purchase_price, racks, rent_price
+from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.ranges import Range, combined
+from optimizer.purchase.sensitivity import intervals, tornado
+from tests.purchase.campaigns import campaign, kinds, quick_planner
+
+DAY = 86400.0
+
+
+def point(question: Campaign, kind: str = "h100", gpus: int = 4096) -> Point:
+    found = Workshop(campaign=question, planner=quick_planner).point(replace(kinds(kind)[0], gpus=gpus))
+    assert isinstance(found, Point)
+    return found
+
+
+def test_rented_cost_is_gpu_hours_times_price() -> None:
+    found = point(campaign(rents={"h100": 2.0 / 3600})).figures
+    assert found.cost == pytest.approx(found.gpu_seconds / 3600 * 2.0)
+    assert found.gpu_seconds == pytest.approx(4096 * found.time_to_train)
+    assert found.time_to_train == pytest.approx(found.training_time / found.goodput)
+    assert found.tokens == pytest.approx(15.6e12)
+    assert found.cost_per_token * found.tokens == pytest.approx(found.cost)
+    assert found.tokens_per_joule * found.energy == pytest.approx(found.tokens)
+
+
+def test_training_time_is_operations_over_rate() -> None:
+    found = point(campaign())
+    answer = found.answers[0]
+    assert answer.estimate is not None
+    rate = answer.estimate.tokens_per_s_per_gpu * 4096
+    assert found.figures.training_time == pytest.approx(15.6e12 / rate)
+    assert found.figures.mfu == pytest.approx(answer.estimate.mfu)
+
+
+def test_buying_counts_whole_racks_and_the_network() -> None:
+    question = campaign(buy=True, assumptions=assumptions(True))
+    rack = point(question, "gb200-nvl72", 1024)
+    assert rack.figures.racks == 15
+    assert rack.figures.paid_gpus == 15 * 72
+    assert rack.figures.capex == pytest.approx(15 * 3.5e6 / 0.81, rel=1e-6)
+    node = point(question, "h100", 1024)
+    assert node.figures.racks == 32
+    assert node.figures.capex == pytest.approx(128 * 270_000 / 0.81, rel=1e-6)
+
+
+def test_prices_come_with_their_source() -> None:
+    design = kinds("h100")[0]
+    price, source = rent_price(campaign(), design)
+    assert price * 3600 == pytest.approx(2.5)
+    assert "2026" in source
+    assert rent_price(campaign(rents={"h100": 1.0}), design) == (1.0, "given by the user")
+    assert purchase_price(campaign(), design)[0] == pytest.approx(270_000 / 8)
+    # Baseboards are raised by the server's share: 206,000 / 8 x 1.64.
+    assert purchase_price(campaign(), kinds("mi300x")[0])[0] == pytest.approx(206_000 / 8 * 1.64)
+    assert provisioned_power(design) == pytest.approx(10_200 / 8)
+
+
+def test_a_device_without_a_purchase_price_says_how_to_give_one() -> None:
+    with pytest.raises(InputError, match="--purchase b300=USD_PER_GPU"):
+        purchase_price(campaign(), kinds("b300")[0])
+
+
+def test_power_curves_say_whether_they_were_measured() -> None:
+    values = campaign().scenario()
+    assert power_curve(kinds("h200")[0], values).measured
+    assert not power_curve(kinds("h100")[0], values).measured
+
+
+def test_nodes_and_racks_are_rounded_up() -> None:
+    design = replace(kinds("gb200-nvl72")[0], gpus=1000)
+    assert occupied(design) == (1000, 1008)
+    assert racks(design) == 14
+    assert occupied(replace(kinds("h100")[0], gpus=1001)) == (1008, 1008)
+
+
+def test_a_bigger_batch_needs_more_tokens() -> None:
+    workshop = Workshop(campaign=campaign(), planner=quick_planner)
+    base = replace(kinds("h100")[0], gpus=4096)
+    usual, bigger = (workshop.point(replace(base, batch_factor=factor)) for factor in (1.0, 2.0))
+    assert isinstance(usual, Point)
+    assert isinstance(bigger, Point)
+    assert bigger.figures.tokens > usual.figures.tokens == pytest.approx(15.6e12)
+
+
+def test_a_portfolio_adds_up_its_runs() -> None:
+    one = campaign()
+    both = point(replace(one, runs=one.runs * 2)).figures
+    single = point(one).figures
+    assert both.time_to_train == pytest.approx(2 * single.time_to_train)
+    assert both.cost == pytest.approx(2 * single.cost)
+    assert both.energy == pytest.approx(2 * single.energy)
+
+
+def test_intervals_hold_the_middle_and_come_from_the_swings() -> None:
+    question = campaign()
+    found = point(question)
+    swings = [swing for swing in tornado(question, found) if swing.name != "nic"]
+    ranges = intervals(found, swings)
+    assert ranges["cost"].low < found.figures.cost < ranges["cost"].high
+    rent = next(swing for swing in swings if swing.name == "rent")
+    assert rent.results["cost"][0] == pytest.approx(0.7 * found.figures.cost)
+    assert rent.results["time_to_train"] == (found.figures.time_to_train,) * 2
+    assert [swing.width("cost") for swing in swings] == sorted((s.width("cost") for s in swings), reverse=True)
+
+
+def test_independent_swings_add_in_squares() -> None:
+    assert combined(10.0, [(7.0, 13.0), (14.0, 6.0)]) == Range(low=5.0, mid=10.0, high=15.0)
+    assert combined(10.0, []) == Range.exact(10.0)
+
+
+def test_assumptions_can_be_given_with_and_without_a_range() -> None:
+    values = {item.name: item for item in assumptions(True, {"pue": "1.1", "electricity": "0.05:0.06:0.09 USD/kWh"})}
+    assert values["pue"].value == Range.exact(1.1)
+    assert values["pue"].grade == "user"
+    assert values["electricity"].value.high * 3.6e6 == pytest.approx(0.09)
+    bare = {item.name: item.value.mid for item in assumptions(True, {"electricity": "0.06", "failure_rate": "0.01"})}
+    assert bare["electricity"] * 3.6e6 == pytest.approx(0.06)
+    assert bare["failure_rate"] * DAY == pytest.approx(0.01)
+    assert values["failure_rate"].value.mid * DAY == pytest.approx(4e-3)
+    assert "rent" not in values
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"pu": "1"}, "did you mean pue"), ({"pue": "1:2"}, "LOW:MIDDLE:HIGH"), ({"pue": "3:2:1"}, "rising order")],
+)
+def test_wrong_assumptions_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        assumptions(False, given)

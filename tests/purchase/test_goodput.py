@@ -1,0 +1,73 @@
+"""Goodput against the published table, Llama 3 and the definition of an optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.purchase.goodput import (
+    Reliability,
+    checkpoint_write,
+    exact_goodput,
+    first_order_goodput,
+    goodput,
+    mean_time_between_failures,
+    optimal_interval,
+    young_daly_interval,
+)
+
+RATE = 3.79e-3 / 8 / 86400  # Llama 3: interruptions per GPU and second
+
+
+@pytest.mark.parametrize(
+    ("stall", "restart", "table"),
+    [
+        (60.0, 900.0, {1024: (77 * 60, 0.969), 8192: (27 * 60, 0.890), 16384: (19 * 60, 0.824)}),
+        (5.0, 600.0, {1024: (22 * 60, 0.989), 8192: (8 * 60, 0.952), 16384: (5.6 * 60, 0.917)}),
+        (1.0, 300.0, {1024: (10 * 60, 0.995), 8192: (3.5 * 60, 0.977), 16384: (2.5 * 60, 0.960)}),
+    ],
+    ids=["synchronous", "asynchronous", "in-memory"],
+)
+def test_the_first_order_formula_gives_the_published_table(
+    stall: float, restart: float, table: dict[int, tuple[float, float]]
+) -> None:
+    for gpus, (interval, share) in table.items():
+        mtbf = mean_time_between_failures(RATE, gpus)
+        found = young_daly_interval(stall, mtbf)
+        assert float(found) == pytest.approx(interval, rel=0.05)
+        assert float(first_order_goodput(found, stall, restart, mtbf)) == pytest.approx(share, abs=0.0011)
+
+
+def test_llama_3_trains_more_than_nine_tenths_of_the_time_on_16384_gpus() -> None:
+    assert float(goodput(Reliability(failure_rate=RATE, restart=600.0, checkpoint_stall=5.0), 16384)) > 0.9
+
+
+def test_the_exact_form_stays_sensible_where_the_first_order_breaks_down() -> None:
+    # FT-HSDP reports 44 % (synchronous) to 80 % (fault tolerant) at 100,000 GPUs.
+    slow = float(goodput(Reliability(failure_rate=RATE, restart=900.0, checkpoint_stall=60.0), 100_000))
+    fast = float(goodput(Reliability(failure_rate=RATE, restart=300.0, checkpoint_stall=1.0), 100_000))
+    assert slow == pytest.approx(0.44, abs=0.03)
+    assert fast == pytest.approx(0.80, abs=0.04)
+
+
+@given(st.floats(0.1, 300.0), st.floats(600.0, 1e7), st.floats(0.0, 3600.0))
+def test_the_optimal_interval_is_a_maximum(stall: float, mtbf: float, restart: float) -> None:
+    best = optimal_interval(stall, mtbf)
+    around = exact_goodput(np.array([0.9, 1.0, 1.1]) * best, stall, restart, mtbf)
+    assert around[1] >= max(around[0], around[2]) - 1e-12
+
+
+@given(st.floats(0.1, 60.0), st.floats(1e5, 1e8))
+def test_the_rule_of_young_and_daly_is_its_limit(stall: float, mtbf: float) -> None:
+    assert float(optimal_interval(stall, mtbf)) == pytest.approx(float(young_daly_interval(stall, mtbf)), rel=0.03)
+
+
+def test_more_gpus_train_a_smaller_share() -> None:
+    shares = goodput(Reliability(failure_rate=RATE, restart=600.0, checkpoint_stall=5.0), 2 ** np.arange(10, 18))
+    assert np.all(np.diff(shares) < 0)
+
+
+def test_bloom_writes_its_checkpoint_in_forty_seconds() -> None:
+    assert float(checkpoint_write(176e9, 57.5e9, 13.1)) == pytest.approx(40.0, rel=0.01)

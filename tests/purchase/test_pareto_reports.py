@@ -1,0 +1,170 @@
+"""The purchase reports: contract of the JSON, CSV, Markdown, and a page that needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from optimizer.answer import Answer
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.flops import model_flops
+from optimizer.plan import Plan
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+from optimizer.purchase.dossier import Dossier, dossier
+from optimizer.purchase.grid import Grid
+from optimizer.purchase.pareto import pareto
+from optimizer.purchase.report.as_json import purchase_csv, purchase_json
+from optimizer.purchase.report.html import purchase_html
+from optimizer.purchase.report.rows import bottleneck, phases
+from optimizer.purchase.report.text import purchase_markdown, purchase_report
+from optimizer.purchase.report.units import days, quantity
+from optimizer.purchase.report.words import summary, vendor_questions
+from optimizer.reports.screen import screen_text
+
+DAY = 86400.0
+COMMAND = "optimize pareto --model llama3.1-405b --rent 'h100=<b>2</b>'"
+
+
+def planner(job: Job) -> Answer:
+    """A made-up plan of 40 % MFU, less on more GPUs."""
+    mfu = 0.45 / (1 + job.gpus / 60_000)
+    flops = model_flops(job.model, job.seq_len, job.tokens)
+    step = flops / (mfu * job.gpus * job.peak_flops)
+    estimate = Estimate(
+        step_time=step,
+        mfu=mfu,
+        hfu=mfu,
+        flops_per_gpu=flops / step / job.gpus,
+        tokens_per_s_per_gpu=job.tokens / step / job.gpus,
+        bubble_fraction=0.05,
+        time={"gemm": 0.7 * step, "tp_communication": 0.2 * step, "bubble": 0.1 * step},
+        memory={"weights": 60e9},
+        reserved=60e9,
+        allocated=58e9,
+        all_hidden=0.9 * step,
+        none_hidden=1.1 * step,
+    )
+    return Answer(status="optimal", job=job, plan=Plan(tp=8, pp=8, dp=16, num_microbatches=16), estimate=estimate)
+
+
+def make(bounds: Bounds, buy: bool = False) -> Dossier:
+    run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
+    campaign = Campaign(
+        runs=(run,), stack=load_stack("megatron-core"), assumptions=assumptions(buy), bounds=bounds, buy=buy
+    )
+    kinds = tuple(Design(kind=name, cluster=load_cluster(name), gpus=1) for name in ("h100", "b200"))
+    found = pareto(campaign, Grid(kinds=kinds, gpus=(4096, 8192, 16384)), planner=planner)
+    return dossier(found, kinds, deadline_for_fewest=60 * DAY, planner=planner)
+
+
+@pytest.fixture(scope="module")
+def answer() -> Dossier:
+    return make(Bounds(deadline=120 * DAY, budget=200e6))
+
+
+@pytest.fixture(scope="module")
+def nothing() -> Dossier:
+    return make(Bounds(deadline=1 * DAY, power=1e6))
+
+
+def test_the_json_holds_the_contract(answer: Dossier) -> None:
+    found = json.loads(purchase_json(answer, COMMAND))
+    assert found["schema_version"] == 1
+    assert found["evaluated"] == 6
+    assert 0 < found["hypervolume"] < 1
+    for row in found["front"]:
+        assert {"device", "gpus", "time_to_train_days", "cost_usd", "energy_mwh", "mfu", "plan"} <= set(row)
+        assert row["time_to_train_days"] <= 120
+        low, high = row["ranges"]["cost_usd"]
+        assert low < row["cost_usd"] < high
+    assert found["command"] == COMMAND
+
+
+def test_an_infeasible_answer_is_json_too(nothing: Dossier) -> None:
+    found = json.loads(purchase_json(nothing))
+    assert found["status"] == "infeasible"
+    assert found["front"] == []
+    assert {item["limit"] for item in found["nearest"][0]["excesses"]} == {"deadline", "power"}
+
+
+def test_the_csv_has_a_line_for_every_design(answer: Dossier) -> None:
+    rows = list(csv.DictReader(io.StringIO(purchase_csv(answer))))
+    assert len(rows) == 6
+    assert {row["front"] for row in rows} == {"True", "False"}
+    assert float(rows[0]["energy_mwh"]) > 0
+
+
+def test_markdown_and_screen_name_the_advice(answer: Dossier) -> None:
+    assert answer.advised is not None
+    label = answer.advised.design.label()
+    assert label in purchase_markdown(answer, COMMAND)
+    assert label in screen_text(purchase_report(answer), width=120, colour=False)
+
+
+def test_the_summary_speaks_plainly_and_with_ranges(answer: Dossier) -> None:
+    first = summary(answer)[0]
+    assert re.match(r"Take [\d,]+ × B200\. Training ends after \d+ days \(\d+ days to \d+ days\)", first)
+    assert any("MFU" in line for line in vendor_questions(answer))
+
+
+def test_an_infeasible_summary_says_which_limit_and_what_is_nearest(nothing: Dossier) -> None:
+    text = " ".join(summary(nothing))
+    assert "Deadline: 6 of 6 designs miss it, by at least" in text
+    assert "Nearest with B200" in text
+
+
+def test_the_page_is_whole_and_escaped(answer: Dossier) -> None:
+    page = purchase_html(answer, COMMAND, ["a note with <script>alert(1)</script>"])
+    assert page.count("plotly.js v") == 1
+    own = re.sub(r"<script>/\*\*.*?</script>", "", page, count=1, flags=re.DOTALL)
+    assert not re.findall(r'(?:src|href)="(?!#)[^"]+"', own)
+    assert "<script>alert(1)" not in page
+    assert "&lt;b&gt;2&lt;/b&gt;" in page
+    assert 'lang="en"' in page
+    for name in ("time_cost", "cost_energy", "tornado", "phases"):
+        assert f'id="chart-{name}"' in page
+
+
+def test_the_page_is_the_same_every_time(answer: Dossier) -> None:
+    assert purchase_html(answer, COMMAND) == purchase_html(answer, COMMAND)
+
+
+def test_pages_without_an_answer_and_of_bought_machines_are_made_too(nothing: Dossier) -> None:
+    assert "No design meets every limit" in purchase_html(nothing, COMMAND)
+    assert "Price per GPU" in purchase_html(make(Bounds(), buy=True), COMMAND)
+
+
+def test_phases_add_up_to_the_step(answer: Dossier) -> None:
+    point = answer.purchase.front[0]
+    estimate = point.answers[0].estimate
+    assert estimate is not None
+    assert sum(phases(point).values()) == pytest.approx(estimate.step_time)
+    assert bottleneck(point) == "communication (20% of the step)"
+
+
+def test_what_is_beaten_is_beaten_in_everything(answer: Dossier) -> None:
+    assert answer.dominated
+    for item in answer.dominated:
+        mine, theirs = item.point.figures, item.by.figures
+        assert theirs.time_to_train <= mine.time_to_train
+        assert theirs.cost <= mine.cost
+        assert theirs.energy <= mine.energy
+
+
+def test_units_for_people() -> None:
+    assert days(float("inf")) == "never"
+    assert quantity(5 * 365.25 * DAY, "s") == "5 years"
+    assert quantity(50e9, "B/s") == "400 Gb/s"
+
+
+def test_the_advised_design_is_on_the_front(answer: Dossier) -> None:
+    assert answer.advised in answer.purchase.front
+    assert replace(answer.purchase, seed=1).front == answer.purchase.front

@@ -1,0 +1,48 @@
+"""Every model preset is planned on a cluster that holds it: dense, MoE and MLA alike."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from optimizer.hardware import Cluster
+from optimizer.job import Job, Limits
+from optimizer.presets import load_cluster, load_model, load_stack, model_names
+from optimizer.search.plan.planner import plan
+
+BYTES_PER_PARAMETER = 18
+
+
+@cache
+def cluster() -> Cluster:
+    return load_cluster("h100")
+
+
+def fitting_gpus(params: int) -> int:
+    """A power of two of GPUs whose memory holds the states three times."""
+    needed = 3 * BYTES_PER_PARAMETER * params / cluster().device.memory
+    return max(8, 1 << (int(needed) - 1).bit_length())
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_a_fitting_plan_is_found_and_proven(name: str) -> None:
+    model = load_model(name)
+    gpus = fitting_gpus(model.params)
+    job = Job(
+        model=model,
+        cluster=cluster(),
+        stack=load_stack("megatron-core"),
+        gpus=gpus,
+        seq_len=min(model.max_seq_len, 2048),
+        global_batch=16 * gpus,
+        limits=Limits(vocab_padding=0.5),
+    )
+    answer = plan(job, top=1, trials=0)
+    assert answer.status == "optimal", answer.conflict
+    assert answer.plan is not None
+    assert answer.estimate is not None
+    assert answer.plan.gpus == gpus
+    assert sum(answer.plan.layers_per_stage) == model.layers
+    assert answer.estimate.reserved <= job.usable_memory
+    assert 0.02 < answer.estimate.mfu < 0.75

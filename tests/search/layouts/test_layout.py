@@ -1,0 +1,282 @@
+"""Layouts: CP-SAT against brute force, published layouts, and the functions that price a step."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+
+from optimizer.errors import Infeasible, InputError
+from optimizer.job import Job, Limits
+from optimizer.objectives.layer.seconds import TERMS
+from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.simulator import simulate
+from optimizer.objectives.step.layer_costs import LayerCosts, Runs, layer_costs, layer_sequence, pass_times
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plan, Plans
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.layouts.layout import (
+    Layout,
+    assess,
+    best_assignment,
+    best_layout,
+    even_layout,
+)
+from optimizer.search.layouts.problem import LayoutProblem, layout_problem, layouts_searched
+from optimizer.search.plan.planner import plan
+from optimizer.stack import Features
+from tests.search.jobs import MIXED, MIXTURE, small_job
+
+DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
+
+
+def job_of(model: str, gpus: int, seq_len: int, global_batch: int, hbm: float = 0.0) -> Job:
+    return Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=gpus,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        limits=Limits(hbm=hbm),
+    )
+
+
+def random_problem(rng: np.random.Generator) -> LayoutProblem:
+    pp = int(rng.integers(1, 4))
+
+    def layer() -> LayerCosts:
+        forward, kept = float(rng.integers(1, 5)), float(rng.integers(2, 6))
+        recomputes = bool(rng.integers(0, 2))
+        return LayerCosts(
+            forward=forward,
+            backward=2 * forward,
+            recompute=forward if recomputes else 0.0,
+            static=float(rng.integers(1, 4)),
+            kept=kept,
+            kept_recomputed=1.0 if recomputes else kept,
+            rebuilt=2.0 if recomputes else 0.0,
+            recomputes=recomputes,
+        )
+
+    head = LayerCosts(forward=1.0, backward=2.0, static=3.0)
+    kinds = {
+        "embedding": LayerCosts(static=3.0, kept=0.5),
+        "dense": layer(),
+        "moe": layer(),
+        "mtp": layer(),
+        "head": head,
+    }
+    kinds["mtp"] = replace(kinds["mtp"], recomputes=False)
+    runs: list[tuple[str, int]] = [("dense", int(rng.integers(1, 4))), ("moe", int(rng.integers(1, 4)))]
+    if rng.integers(0, 3) == 0:
+        # Alternating kinds, as in models with a mixture in every second layer.
+        runs = [("dense", 1), ("moe", 1)] * int(rng.integers(2, 4))
+    mtp = [("mtp", 1)] if rng.integers(0, 2) else []
+    return LayoutProblem(
+        kinds=kinds,
+        sequence=(("embedding", 1), *runs, *mtp, ("head", 1)),
+        pp=pp,
+        microbatches=int(rng.integers(1, 9)),
+        in_flight=tuple(float(pp - stage) for stage in range(pp)),
+        # No layout fills the memory exactly: the program rounds bytes up.
+        usable=float(rng.integers(20, 90)) + 0.25,
+        seconds=0.5,
+        fixed=1.0,
+    )
+
+
+def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
+    """All cuts of the layers into non-empty stages, with every number of rebuilt layers, that fit."""
+    layers = [kind for kind, count in problem.sequence for _ in range(count)]
+    inner = len(layers) - 1
+    for cuts in combinations(range(1, inner + 1), problem.pp - 1):
+        edges = (0, *cuts, len(layers))
+        stages = [layers[a:b] for a, b in pairwise(edges)]
+        runs = [tuple((kind, stage.count(kind)) for kind in dict.fromkeys(stage)) for stage in stages]
+        choices = [
+            [
+                dict(zip(("dense", "moe"), numbers, strict=True))
+                for numbers in product(
+                    *(
+                        range(stage.count(kind) + 1) if problem.kinds[kind].recomputes else (0,)
+                        for kind in ("dense", "moe")
+                    )
+                )
+            ]
+            for stage in stages
+        ]
+        if problem.kinds["dense"].recomputes and problem.kinds["moe"].recomputes:
+            # A plan counts the layers that a stage rebuilds, those of mixtures first.
+            choices = [
+                [c for c in options if not c["dense"] or c["moe"] == stage.count("moe")]
+                for stage, options in zip(stages, choices, strict=True)
+            ]
+        for rebuilt in product(*choices):
+            layout = assess(problem, runs, rebuilt)
+            if max(layout.memory) <= problem.usable:
+                yield layout
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_the_best_layout_is_that_of_exhaustion(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed))
+    best = min((layout.objective for layout in every_layout(problem)), default=None)
+    if best is None:
+        with pytest.raises(Infeasible, match="no layout fits"):
+            best_assignment(problem)
+        return
+    found = best_assignment(problem)
+    assert found.proven
+    assert found.objective == pytest.approx(best, rel=1e-5)
+    assert max(found.memory) <= problem.usable
+
+
+def test_126_layers_on_16_stages_relieve_the_ends() -> None:
+    job = job_of("llama3.1-405b", 16384, 8192, 2048, hbm=200e9)
+    found = best_layout(job, Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True))
+    assert found.proven
+    assert sum(found.layers_per_stage) == 126
+    assert max(found.layers_per_stage) == 8
+    assert found.layers_per_stage[-1] < 8
+
+
+def test_94_layers_on_12_stages_relieve_the_last_one_where_the_head_costs_more_than_a_layer() -> None:
+    job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
+    job = replace(job, model=replace(job.model, vocab=2 * job.model.vocab))
+    plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
+    costs = layer_costs(job, plan).kinds
+    assert costs["head"].seconds > costs["moe"].seconds
+    found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
+    # Two layers are missing, and both go from the last stage.
+    assert found.layers_per_stage == (8,) * 11 + (6,)
+    assert even.layers_per_stage == (7,) + (8,) * 10 + (7,)
+    assert found.objective < even.objective
+
+
+def test_94_layers_on_12_stages_are_as_fast_balanced_where_the_head_costs_less() -> None:
+    job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
+    job = replace(job, model=replace(job.model, vocab=job.model.vocab // 2))
+    plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
+    costs = layer_costs(job, plan).kinds
+    assert costs["head"].seconds < costs["moe"].seconds
+    found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
+    assert found.proven
+    assert found.objective == even.objective
+
+
+def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
+    found = best_layout(job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9), DEEPSEEK)
+    assert found.proven
+    assert found.kinds[0][:2] == (("embedding", 1), ("dense", 3))
+    assert found.kinds[-1][-2:] == (("mtp", 1), ("head", 1))
+    assert sum(found.layers_per_stage) == 61
+    # Dense layers are cheaper: the first stage holds more layers than a full one, the last fewer.
+    assert found.layers_per_stage[0] > 4 > found.layers_per_stage[-1]
+
+
+def test_interleaved_chunks_are_alike() -> None:
+    plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
+    job = job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9)
+    found = best_layout(job, plan)
+    assert len(found.kinds) == 32
+    assert sum(found.layers_per_chunk) == 61
+    assert max(found.layers_per_chunk) == 3
+    assert found.layers_per_chunk[-1] == 0
+    costs = layer_costs(job, plan)
+    order = schedule_order("interleaved", 16, 2, 112)
+    makespan = simulate(order, pass_times(costs, found.kinds, found.rebuilt, pp=16)).makespan
+    assert found.objective == pytest.approx(makespan, rel=0.02)
+
+
+def test_recomputation_is_chosen_stage_by_stage() -> None:
+    job = job_of("llama3.1-405b", 16384, 8192, 2048)
+    plan = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True, recompute="full")
+    found = best_layout(job, plan)
+    assert found.proven
+    assert 0 < sum(found.recomputed) < 16
+    assert max(found.memory) <= job.usable_memory
+    # Early stages keep more micro-batches, so that it is they that recompute.
+    assert sum(found.recomputed[:4]) >= sum(found.recomputed[4:])
+    assert found.objective < even_layout(layout_problem(job, plan)).objective / 1.2
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("vpp", [1, 6])
+def test_an_even_layout_costs_what_the_step_says(gpt3_job: Job, recompute: str, vpp: int) -> None:
+    plan = Plan(
+        tp=8,
+        pp=8,
+        vpp=vpp,
+        dp=16,
+        num_microbatches=96,
+        sequence_parallel=True,
+        recompute=recompute,
+        schedule="interleaved" if vpp > 1 else "1f1b",
+    )
+    costs = price(gpt3_job, Plans.of([plan]))
+    layout = even_layout(layout_problem(gpt3_job, plan))
+    seconds = sum(float(costs.time[term][0]) for term in (*TERMS, "head", "pp_communication", "bubble"))
+    assert layout.objective == pytest.approx(seconds, rel=1e-9)
+    assert max(layout.memory) == pytest.approx(float(costs.reserved[0]), rel=1e-9)
+
+
+def test_the_software_may_only_cut_evenly(gpt3_job: Job) -> None:
+    problem = layout_problem(gpt3_job, Plan(tp=8, pp=8, dp=16, num_microbatches=96))
+    assert best_assignment(replace(problem, even=True)).layers_per_stage == (12,) * 8
+    with pytest.raises(InputError, match="96 layers are not a multiple of pp x vpp = 5 x 1"):
+        replace(problem, pp=5, in_flight=(5.0,) * 5, even=True)
+
+
+def test_what_cannot_be_laid_out_is_said(gpt3_job: Job) -> None:
+    problem = layout_problem(gpt3_job, Plan(tp=8, pp=8, dp=16, num_microbatches=96))
+    with pytest.raises(InputError, match="in_flight needs one value for each of 8 stages, but got 1"):
+        replace(problem, in_flight=(1.0,))
+    with pytest.raises(Infeasible, match=r"8 stages of 5.0 GB, of which an average stage needs at least"):
+        best_assignment(replace(problem, usable=5e9))
+
+
+def test_the_sequence_follows_the_model() -> None:
+    wanted: Runs = (("embedding", 1), ("dense", 96), ("head", 1))
+    assert layer_sequence(load_model("gpt3")) == wanted
+    assert layer_sequence(load_model("mixtral-8x7b"))[1] == ("moe", 32)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "limits", "words"),
+    [
+        ("llama4-maverick", Features(), Limits(), "stay as even as can be, and only what is rebuilt is searched there"),
+        ("llama3.1-405b", Features(), Limits(), "at most one layer more or less than their share"),
+        ("deepseek-v3", Features(uneven_stages=False), Limits(), "what is rebuilt and where the prediction layers lie"),
+        ("llama4-maverick", Features(), Limits(max_vpp=1), ""),
+        ("llama4-maverick", Features(), Limits(fixed={"vpp": 1}), ""),
+        ("llama4-maverick", Features(schedules=("1f1b",)), Limits(), ""),
+    ],
+)
+def test_what_is_not_searched_is_said(model: str, features: Features, limits: Limits, words: str) -> None:
+    stack = replace(load_stack("megatron-core"), features=features)
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=stack,
+        gpus=512,
+        seq_len=4096,
+        global_batch=512,
+        limits=limits,
+    )
+    said = layouts_searched(job)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+def test_the_certificate_states_its_space() -> None:
+    model = replace(MIXTURE, experts=replace(MIXED, every=2))
+    found = plan(small_job(8, model=model, bubble=1.0), trials=0, top=1)
+    assert found.certificate is not None
+    assert found.certificate.proven
+    assert found.certificate.method.count("Dense layers and mixtures alternate") == 1
+    nothing = plan(small_job(8, model=model, bubble=1.0, hbm=2.3e9), trials=0, top=1)
+    assert nothing.status == "infeasible"
+    assert nothing.certificate is not None
+    assert "Dense layers and mixtures alternate" in nothing.certificate.method

@@ -1,0 +1,30 @@
+"""The leanest layout, with and without a solver, is that of exhaustion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.errors import Infeasible
+from optimizer.search.layouts.layout import leanest_assignment
+from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout, solver_free
+from tests.search.layouts.test_layout import every_layout, random_problem
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_the_leanest_layout_is_that_of_exhaustion(seed: int) -> None:
+    problem = replace(random_problem(np.random.default_rng(seed)), usable=1000.25)
+    least = min(max(layout.memory) for layout in every_layout(problem))
+    assert solver_free(problem)
+    found, solved = leanest_layout(problem), leanest_assignment(problem)
+    assert found is not None
+    assert max(found.memory) == pytest.approx(least, rel=1e-6)
+    assert max(solved.memory) == pytest.approx(least, rel=1e-5)
+    assert fitting_layout(replace(problem, usable=least * (1 + 1e-6))) is not None
+    too_little = replace(problem, usable=least * (1 - 1e-4))
+    assert fitting_layout(too_little) is None
+    assert leanest_layout(too_little) is None
+    with pytest.raises(Infeasible, match="no layout fits"):
+        leanest_assignment(too_little)

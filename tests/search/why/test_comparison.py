@@ -1,0 +1,98 @@
+"""Why not your plan: the differences add up, rules are named with numbers, ours is not beaten in its own space."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from optimizer.answer import Answer
+from optimizer.errors import InputError
+from optimizer.job import Job
+from optimizer.search.plan.planner import plan
+from optimizer.search.why.comparison import broken_alone, differences, pinned_job, why_not
+
+
+@pytest.fixture
+def answer(gpt3_job: Job) -> Answer:
+    return plan(gpt3_job, trials=0)
+
+
+@pytest.mark.parametrize("pins", [{"tp": 8, "pp": 8}, {"pp": (16, 32)}, {"recompute": "full"}, {"vpp": 1}])
+def test_the_terms_add_up_to_the_difference(gpt3_job: Job, answer: Answer, pins: dict[str, int]) -> None:
+    found = why_not(gpt3_job, answer, pins)
+    assert answer.estimate is not None
+    assert found.estimate is not None
+    assert found.verdict == "slower"
+    lost = found.estimate.step_time - answer.estimate.step_time
+    assert sum(item.more for item in found.time) == pytest.approx(lost, abs=1e-9)
+    assert sum(item.more for item in found.memory) == pytest.approx(found.estimate.reserved - answer.estimate.reserved)
+    assert found.slower == pytest.approx(lost / answer.estimate.step_time)
+    assert found.broken == ()
+
+
+def test_the_plan_has_the_pins_and_terms_come_largest_first(gpt3_job: Job, answer: Answer) -> None:
+    found = why_not(gpt3_job, answer, {"tp": 8, "pp": 8})
+    assert found.plan is not None
+    assert (found.plan.tp, found.plan.pp, found.plan.gpus) == (8, 8, 1024)
+    sizes = [abs(item.more) for item in found.time]
+    assert sizes == sorted(sizes, reverse=True)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == "slower"
+
+
+def test_our_own_plan_is_the_same(gpt3_job: Job, answer: Answer) -> None:
+    assert answer.plan is not None
+    found = why_not(gpt3_job, answer, {"tp": answer.plan.tp, "pp": answer.plan.pp})
+    assert found.verdict == "same"
+    assert all(item.more == 0 for item in found.time)
+
+
+def test_ours_is_never_beaten_in_its_own_space(gpt3_job: Job, answer: Answer) -> None:
+    for tp in (1, 2, 4, 8):
+        assert why_not(gpt3_job, answer, {"tp": tp}).verdict != "faster"
+
+
+def test_undoing_a_pin_of_the_job_may_be_faster(gpt3_job: Job) -> None:
+    pinned = gpt3_job.with_limits(fixed={"tp": 8, "vpp": 1})
+    found = why_not(pinned, plan(pinned, trials=0), {"vpp": (1, 16), "tp": (1, 8)})
+    assert found.verdict == "faster"
+    assert found.slower < 0
+
+
+def test_a_tensor_group_larger_than_the_domain_names_the_rule(gpt3_job: Job, answer: Answer) -> None:
+    found = why_not(gpt3_job, answer, {"tp": 16})
+    assert found.verdict == "infeasible"
+    rules = {clash.rule: clash for clash in found.broken}
+    assert rules.keys() == {"tp-scale-up"}
+    assert "at most 8" in rules["tp-scale-up"].reason
+    assert rules["tp-scale-up"].relaxation == "largest tp 8 -> 16"
+
+
+def test_every_rule_that_the_pins_break_alone_is_named(gpt3_job: Job) -> None:
+    """Five divides neither 96 heads nor 12,288, nor the 8 GPUs of a node."""
+    broken = broken_alone(pinned_job(gpt3_job, {"tp": 5}))
+    assert broken.keys() == {"heads", "kv-heads", "mlp-width", "tp-scale-up"}
+    assert "96 attention heads" in broken["heads"]
+    assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "pp": 8})) == {}
+    assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "cp": 1, "pp": 8, "dp": 17})).keys() >= {"gpu-product"}
+
+
+def test_too_little_memory_gives_the_leanest_plan_and_its_bytes(gpt3_job: Job, answer: Answer) -> None:
+    found = why_not(gpt3_job, answer, {"tp": 2, "pp": 4})
+    assert found.verdict == "infeasible"
+    assert "memory" in {clash.rule for clash in found.broken}
+    assert found.estimate is not None
+    assert found.estimate.reserved > gpt3_job.usable_memory
+
+
+def test_an_answer_without_a_plan_or_an_unknown_variable_is_refused(gpt3_job: Job, answer: Answer) -> None:
+    with pytest.raises(InputError, match="no plan to compare with"):
+        why_not(gpt3_job, replace(answer, plan=None, status="infeasible"), {"tp": 4})
+    with pytest.raises(InputError, match="no such variable"):
+        why_not(gpt3_job, answer, {"tq": 4})
+
+
+def test_a_term_of_one_plan_only_counts_whole() -> None:
+    (item,) = differences({}, {"ep_communication": 0.5})
+    assert (item.ours, item.theirs, item.more) == (0.0, 0.5, 0.5)

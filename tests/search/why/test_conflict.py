@@ -1,0 +1,84 @@
+"""Conflicts are minimal, named and carry relaxations that work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from optimizer.constraints.gpu_product import GpuProduct
+from optimizer.constraints.memory import Memory
+from optimizer.constraints.rule import Measured, Stepped
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.search.lattice.oracle import sweep
+from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.why.conflict import Question, conflict, minimal
+from tests.search.jobs import jobs, simple_price, small_job
+
+
+def test_memory_conflict_names_the_least_memory_and_how_many_gpus_are_enough() -> None:
+    """40 GB of state over at most tp x pp = 4 GPUs: 10 GB and no activations, with 1 GB less context of 2 GB."""
+    clashes = {clash.rule: clash for clash in conflict(small_job(4, hbm=10e9), memory=LeastMemory(price=simple_price))}
+    assert set(clashes) == {"gpu-product", "memory"}
+    assert "the leanest plan reserves 10.0 GB" in clashes["memory"].reason
+    assert clashes["memory"].relaxation == "HBM 10 -> 12 GB"
+    assert clashes["gpu-product"].relaxation == "4 -> 8 GPUs"
+
+
+def test_bubble_relaxation_is_the_smallest() -> None:
+    """pp = 4 with 48 micro-batches without chunks: 3 / 51 = 5.88 %, so a ceiling of 5 % must rise to 5.9 %."""
+    job = small_job(4, bubble=0.05, max_vpp=1, fixed={"pp": 4, "cp": 1})
+    clashes = {clash.rule: clash for clash in conflict(job, memory=LeastMemory(price=simple_price))}
+    assert clashes["bubble"].relaxation == "bubble 5.0% -> 5.9%"
+    assert "fix pp=4" in clashes
+
+
+def test_a_prime_number_of_gpus_names_the_product_and_the_batch() -> None:
+    clashes = conflict(small_job(1009), memory=LeastMemory(price=simple_price))
+    assert [clash.rule for clash in clashes][:2] == ["gpu-product", "batch"]
+    assert "1,009 is prime" in clashes[0].reason
+    assert "->" in clashes[0].relaxation
+
+
+def test_contradictory_pins_are_named() -> None:
+    job = small_job(8, fixed={"tp": 2, "pp": 2, "dp": 4, "cp": 1})
+    names = {clash.rule for clash in conflict(job, memory=LeastMemory(price=simple_price))}
+    assert {"gpu-product", "fix dp=4"} <= names
+    assert "memory" not in names
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs())
+def test_conflicts_are_minimal(job: Job) -> None:
+    question = Question(job=job)
+    rules = question.rules()
+    if question.holds(rules):
+        return
+    names = minimal(question, rules)
+    structurally = next(question.plans([rule for rule in rules if not isinstance(rule, Memory)]), None) is None
+    facts = [] if structurally else [rule for rule in rules if not isinstance(rule, Measured | Stepped)]
+    clashing = [rule for rule in rules if rule.name in names]
+    assert names
+    assert not question.feasible([*facts, *clashing])
+    for rule in clashing:
+        assert question.feasible([*facts, *(other for other in clashing if other is not rule)]), rule.name
+
+
+def test_relaxing_memory_as_told_makes_the_job_feasible() -> None:
+    job = small_job(4, hbm=10e9)
+    relaxed = replace(job, limits=replace(job.limits, hbm=12e9))
+    assert sweep(job, structural(job), price=simple_price).best < 0
+    assert sweep(relaxed, structural(relaxed), price=simple_price).best >= 0
+
+
+def test_another_number_of_gpus_may_come_with_a_batch_that_it_can_share() -> None:
+    """2,032 = 16 x 127 GPUs share 508 sequences, of which 2,048 GPUs could only give 4 replicas their part."""
+    found = dict.fromkeys(text for _, text in GpuProduct().steps(replace(small_job(2032), global_batch=508)))
+    assert "2,032 -> 2,048 GPUs with a global batch of 512" in found
+    same = next(index for index, text in enumerate(found) if text == "2,032 -> 2,048 GPUs")
+    assert list(found)[same + 1] == "2,032 -> 2,048 GPUs with a global batch of 512"
+
+
+def test_too_little_memory_for_the_context_is_said() -> None:
+    assert "nothing is left of 1.0 GB beside 2.0 GB of context" in Memory().explain(small_job(8, hbm=1e9))

@@ -1,0 +1,51 @@
+"""After losing nodes: the plans use what is left, keep their shape where they say so, and lose what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.job import Job
+from optimizer.search.why.resilience import batches, losses
+from tests.search.jobs import small_job
+
+
+def test_the_same_shape_and_the_best_plan_fit_on_what_is_left(gpt3_job: Job) -> None:
+    one, two = losses(gpt3_job, (1, 2))
+    for loss, gpus in ((one, 1016), (two, 1008)):
+        assert loss.gpus == gpus
+        assert loss.kept is not None
+        assert loss.best is not None
+        shape = loss.before.plan
+        assert (loss.kept.plan.tp, loss.kept.plan.cp, loss.kept.plan.pp) == (shape.tp, shape.cp, shape.pp)
+        assert loss.kept.plan.gpus == loss.kept.job.gpus <= gpus
+        assert loss.best.throughput >= loss.kept.throughput
+        for option in (loss.kept, loss.best):
+            assert option.plan.dp * option.plan.micro_batch * option.plan.num_microbatches == option.job.global_batch
+            assert abs(option.job.global_batch / gpt3_job.global_batch - 1) <= 0.10
+            assert loss.loss(option) == pytest.approx(1 - option.throughput / loss.before.throughput)
+    assert two.best is not None
+    assert one.best is not None
+    assert two.best.throughput <= one.best.throughput
+
+
+def test_a_loss_of_everything_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot lose 2 nodes of 8 GPUs out of 16 GPUs"):
+        losses(small_job(16), (2,))
+
+
+def test_pinned_replicas_do_not_stand_in_the_way() -> None:
+    (loss,) = losses(small_job(16, fixed={"dp": 8, "tp": 2}), (1,))
+    assert loss.kept is not None
+    assert loss.kept.plan.tp == 2
+    assert loss.kept.plan.gpus == 8
+
+
+def test_a_job_without_a_plan_has_no_losses() -> None:
+    assert losses(small_job(16, hbm=2.5e9), (1,)) == ()
+
+
+def test_batches_stay_within_ten_percent() -> None:
+    """48 sequences over 7 replicas: 49; over 40 replicas the nearest, 40, is 17 % away."""
+    assert batches(48, 7, 1) == (49,)
+    assert batches(48, 40, 1) == ()
