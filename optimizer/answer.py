@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.flops import CONVENTIONS, MEGATRON
+from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import interval, mfu
 from optimizer.plan import Knobs, Plan
 
@@ -224,7 +224,7 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "interval_kind": time.kind,
         "interval_reasons": list(time.reasons),
         "memory_interval_bytes": [memory.low, memory.high],
-        "mfu_convention": MEGATRON,
+        "mfu_convention": CAUSAL,
         "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -160,29 +161,11 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """What was priced once per distinct combination of some columns: `values`, and the row of each plan in them.
-
-    The values hold for their `owner` alone, a job.
-    """
-
-    owner: object
-    values: Any
-    rows: IntArray
-
-    def at(self, index: Any) -> Table:
-        """The table of the plans at these positions."""
-        return Table(owner=self.owner, values=self.values, rows=self.rows[index])
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plans:
     """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into RECOMPUTE and
     SCHEDULES.
 
-    One code path prices one plan or a million: every cost function takes this and returns arrays of its length. `memo`
-    holds what has been derived from the columns, which never change; `tables`, of columns other than `recompute`, are
-    handed on to some of the plans and to the same plans recomputed or laid out otherwise.
+    One code path prices one plan or a million: every cost function takes this and returns arrays of its length.
     """
 
     tp: IntArray
@@ -201,8 +184,6 @@ class Plans:
     activation_offload: IntArray
     schedule: IntArray
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
-    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    tables: dict[object, Table] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -238,22 +219,21 @@ class Plans:
         placements = None
         if self.placements is not None:
             placements = tuple(self.placements[i] for i in np.arange(len(self))[index])
-        taken = Plans(**columns, placements=placements)
-        for name, table in self.tables.items():
-            taken.tables[name] = table.at(index)
-        return taken
+        return Plans(**columns, placements=placements)
 
-    def recomputed(self, recompute: IntArray) -> Plans:
-        """The same plans under other modes of recomputation."""
-        return self._like(replace(self, recompute=recompute))
+    @classmethod
+    def joined(cls, parts: Sequence[Plans]) -> Plans:
+        """Several batches of plans as one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
+        placed = [part.placements or (Placement(),) * len(part) for part in parts]
+        several = tuple(chain.from_iterable(placed)) if any(part.placements for part in parts) else None
+        return cls(**columns, placements=several)
 
     def placed(self, placements: Sequence[Placement]) -> Plans:
         """The same plans with their layers placed so."""
-        return self._like(replace(self, placements=tuple(placements) if any(placements) else None))
-
-    def _like(self, other: Plans) -> Plans:
-        other.tables.update(self.tables)
-        return other
+        return replace(self, placements=tuple(placements) if any(placements) else None)
 
     def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""
@@ -275,9 +255,5 @@ class Plans:
             for *values, placed in zip(*columns.values(), placements, strict=True)
         ]
 
-    def without_placements(self) -> Plans:
-        """The same plans with their layers split as evenly as can be."""
-        return self if self.placements is None else Plans(**{name: getattr(self, name) for name in FIELDS})
 
-
-FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("placements", "memo", "tables"))
+FIELDS = tuple(f.name for f in fields(Plans) if f.name != "placements")

@@ -122,8 +122,9 @@ class Features:
     (kernels written for the device). selective: what selective recomputation rebuilds, one of SELECTIVE: the attention
     core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
     one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
-    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes, grad_bytes: bytes per
-    element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
+    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes: bytes per element of the
+    weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
+    grad_bytes: bytes per element of the gradients, as they are held and as they travel.
     fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
     zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
@@ -148,7 +149,6 @@ class Features:
     default_dtype: str = ""
     grad_bytes: int = 4
     param_bytes: int = 2
-    fp32_reduce: bool = False
     fused_accumulation: bool = True
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")

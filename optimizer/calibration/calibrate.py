@@ -18,7 +18,7 @@ from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, errors_of
 from optimizer.errors import InputError
 from optimizer.model import Provenance
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.stack import Stack
 
 SLOW_LAUNCH = 3e-5  # the second start: a host that launches kernels slowly is another valley of the loss

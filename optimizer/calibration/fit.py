@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.calibration.predict import Batch, batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.errors import InputError
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.stack import PARAMETERS, Stack
 
 TIME_PARAMETERS = (

@@ -16,7 +16,7 @@ from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error
 from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import EXPERTS, LEVEL, STARVED, STARVED_MFU, Interval, difficulty, interval, mfu
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from optimizer.calibration.fit import PRIOR, SCALE, from_unit, table_weights, to_unit
 from optimizer.calibration.ranges import ranges_of
 from optimizer.calibration.runs import Run
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import COORDINATES
 from optimizer.stack import PARAMETERS, Stack
 

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from optimizer.calibration.fit import from_unit, to_unit
 from optimizer.calibration.predict import Batch, batches, with_parameters
 from optimizer.calibration.runs import Run
-from optimizer.objectives.layer.distinct import distinct
-from optimizer.objectives.layer.shapes import SHAPE_KEYS
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.estimate import FloatArray
-from optimizer.objectives.step.peak_memory import peak_memory
-from optimizer.plan import Knobs
+from optimizer.objectives.step.memory import stage_memory
 from optimizer.stack import Stack
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
@@ -77,11 +75,11 @@ def predicted_memory(
     reserved, allocated = np.full(count, np.nan), np.full(count, np.nan)
     for batch in grouped:
         job = replace(batch.job, stack=with_parameters(batch.job.stack, parameters))
-        few, inverse = distinct(batch.plans, SHAPE_KEYS)
-        stages = stages_of(job.model, batch.plans)
-        terms, total = peak_memory(job, batch.plans, stages, few, inverse, Knobs())
-        places = list(batch.places)
-        reserved[places], allocated[places] = total, total - terms["fragmentation"]
+        held = stage_memory(bill_of(job, batch.plans), stages_of(job.model, batch.plans))
+        places, fullest = list(batch.places), held.reserved.argmax(axis=0)
+        reserved[places] = held.reserved.max(axis=0)
+        fragments = np.take_along_axis(held.terms["fragmentation"], fullest[None], axis=0)[0]
+        allocated[places] = reserved[places] - fragments
     return reserved, allocated
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.calibration.runs import Run
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.stack import Stack

@@ -9,7 +9,8 @@ from math import ceil
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
-from optimizer.objectives.pipeline.closed_form import bubble_fraction, bubble_left
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.plan import Plans
 
 

@@ -13,7 +13,7 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.peak_memory import reserved_memory
+from optimizer.objectives.step.memory import reserved_memory
 from optimizer.plan import FIELDS, KnobColumns, Knobs, Plans
 from optimizer.units import GB
 

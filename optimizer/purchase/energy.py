@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 
 COMPUTE = ("gemm", "attention", "head")
 MEMORY_BOUND = ("elementwise", "optimizer")

@@ -5,50 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.plan import SCHEDULES
-
-# What a schedule leaves of the bubble of 1F1B, (pp - 1) (F + B + W), where the three passes take equally long.
-# Source: sail-sg/zero-bubble-pipeline-parallelism, README.md, comparison of schedules (T_F = T_B = T_W).
-BUBBLE_LEFT = {"zero-bubble": 1 / 3, "zero-bubble-2p": 0.0}
-LEFT = np.array([BUBBLE_LEFT.get(schedule, 1.0) for schedule in SCHEDULES])  # by the code of the schedule
-
-
-# Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
-FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
-
-
-def filled_passes(times: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
-    """Weight-gradient passes that fill the bubble of 1F1B: (pp - 1) times, at most pp + m - 2 [1].
-
-    `times` is what a schedule fills of each of the pp - 1 bubbles (FILLED), 0 for others. With the most, the step is as
-    short as its first stage waits: (m + pp - 1) (F + B) + W.
-
-    Source: Qi et al., arXiv 2401.10241, section 2.3; see `zero_bubble_time` and `zero_bubble_h2_time`.
-
-    >>> filled_passes(3.0, 8, [1, 8, 15, 32]).tolist(), filled_passes(0.0, 8, 4).tolist()
-    ([7.0, 14.0, 21.0, 21.0], 0.0)
-    """
-    share, stages, m = _float(times), _float(pp), _float(microbatches)
-    return np.where(share > 0, np.minimum((stages - 1) * share, stages + m - 2), 0.0)
-
-
-def bubble_left(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
-    """Share of the bubble of 1F1B that a schedule (its code) leaves, of equally long F, B and W [1].
-
-    BUBBLE_LEFT, but of zero-bubble schedules at least (2 (pp - 1) - (m - 1)) / (3 (pp - 1)): no more micro-batches than
-    there are, less the one whose weights come last, lend their weights' gradients to fill it.
-
-    Source: zero_bubble_time.
-
-    >>> code = SCHEDULES.index("zero-bubble-2p")
-    >>> bubble_left(code, 8, [1, 8, 15, 32]).round(3).tolist()
-    [0.667, 0.333, 0.0, 0.0]
-    """
-    left = LEFT[np.asarray(schedule)]
-    stages, m = _float(pp), _float(microbatches)
-    floor = (2 * (stages - 1) - (m - 1)) / np.maximum(3 * (stages - 1), 1)
-    return np.asarray(np.where(left < 1, np.maximum(left, floor), left), dtype=np.float64)
+from optimizer.objectives.arrays import FloatArray
 
 
 def pipeline_time(microbatches: ArrayLike, vpp: ArrayLike, slowest: ArrayLike, total: ArrayLike) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.kinds import layer_kinds, sharded_exposures
 from optimizer.objectives.layer.shapes import with_spared_layers
 from optimizer.objectives.pipeline.closed_form import pipeline_time

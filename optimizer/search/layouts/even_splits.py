@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import moe_pattern
 from optimizer.objectives.step.layer_costs import layer_sequence
 from optimizer.objectives.step.peak_memory import stage_reserved

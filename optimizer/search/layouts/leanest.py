@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.memory import Memory, Price
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.layer_costs import LayerTable, byte_table
 from optimizer.objectives.step.peak_memory import reserved_memory
 from optimizer.plan import Knobs, Plan, Plans

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import in_flight
 from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
 from optimizer.plan import IntArray, Plans
