@@ -48,6 +48,15 @@ def pick(choice: IntArray, options: Sequence[FloatArray | float]) -> FloatArray:
     return found
 
 
+def total(rows: FloatArray) -> FloatArray:
+    """Sum over the first axis, such as the kinds of layers.
+
+    >>> total(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [4.0, 6.0]
+    """
+    return np.asarray(rows.sum(axis=0), dtype=np.float64)
+
+
 def _ranks(values: IntArray) -> tuple[IntArray, int]:
     """The rank of each value among the distinct ones, and how many there are."""
     if values.size == 0:

@@ -74,7 +74,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
                     kind=kind,
                     size=size,
                     ranks=shard_ranks(plans, ranks),
-                    stride=stride,
+                    stride=stride.astype(np.float64),
                     times=times,
                     phase=phase,
                 )

@@ -9,6 +9,9 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
 
@@ -21,7 +24,7 @@ COMPUTE, STREAM, WAIT = "compute", "stream", "wait"  # what a GPU burns its powe
 class Formula:
     """A function whose body is one expression of its arguments; its docstring gives units and source."""
 
-    function: Callable[..., FloatArray]
+    function: Callable[..., Any]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -42,6 +45,11 @@ class Formula:
         return ast.unparse(returned).replace("np.", "")
 
     @property
+    def name(self) -> str:
+        """What code calls the function."""
+        return self.function.__name__
+
+    @property
     def about(self) -> str:
         """The docstring before its source."""
         return _parts(self.function)[0]
@@ -53,7 +61,7 @@ class Formula:
 
     def __call__(self, inputs: Inputs) -> FloatArray:
         """The value, with the arguments found among the inputs by name."""
-        return self.function(**{name: inputs[name] for name in self.names})
+        return np.asarray(self.function(**{name: inputs[name] for name in self.names}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +82,17 @@ class Term:
     knobs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     quantities: tuple[str, ...] = ()
-    kernels: tuple[Callable[..., object], ...] = ()
+    kernels: tuple[Callable[..., Any], ...] = ()
+
+
+def is_expression(function: Callable[..., object]) -> bool:
+    """Whether a function is one expression, so that it can be printed as a formula.
+
+    >>> is_expression(_parts), is_expression(is_expression)
+    (False, False)
+    """
+    body = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    return isinstance(body, ast.FunctionDef) and len(body.body) <= 2 and isinstance(body.body[-1], ast.Return)
 
 
 def _parts(function: Callable[..., object]) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class StageMemory:
 def reserved_memory(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> FloatArray:
     """Peak reserved memory of every plan as `price` finds it [B]."""
     bill = bill_of(job, plans)
-    return stage_memory(bill, stages_of(job.model, plans), knobs).reserved.max(axis=0)
+    return np.asarray(stage_memory(bill, stages_of(job.model, plans), knobs).reserved.max(axis=0))
 
 
 def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:
@@ -80,13 +80,10 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         "once": once_held(bill, stages),
     }
     found["logits"] = {"layers": layers, "static": column("static")}
-    gathered = np.where(
-        plans.sequence_parallel, ELEMENT * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden, 0.0
-    )
     found["buffers"] = {
         "workspace": np.full((len(stages.exists), len(plans)), job.stack["workspace"]),
         "unsharded": unsharded_bytes(bill),
-        "gathered": gathered,
+        "gathered": gathered_bytes(bill),
     }
     if isinstance(knobs, KnobColumns) and knobs.bucket.ndim > 1:
         for name in DYNAMIC:
@@ -94,6 +91,13 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         for name in STATES[:2]:
             found[name] = {key: _with_settings(value) for key, value in found[name].items()}
     return found
+
+
+def gathered_bytes(bill: Bill) -> FloatArray:
+    """Tokens that sequence parallelism gathers before a product, t h 2 B [B]."""
+    plans = bill.plans
+    tokens = plans.micro_batch * bill.job.seq_len / plans.cp
+    return np.where(plans.sequence_parallel, ELEMENT * tokens * bill.job.model.hidden, 0.0)
 
 
 def _with_settings(values: FloatArray) -> FloatArray:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.step.formula import BYTES, Formula, Term
 
@@ -26,6 +24,7 @@ def states(shared: FloatArray, shared_bytes: FloatArray, experts: FloatArray, ex
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 5 and figure 1.
 
+    >>> import numpy as np
     >>> float(states(np.array(1e9), np.array(2.0), np.array(0.0), np.array(2.0)))
     2000000000.0
     """
@@ -47,7 +46,7 @@ def activations(
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4 for a layer.
     """
-    return in_flight * (np.sum(layers * kept, axis=0) + np.sum(rebuilt * (kept_rebuilt - kept), axis=0)) + once
+    return in_flight * (total(layers * kept) + total(rebuilt * (kept_rebuilt - kept))) + once
 
 
 def logits(layers: FloatArray, static: FloatArray) -> FloatArray:
@@ -55,7 +54,7 @@ def logits(layers: FloatArray, static: FloatArray) -> FloatArray:
 
     Source: Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py; bytes per logit are fitted (logit_memory).
     """
-    return np.sum(layers * static, axis=0)
+    return total(layers * static)
 
 
 def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) -> FloatArray:

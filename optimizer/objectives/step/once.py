@@ -7,7 +7,7 @@ lesser of two such sums, which makes the whole convex in the layers of a stage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from optimizer.objectives.step.time_terms import contention, data_parallel, hidd
 from optimizer.plan import KnobColumns, Knobs, Plans
 
 BUCKET_PER_RANK = 4e6  # smallest bucket per rank of the group [B]
+FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
 REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
 
 
@@ -79,6 +80,21 @@ def once_per_step(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs
         hides=exists * hides,
         inputs=inputs,
     )
+
+
+def least_once(bill: Bill, stages: Stages) -> FloatArray:
+    """What no setting of the knobs beats for what happens once per step on one stage of each plan [s].
+
+    R + G - overlap (min(R, computation) + min(G, computation)) at the largest bucket and the largest share of SMs, all
+    but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
+    setting makes shorter; the optimizer is linear in what is offloaded.
+    """
+    fastest = [once_inputs(bill, stages, replace(FASTEST, offload=offload)) for offload in (0.0, 1.0)]
+    inputs = fastest[0]
+    hides = hidden(*(inputs[name] for name in ("reduce", "backward", "gather", "forward", "overlap")))
+    device = ("updated", "passes", "bandwidth", "offload", "host_bandwidth")
+    updating = np.minimum(*(optimizer(*(each[name] for name in device)) for each in fastest))
+    return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
 
 
 def once_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:

@@ -106,12 +106,12 @@ class Step:
     @cached_property
     def slowest(self) -> IntArray:
         """The stage that takes longest for one micro-batch."""
-        return self.busy.argmax(axis=0)
+        return np.asarray(self.busy.argmax(axis=0))
 
     @cached_property
     def longest(self) -> FloatArray:
         """What the slowest stage takes for one micro-batch [s]."""
-        return self.busy.max(axis=0)
+        return np.asarray(self.busy.max(axis=0))
 
     @cached_property
     def whole(self) -> FloatArray:
@@ -138,14 +138,14 @@ class Step:
     @cached_property
     def last(self) -> IntArray:
         """The stage that takes longest for what is done once per step."""
-        return (self.once.total - 1.0 + by_stage(self.stages.exists, self.knobs)).argmax(axis=0)
+        return np.asarray((self.once.total - 1.0 + by_stage(self.stages.exists, self.knobs)).argmax(axis=0))
 
     @cached_property
     def rest(self) -> FloatArray:
         """The step without its stragglers [s]."""
         m, once = self.bill.plans.num_microbatches, _of_stage(self.once.total, self.last)
-        pipeline = m * self.longest + bubble(self.longest, self.whole, self.bill.plans.vpp, self.filled)
-        return pipeline + once + self.bill.job.stack["step_overhead"]
+        pipeline = m * self.longest + bubble(self.longest, self.whole, self._chunks, self.filled)
+        return np.asarray(pipeline + once + self.bill.job.stack["step_overhead"])
 
     @cached_property
     def seconds(self) -> FloatArray:
@@ -165,6 +165,10 @@ class Step:
         return inside + _of_stage(self.once.hides, self.last)
 
     @property
+    def _chunks(self) -> FloatArray:
+        return self.bill.plans.vpp.astype(np.float64)
+
+    @property
     def _late(self) -> tuple[FloatArray, FloatArray]:
         job = self.bill.job
         return np.asarray(job.stack["straggler"]), self.bill.plans.gpus / job.cluster.gpus_per_node
@@ -177,7 +181,7 @@ class Step:
         """What the formula of a term takes, on the stage that counts."""
         bill, once = self.bill, self.once
         if name == "bubble":
-            return {"slowest": self.longest, "whole": self.whole, "vpp": bill.plans.vpp, "filled": self.filled}
+            return {"slowest": self.longest, "whole": self.whole, "vpp": self._chunks, "filled": self.filled}
         if name == "overhead":
             return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
         if name == "stragglers":
@@ -250,4 +254,4 @@ def _of_stage(values: FloatArray, stage: IntArray) -> FloatArray:
     if np.ndim(values) <= stage.ndim:
         return values
     shape = (values.shape[0], *stage.shape)
-    return np.take_along_axis(np.broadcast_to(values, shape), stage[None], axis=0)[0]
+    return np.asarray(np.take_along_axis(np.broadcast_to(values, shape), stage[None], axis=0)[0])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
 from optimizer.objectives.layer import host, messages, seconds
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
@@ -38,7 +38,7 @@ def in_layers(
     >>> float(in_layers(np.array([8.0]), two, two, two * 0, two, np.array([0.5]))[0])
     44.0
     """
-    return microbatches * (np.sum(layers * seconds, axis=0) + np.sum(rebuilt * again, axis=0) + beside)
+    return microbatches * (total(layers * seconds) + total(rebuilt * again) + beside)
 
 
 def bubble(slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: FloatArray) -> FloatArray:
@@ -68,7 +68,7 @@ def hidden(
     >>> float(hidden(np.array(3.0), np.array(2.0), np.array(1.0), np.array(4.0), np.array(0.5)))
     1.5
     """
-    return overlap * (np.minimum(hideable, backward) + np.minimum(gather, forward))
+    return np.asarray(overlap * (np.minimum(hideable, backward) + np.minimum(gather, forward)))
 
 
 def data_parallel(sharded: FloatArray, reduce: FloatArray, gather: FloatArray, hides: FloatArray) -> FloatArray:

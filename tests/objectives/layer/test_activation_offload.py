@@ -96,7 +96,7 @@ def test_the_transfer_is_a_term_with_its_formula() -> None:
     plan = replace(MIXTURE, activation_offload=100)
     (term,) = [term for term in explain(job("mixtral-8x22b"), plan) if term.name == "host_transfer"]
     assert term.value > 0
-    assert "host bandwidth" in term.formula
+    assert any("host bandwidth" in text for text in term.kernels.values())
     assert term.label == "assumed"
     costs = price(job("mixtral-8x22b"), Plans.of([plan]))
     assert sum(value[0] for value in costs.time.values()) == pytest.approx(costs.step_time[0], rel=1e-12)
