@@ -43,7 +43,7 @@ def _in_table(table: Any, program: Program, names: Mapping[int, str], columns: C
     """Rows of the columns that the table lists, compared as one number each."""
     variables = [names[expression.vars[0]] for expression in table.exprs]
     listed = np.array(list(table.values), dtype=np.int64).reshape(-1, len(variables))
-    mine = theirs = np.int64(0)
+    mine, theirs = np.zeros(len(columns[variables[0]]), dtype=np.int64), np.zeros(len(listed), dtype=np.int64)
     for name, column in zip(variables, listed.T, strict=True):
         values = np.union1d(program.domains[name], column)
         mine = mine * len(values) + np.searchsorted(values, columns[name])

@@ -73,7 +73,8 @@ def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
         program.enforce()
         rows = np.array(list(product(*domains.values())))
         allowed = rows[rule.check(job, plans_with(rule.variables, rows))]
-        assert solutions(program, [program.index[name] for name in rule.variables]) == {tuple(map(int, row)) for row in allowed}, rule.name
+        places = [program.index[name] for name in rule.variables]
+        assert solutions(program, places) == {tuple(map(int, row)) for row in allowed}, rule.name
 
 
 @pytest.mark.parametrize("gpus", [2, 6, 8, 16])

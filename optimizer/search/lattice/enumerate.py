@@ -13,7 +13,7 @@ from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import DERIVED, FREE, domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, SCHEDULES, Placement, Plans
+from optimizer.plan import FIELDS, SCHEDULES, Placement, Plan, Plans
 
 CHUNK = 2**16
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
@@ -82,6 +82,12 @@ def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
     values: dict[str, Any] = {name: columns[name] for name in FIELDS}
     values["sequence_parallel"] = columns["sequence_parallel"].astype(bool)
     return Plans(**values)
+
+
+def alike(plans: Plans, plan: Plan) -> NDArray[np.bool_]:
+    """Which of the plans are this one, wherever their layers lie."""
+    mine = Plans.of([plan])
+    return np.asarray(np.logical_and.reduce([getattr(plans, name) == getattr(mine, name) for name in FIELDS]))
 
 
 def concatenate(parts: Sequence[Plans]) -> Plans:

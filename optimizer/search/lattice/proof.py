@@ -16,7 +16,7 @@ from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plans
 
-RESOLUTION = 10**8  # integer steps of the fastest plan's time: bounds are rounded down by at most 1e-8
+RESOLUTION = 10**8  # integer steps of the least time of a plan that fits: bounds are rounded down by at most 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,8 @@ def prove(
     The plans need not satisfy the rules: rejecting those that do not is the solver's part. `fits` says which fit in
     memory, else the rule's own check. Raises OptimizerError where what was posted allows another plan than the check.
     """
-    unit = float(seconds.min()) / RESOLUTION
+    fitting = seconds if fits is None or not fits.any() else seconds[fits]
+    unit = float(fitting.min()) / RESOLUTION
     costs = np.floor(seconds / unit).astype(np.int64)
     program = program_of(job, rules, plans, fits)
     _compare(job, rules, plans, program)
@@ -63,7 +64,7 @@ def prove(
         infeasible = solution.status == INFEASIBLE
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)
     point = next(point for point, literal in enumerate(program.points) if solution.values[literal])
-    band = tuple(np.flatnonzero(costs == costs[point]).tolist())
+    band = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
     return Proof(proven=True, bound=float(costs[point]) * unit, point=point, band=band)
 
 
@@ -93,11 +94,13 @@ def _compare(job: Job, rules: Sequence[Rule], plans: Plans, program: Program) ->
     """Both readings of every rule agree on every plan; memory has no other than its check."""
     posted = allowed(program, _columns(plans))
     for rule in rules:
-        differs = () if isinstance(rule, Memory) else np.flatnonzero(rule.check(job, plans) != posted[rule.name])
+        if isinstance(rule, Memory):
+            continue
+        differs = np.flatnonzero(rule.check(job, plans) != posted[rule.name])
         if len(differs):
+            shown = plans.plan(int(differs[0])).summary()
             raise OptimizerError(
-                f"numpy and CP-SAT read the rule {rule.name} differently for {plans.plan(differs[0]).summary()}; "
-                "please report this job"
+                f"numpy and CP-SAT read the rule {rule.name} differently for {shown}; please report this job"
             )
 
 
