@@ -41,7 +41,7 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A plan with the best layout found for it, or without one where its bound rules it out. `seconds` is the step time
+    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
     of the layout, else the bound [s]. `source` is the plan as it was taken from the lattice.
     """
 
@@ -61,7 +61,7 @@ class Held:
     """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
 
     seconds: step time of the layout that was found, else a time that no layout of the plan beats [s]. fits: False where
-    no layout of the plan was seen to fit.
+    it was seen that no layout of the plan does.
     """
 
     plans: Plans

@@ -76,7 +76,7 @@ def certify(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
             f"{best.seconds} s; please report this job"
         )
-    count, whole = len(held.plans), len(held.plans) == swept.space
+    count, whole = len(held.plans), len(held.plans) == laid.space
     words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
     if whole:
         words = f"CP-SAT held all {count:,} plans under every rule and proved the same one the best."
