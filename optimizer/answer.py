@@ -24,11 +24,12 @@ STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 class Certificate:
     """What was proven. `lower_bound` and `best` are step times [s]; `gap` is 1 - lower_bound / best.
 
-    `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and the `candidates` among the
-    fastest went through CP-SAT. Over all layouts of the layers, `band` plans could beat the best even split, `even` [s]
-    (infinite where none fits), and CP-SAT laid out `solved` of them. All times hold for the answer's knobs;
-    `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s]. `method` says in words what
-    was proven over what. `given`: the user placed the layers, so that no other layout was compared.
+    `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and `candidates` of them went
+    through CP-SAT: all (`held_all`), or those that could be fastest. Over all layouts of the layers, `band` plans could
+    beat the best even split, `even` [s] (infinite where none fits), and CP-SAT laid out `solved` of them. All times
+    hold for the answer's knobs; `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s].
+    `method` says in words what was proven over what. `given`: the user placed the layers, so that no other layout was
+    compared.
     """
 
     proven: bool
@@ -37,6 +38,7 @@ class Certificate:
     space: int
     fitting: int = 0
     candidates: int = 0
+    held_all: bool = False
     knob_bound: float = 0.0
     even: float = float("inf")
     band: int = 0
@@ -240,6 +242,7 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
         "space": certificate.space,
         "fitting": certificate.fitting,
         "candidates": certificate.candidates,
+        "held_all": certificate.held_all,
         "knob_bound_s": certificate.knob_bound,
         "even_split_s": certificate.even if certificate.even < float("inf") else None,
         "layout_gain": certificate.layout_gain,

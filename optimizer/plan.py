@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.recomputation import RECOMPUTE
+from optimizer.variables import SCHEDULES as SCHEDULES
+from optimizer.variables import VARIABLES
 
 IntArray = NDArray[np.int64]
-
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,11 +204,10 @@ class Plans:
         columns: dict[str, Any] = {}
         for name in FIELDS:
             values: Sequence[Any] = [getattr(row, name) for row in rows]
-            if name == "recompute":
-                values = [RECOMPUTE.index(value) for value in values]
-            elif name == "schedule":
-                values = [SCHEDULES.index(value) for value in values]
-            columns[name] = np.array(values, dtype=bool if name == "sequence_parallel" else np.int64)
+            variable = VARIABLES[name]
+            if variable.names:
+                values = [variable.names.index(value) for value in values]
+            columns[name] = np.array(values, dtype=bool if variable.switch else np.int64)
         placements = tuple(row.placement for row in rows)
         return cls(**columns, placements=placements if any(placements) else None)
 
@@ -242,8 +240,9 @@ class Plans:
     def plans(self) -> list[Plan]:
         """Every plan as a scalar value."""
         columns = {name: getattr(self, name).tolist() for name in FIELDS}
-        columns["recompute"] = [RECOMPUTE[mode] for mode in columns["recompute"]]
-        columns["schedule"] = [SCHEDULES[schedule] for schedule in columns["schedule"]]
+        for name in FIELDS:
+            if words := VARIABLES[name].names:
+                columns[name] = [words[value] for value in columns[name]]
         placements = self.placements or (Placement(),) * len(self)
         return [
             Plan(

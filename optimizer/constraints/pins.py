@@ -11,10 +11,9 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError, nearest
 from optimizer.job import PLACING, Job
-from optimizer.plan import FIELDS, SCHEDULES, Plans
-from optimizer.recomputation import RECOMPUTE, wanted
-
-NAMES = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
+from optimizer.plan import FIELDS, Plans
+from optimizer.recomputation import wanted
+from optimizer.variables import UNLIMITED, VARIABLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,16 +103,15 @@ def code(name: str, value: int | str | bool) -> int:
     >>> code("recompute", "full"), code("sequence_parallel", True), code("tp", 8)
     (2, 1, 8)
     """
-    variable(name)
-    if name in NAMES:
-        if value not in NAMES[name]:
-            expected = wanted() if name == "recompute" else ", ".join(NAMES[name])
+    known = VARIABLES[variable(name)]
+    if known.names:
+        if value not in known.names:
+            expected = wanted() if name == "recompute" else ", ".join(known.names)
             raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
-        return NAMES[name].index(str(value))
-    least = 0 if name in ("sequence_parallel", "zero_stage", "shard", "activation_offload") else 1
-    most = {"sequence_parallel": 1, "zero_stage": 3, "activation_offload": 100}.get(name, 2**31)
+        return known.names.index(str(value))
+    least, most = known.least, known.most
     if isinstance(value, str) or not least <= int(value) <= most:
-        bounds = f"between {least} and {most}" if most < 2**31 else f"of at least {least}"
+        bounds = f"between {least} and {most}" if most < UNLIMITED else f"of at least {least}"
         raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")
     return int(value)
 

@@ -11,25 +11,10 @@ from optimizer.plan import SCHEDULES
 from optimizer.recomputation import RECOMPUTE
 
 WIDEST_TP = 64
-FREE = (
-    "tp",
-    "cp",
-    "pp",
-    "micro_batch",
-    "vpp",
-    "ep",
-    "etp",
-    "sequence_parallel",
-    "zero_stage",
-    "shard",
-    "recompute",
-    "activation_offload",
-)
-DERIVED = ("dp", "num_microbatches", "schedule")
 
 
 def domains(job: Job) -> dict[str, tuple[int, ...]]:
-    """Values of the FREE variables; the DERIVED ones follow from them unless they are pinned.
+    """Values of the free variables and the options; the derived ones follow from them unless they are pinned.
 
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
-from optimizer.constraints.space import DERIVED, FREE, domains
+from optimizer.constraints.space import domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, SCHEDULES, Placement, Plans
+from optimizer.plan import FIELDS, Placement, Plan, Plans
+from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
 CHUNK = 2**16
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
-OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute", "activation_offload")
+OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
 
 
@@ -55,11 +56,10 @@ def lattice(
     """
     values = domains(job)
     waiting = [rule for rule in rules if rule.name != "memory"]
-    columns: Columns = {name: np.array([_neutral(name)]) for name in FIELDS}
-    bound = {name for name in FIELDS if name not in (*FREE, *DERIVED)}
-    for name in FREE:
-        if name not in OPTIONS:
-            columns, waiting = _join(job, columns, name, values, bound, waiting)
+    columns: Columns = {name: np.array([VARIABLES[name].neutral]) for name in FIELDS}
+    bound: set[str] = set()
+    for name in names_of(FREE):
+        columns, waiting = _join(job, columns, name, values, bound, waiting)
         if name == "vpp" and len(values.get("schedule", ())) > 1:
             columns, waiting = _join(job, columns, "schedule", values, bound, waiting)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
@@ -80,8 +80,14 @@ def lattice(
 def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
     """Columns as plans."""
     values: dict[str, Any] = {name: columns[name] for name in FIELDS}
-    values["sequence_parallel"] = columns["sequence_parallel"].astype(bool)
+    values |= {name: values[name].astype(bool) for name in FIELDS if VARIABLES[name].switch}
     return Plans(**values)
+
+
+def alike(plans: Plans, plan: Plan) -> NDArray[np.bool_]:
+    """Which of the plans are this one, wherever their layers lie."""
+    mine = Plans.of([plan])
+    return np.asarray(np.logical_and.reduce([getattr(plans, name) == getattr(mine, name) for name in FIELDS]))
 
 
 def concatenate(parts: Sequence[Plans]) -> Plans:
@@ -137,7 +143,3 @@ DERIVATIONS: tuple[tuple[str, set[str], Derive], ...] = (
     ("num_microbatches", {"dp", "micro_batch"}, _microbatches),
     ("schedule", {"vpp"}, _schedules),
 )
-
-
-def _neutral(name: str) -> int:
-    return 0 if name in ("sequence_parallel", "shard", "recompute", "activation_offload", "schedule") else 1

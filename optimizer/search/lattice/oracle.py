@@ -16,11 +16,12 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.price import price as step_price
 from optimizer.plan import Knobs, Plans
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.enumerate import lattice
 
 DEFAULT_KNOBS = Knobs()
 BAND = 0.05
 FASTEST = 100
+HELD = 20_000  # most plans of a lattice that CP-SAT is given whole: it then takes some 0.2 s
 RESCUED = 50
 STRUCTURE = ("tp", "cp", "ep", "etp", "pp")
 KNOB_TERMS = ("dp_communication", "contention", "optimizer")  # all that bucket, share of SMs and offload change
@@ -52,7 +53,8 @@ class Points:
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """What the oracle saw. `points` keeps the fastest plans (fitting or not, or with offloading only), those that fit
-    within BAND of the best, and the best of every structure; `best` is the position of the optimum in it, or -1.
+    within BAND of the best, and the best of every structure, or where layouts are given every plan for CP-SAT to hold;
+    `best` is the position of the optimum in it, or -1.
 
     `space` plans were priced and `fitting` of them fit; `complete` says that none was left out. `ideal` is the step
     time at an MFU of 1 [s], `knob_bound` a time that no setting of the knobs beats on any plan priced [s].
@@ -93,7 +95,9 @@ def fold(job: Job, chunks: Iterable[Plans], price: Price, time_limit: float | No
         space, fitting = space + len(plans), fitting + int(points.fits.sum())
         ideal = float(costs.mfu[0] * costs.step_time[0])
         knob_bound = min(knob_bound, _knob_bound(job, points, costs))
-        kept = _trimmed(points if kept is None else _both(kept, points), job.usable_memory)
+        kept = points if kept is None else _both(kept, points)
+        if space > HELD or not job.layout_given:
+            kept = _trimmed(kept, job.usable_memory)
     best = -1
     if kept is not None and fitting:
         best = int(np.argmin(np.where(kept.fits, kept.seconds, np.inf)))

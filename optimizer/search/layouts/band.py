@@ -19,7 +19,7 @@ from optimizer.objectives.step.layer_costs import LayerTable, layer_costs, layer
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import concatenate
-from optimizer.search.lattice.oracle import FASTEST, Points
+from optimizer.search.lattice.oracle import FASTEST, HELD, Points
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.layout import (
@@ -41,7 +41,7 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A plan with the best layout found for it, or without one where its bound rules it out. `seconds` is the step time
+    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
     of the layout, else the bound [s]. `source` is the plan as it was taken from the lattice.
     """
 
@@ -57,16 +57,31 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Held:
+    """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
+
+    seconds: step time of the layout that was found, else a time that no layout of the plan beats [s]. fits: False where
+    it was seen that no layout of the plan does.
+    """
+
+    plans: Plans
+    seconds: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaidOut:
     """The best plan over lattice and layouts. `best` is None when no layout of any plan fits.
 
-    candidates: the plans with the lowest bounds, the best among them. bound: no layout of any plan is faster [s].
-    knob_bound: the same at any setting of the knobs [s]. band: plans whose bound is below the best even split, `solved`
-    of them with CP-SAT. `complete`: no layout that could be better was left out for want of time or effort.
+    candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
+    layout of any plan is faster [s]. knob_bound: the same at any setting of the knobs [s]. band: plans whose bound is
+    below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could be better was left out for
+    want of time or effort.
     """
 
     best: Candidate | None
     candidates: tuple[Candidate, ...]
+    held: Held
     bound: float
     knob_bound: float
     space: int
@@ -124,22 +139,16 @@ def lay_out(
     end = 0
     while end < len(order) and bounds[order[end]] < search.limit and not search.expired():
         part = order[end : end + SLICE]
+        part = part[bounds[part] < search.limit]
         fitting[part] = _visit(search, plans.take(part), floor.take(part), part)
         end += len(part)
     value = search.best.seconds if search.best else np.inf
     unseen = [float(bound) for bound in bounds[order[end : end + 1]] if bound < search.limit]
     bound = min([value, *search.undecided, *unseen])
-    chosen = order[:FASTEST]
-    if search.best is not None:
-        winner = next(index for index, candidate in search.found.items() if candidate is search.best)
-        chosen = chosen if winner in chosen else np.append(chosen, winner)
-    chosen = np.sort(chosen)
     return LaidOut(
         best=search.best,
-        candidates=tuple(
-            search.found.get(i) or Candidate(plan=plan, seconds=_finite(fitting[i], bounds[i]))
-            for i, plan in zip(chosen.tolist(), plans.take(chosen).plans(), strict=True)
-        ),
+        candidates=tuple(search.found.values()),
+        held=_held(search, plans, bounds, fitting, whole=space <= HELD),
         bound=bound,
         knob_bound=_knob_bound(job, plans, floor, value) if any_knobs else 0.0,
         space=space,
@@ -161,12 +170,12 @@ def place(
         return ()
     floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
-    found: list[Candidate | None] = []
+    found: list[Candidate | float] = []
     for index, bound in enumerate(bounds):
         if search.expired():
             break
-        found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else None)
-    return tuple(found)
+        found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else np.inf)
+    return tuple(each if isinstance(each, Candidate) else None for each in found)
 
 
 def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
@@ -212,14 +221,27 @@ def _search(job: Job, knobs: Knobs, seed: int, time_limit: float | None, effort:
     return _Search(job=job, knobs=knobs, seed=seed, deadline=deadline, effort=effort)
 
 
-def _finite(fitting: float, bound: float) -> float:
-    return float(fitting if np.isfinite(fitting) else bound)
+def _held(
+    search: _Search, plans: Plans, bounds: NDArray[np.float64], fitting: NDArray[np.float64], *, whole: bool
+) -> Held:
+    """All of the plans, or those with the lowest bounds and the best."""
+    seconds, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
+    for index, candidate in search.found.items():
+        if candidate.proven or candidate is search.best:
+            seconds[index] = candidate.seconds
+    if whole:
+        return Held(plans=plans, seconds=seconds, fits=fits)
+    winner = [index for index, candidate in search.found.items() if candidate is search.best]
+    chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
+    return Held(plans=plans.take(chosen), seconds=seconds[chosen], fits=fits[chosen])
 
 
 def _lowest(
     job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float, any_knobs: bool
 ) -> tuple[Plans, StepFloor, int]:
-    """The plans with a bound below the best even split, and the lowest ones anyhow, in the order of the lattice."""
+    """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
+    given whole, in the order of the lattice.
+    """
     kept: list[Plans] = []
     floors: list[StepFloor] = []
     space = 0
@@ -227,11 +249,11 @@ def _lowest(
         floor = step_floor(job, plans, knobs)
         bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
         low = bounds < even
-        low[np.argsort(bounds, kind="stable")[:FASTEST]] = True
+        space += len(plans)
+        low[np.argsort(bounds, kind="stable")[: FASTEST if space > HELD else None]] = True
         index = np.flatnonzero(low)
         kept.append(plans.take(index))
         floors.append(floor.take(index))
-        space += len(plans)
     every = concatenate(kept)
     return every, joined(floors, every), space
 
@@ -251,8 +273,8 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
             search.undecided.append(float(bounds[position]))
             break
         candidate = _solve(search, plans, floor, table, int(position), float(bounds[position]))
-        if candidate is None:
-            bounds[position] = search.limit
+        if not isinstance(candidate, Candidate):
+            bounds[position] = candidate
             continue
         search.found[int(numbers[position])] = candidate
         if not candidate.proven:
@@ -264,10 +286,10 @@ def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.
 
 def _solve(
     search: _Search, plans: Plans, floor: StepFloor, table: LayerTable, index: int, bound: float
-) -> Candidate | None:
+) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's.
 
-    None when none fits with a step below the limit.
+    Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
     """
     source = plans.take([index])
     plan = source.plan(0)
@@ -283,7 +305,7 @@ def _solve(
         if split.seconds <= bound * (1 + SAME):
             return split
     if solver_free(problem) and fitting_layout(problem) is None:
-        return None
+        return np.inf
     search.solved += 1
     try:
         layout = best_assignment(
@@ -295,7 +317,7 @@ def _solve(
             smooth=False,
         )
     except Infeasible:
-        return None
+        return search.limit
     except TimeLimit:
         search.cut_short += 1
         return Candidate(plan=plan, seconds=bound, proven=False)
@@ -310,7 +332,8 @@ def _knob_bound(job: Job, plans: Plans, floor: StepFloor, best: float) -> float:
     least, free = best, Knobs(offload=1.0)
     for start in range(0, len(order), SLICE):
         part = order[start : start + SLICE]
-        if bounds[part[0]] >= least:
+        part = part[bounds[part] < least]
+        if not len(part):
             break
         some, rows = plans.take(part), floor.take(part)
         slowest = fitting_slowest(job, rows, layer_table(job, some, free), some, least, any_knobs=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import product
 from math import ceil, inf
 
+from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.integer_program import IntegerProgram, Term
 from optimizer.search.layouts.problem import FEW, LayoutProblem, chunk_limits, rebuildable
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
@@ -25,7 +25,7 @@ class LayoutProgram:
 
     def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
         """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
-        self.problem, self.program = problem, IntegerProgram()
+        self.problem, self.program = problem, Program()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         alike = len(set(self.names)) <= 1
@@ -266,7 +266,7 @@ class LayoutProgram:
         Minimises the longest chunk of all and the longest of every round, within a fixed effort.
         """
         self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
-        self.program.hint(values)
+        self.program.hint(dict(enumerate(values)))
         overall = self.program.variable(0, TIME_STEPS)
         rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
         for chunk, kinds in enumerate(self.layers):

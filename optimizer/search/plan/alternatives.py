@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.answer import Alternative, NearTies
 from optimizer.constraints.given_layout import laid_out
@@ -13,7 +12,8 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import STRUCTURE, Points
 from optimizer.search.layouts.band import LaidOut, place
 
@@ -93,21 +93,14 @@ def near_ties(points: Points, best: Plan, seconds: float, others: Sequence[Alter
     """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or as `others` are laid
     out.
     """
-    times = np.where(points.fits & ~_same(points, best), points.seconds, np.inf)
+    times = np.where(points.fits & ~alike(points.plans, best), points.seconds, np.inf)
     unseen: list[float] = []
     for item in others:
-        same = _same(points, item.plan)
+        same = alike(points.plans, item.plan)
         times[same] = np.minimum(times[same], item.estimate.step_time)
         unseen += [] if same.any() else [item.estimate.step_time]
     ratio = np.append(times, unseen) / seconds
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
-
-
-def _same(points: Points, plan: Plan) -> NDArray[np.bool_]:
-    mine = Plans.of([plan])
-    return np.asarray(
-        np.logical_and.reduce([getattr(points.plans, name) == getattr(mine, name) for name in FIELDS]), dtype=np.bool_
-    )
 
 
 def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:

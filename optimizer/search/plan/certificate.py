@@ -8,16 +8,19 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.answer import Certificate
+from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import listed
-from optimizer.constraints.rule import Rule
+from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.objectives.layer.module_sets import searched_modes
-from optimizer.plan import Plans
+from optimizer.plan import Knobs, Plans
 from optimizer.recomputation import modules_of
+from optimizer.search.lattice.enumerate import alike, concatenate
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
-from optimizer.search.layouts.band import LaidOut
+from optimizer.search.layouts.band import Candidate, Held, LaidOut
+from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.layouts.problem import layouts_searched
 
 
@@ -27,6 +30,7 @@ def certify(
     swept: Sweep,
     laid: LaidOut,
     even: float,
+    knobs: Knobs = Knobs(),
     *,
     seed: int = 0,
     time_limit: float | None = None,
@@ -53,25 +57,41 @@ def certify(
     if not laid.complete:
         words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
         return replace(certificate, proven=False, method=words)
+    held = _with(laid.held, best, LeastMemory(knobs=knobs).bounds(job, laid.held.plans) <= job.usable_memory)
+    place = int(np.argmax(alike(held.plans, best.plan)))
     proof = prove(
         job,
-        rules,
-        Plans.of(candidate.plan for candidate in laid.candidates),
-        np.array([candidate.seconds for candidate in laid.candidates]),
-        hint=laid.candidates.index(best),
+        (*rules, Memory()),
+        held.plans,
+        held.seconds,
+        fits=held.fits,
+        hint=place,
         seed=seed,
         time_limit=time_limit,
     )
     if not proof.proven:
         return replace(certificate, method=f"{_exhaustion(job, swept, laid)} CP-SAT ran out of time.")
-    if laid.candidates.index(best) not in proof.band:
+    if place not in proof.band:
         raise OptimizerError(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
             f"{best.seconds} s; please report this job"
         )
-    count = len(laid.candidates)
+    count, whole = len(held.plans), len(held.plans) == laid.space
     words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
-    return replace(certificate, candidates=count, method=f"{_exhaustion(job, swept, laid)} {words}")
+    if whole:
+        words = f"CP-SAT held all {count:,} plans under every rule and proved the same one the best."
+    return replace(certificate, candidates=count, held_all=whole, method=f"{_exhaustion(job, swept, laid)} {words}")
+
+
+def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
+    """The plans with the best at its step time, those without room for any layout marked as such."""
+    plans, seconds, fits = held.plans, held.seconds.copy(), held.fits & room
+    here = alike(plans, best.plan)
+    if not here.any():
+        plans, here = concatenate([plans, Plans.of([best.plan])]), np.append(here, True)
+        seconds, fits = np.append(seconds, best.seconds), np.append(fits, True)
+    seconds[here], fits[here] = best.seconds, True
+    return Held(plans=plans, seconds=seconds, fits=fits)
 
 
 def unfinished(swept: Sweep, best: float) -> Certificate:

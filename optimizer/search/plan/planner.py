@@ -11,7 +11,6 @@ from time import perf_counter
 import numpy as np
 
 from optimizer.answer import Answer, NearTies
-from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
@@ -75,10 +74,8 @@ def plan(
     if found is None:
         return _without_plan(job, replace(swept, complete=complete), clock)
     with clock.phase("proof"):
-        memory = Memory(knobs=found.knobs)
-        certificate = certify(
-            job, (*rules, memory), found.swept, found.laid, found.even, seed=seed, time_limit=_left(time_limit, clock)
-        )
+        left = _left(time_limit, clock)
+        certificate = certify(job, rules, found.swept, found.laid, found.even, found.knobs, seed=seed, time_limit=left)
     with clock.phase("alternatives"):
         best = smoothed(job, found.best.plan, found.knobs, seed=seed)
         alone = replace(found.best, plan=best).alone()

@@ -66,6 +66,7 @@ def _joint(best: Answer, answers: Sequence[Answer]) -> Certificate | None:
         space=sum(part.space for part in parts),
         fitting=sum(part.fitting for part in parts),
         candidates=sum(part.candidates for part in parts),
+        held_all=all(part.held_all for part in parts),
         band=sum(part.band for part in parts),
         solved=sum(part.solved for part in parts),
         method=" ".join(words),
