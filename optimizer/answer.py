@@ -63,9 +63,10 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure, `slower` times the best plan's step time minus one."""
+    """A runner-up of another structure at its own knobs, `slower` times the best plan's step time minus one."""
 
     plan: Plan
+    knobs: Knobs = Knobs()
     estimate: Estimate
     slower: float
 
@@ -131,6 +132,7 @@ class Answer:
             "alternatives": [
                 {
                     "plan": plan_dict(other.plan),
+                    "knobs": asdict(other.knobs),
                     "estimate": _sure(self.job, other.plan, other.estimate),
                     "slower": other.slower,
                 }

@@ -150,7 +150,7 @@ class Step:
     @cached_property
     def seconds(self) -> FloatArray:
         """The step [s]."""
-        return self.rest + stragglers(self.rest, *self._late)
+        return with_stragglers(self.bill, self.rest)
 
     @cached_property
     def overlappable(self) -> FloatArray:
@@ -209,6 +209,12 @@ class Step:
             "again": np.stack([again for _, again in parts]),
             "beside": self.bill.beside.get(name, nothing),
         }
+
+
+def with_stragglers(bill: Bill, seconds: FloatArray) -> FloatArray:
+    """A step's seconds with what waiting for the slowest of the nodes adds [s]."""
+    nodes = bill.plans.gpus / bill.job.cluster.gpus_per_node
+    return seconds + stragglers(seconds, np.asarray(bill.job.stack["straggler"]), nodes)
 
 
 def filled_bubble(bill: Bill) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, Placement, Plan, Plans
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
 CHUNK = 2**16
@@ -23,25 +23,26 @@ Columns = dict[str, NDArray[np.int64]]
 
 
 class Space:
-    """All plans that satisfy the rules, to be walked more than once; a small space is listed only the first time."""
+    """The bills of all plans that satisfy the rules, to be walked more than once; a small space is priced only once."""
 
     def __init__(self, job: Job, rules: Sequence[Rule]) -> None:
         self.job, self.rules = job, rules
-        self._chunks: list[Plans] | None = None
+        self._bills: list[Bill] | None = None
 
-    def __iter__(self) -> Iterator[Plans]:
-        """The plans in chunks, always in the same order."""
-        if self._chunks is not None:
-            yield from self._chunks
+    def __iter__(self) -> Iterator[Bill]:
+        """The bills of the plans in chunks, always in the same order."""
+        if self._bills is not None:
+            yield from self._bills
             return
-        seen: list[Plans] = []
+        seen: list[Bill] = []
         count = 0
         for plans in lattice(self.job, self.rules):
+            bill = bill_of(self.job, plans)
             count += len(plans)
-            seen = [*seen, plans] if count <= KEPT else []
-            yield plans
+            seen = [*seen, bill] if count <= KEPT else []
+            yield bill
         if count <= KEPT:
-            self._chunks = seen
+            self._bills = seen
 
 
 def lattice(
@@ -88,16 +89,6 @@ def alike(plans: Plans, plan: Plan) -> NDArray[np.bool_]:
     """Which of the plans are this one, wherever their layers lie."""
     mine = Plans.of([plan])
     return np.asarray(np.logical_and.reduce([getattr(plans, name) == getattr(mine, name) for name in FIELDS]))
-
-
-def concatenate(parts: Sequence[Plans]) -> Plans:
-    """Several batches of plans as one."""
-    if len(parts) == 1:
-        return parts[0]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
-    placed = [part.placements or (Placement(),) * len(part) for part in parts]
-    several = tuple(chain.from_iterable(placed)) if any(part.placements for part in parts) else None
-    return Plans(**columns, placements=several)
 
 
 def _join(

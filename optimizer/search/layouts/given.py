@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.plan import Plans
+from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
 from optimizer.search.layouts.band import Candidate, Held, LaidOut
 
@@ -18,9 +19,14 @@ def as_given(swept: Sweep) -> LaidOut:
         chosen = np.arange(len(points.plans))
         if len(chosen) < swept.space:
             chosen = np.union1d(np.argsort(points.seconds, kind="stable")[:FASTEST], swept.best)
-        some, source = points.take(chosen), points.plans.take([swept.best])
+        some = points.take(chosen)
         held = Held(plans=some.plans, seconds=some.seconds, fits=some.fits)
-        best = Candidate(plan=source.plan(0), seconds=float(points.seconds[swept.best]), solved=True, source=source)
+        best = Candidate(
+            plan=points.plans.plan(swept.best),
+            seconds=float(points.seconds[swept.best]),
+            knobs=knobs_at(points.knobs, swept.best),
+            solved=True,
+        )
     return LaidOut(
         best=best,
         candidates=(),

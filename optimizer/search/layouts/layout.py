@@ -94,8 +94,8 @@ def best_assignment(
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + max_s U_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, rebuilt layers included, U_s: of what it does once per step [s]. Among
-    interleaved layouts as good, `smooth` looks for chunks of like length. `effort` limits the solver's deterministic time. Raises Infeasible when no layout
-    fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
+    interleaved layouts as good, `smooth` looks for chunks of like length. `effort` limits the solver's deterministic
+    time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
 
     Source of the objective: objectives/step/price.py.
     """

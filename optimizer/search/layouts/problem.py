@@ -73,8 +73,9 @@ class LayoutProblem:
         def of(name: str) -> float:
             return sum(count * float(getattr(self.kinds[kind], name)) for kind, count in held)
 
-        parts = (np.asarray(of(name)) for name in ("reduced", "cover_backward", "gathered", "cover_forward"))
-        return of("once") - float(hidden(*parts, np.asarray(self.hides)))
+        reduced, gathered = (np.asarray(of(name)) for name in ("reduced", "gathered"))
+        backward, forward = (np.asarray(of(f"cover_{name}")) for name in ("backward", "forward"))
+        return of("once") - float(hidden(reduced, backward, gathered, forward, np.asarray(self.hides)))
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:

@@ -14,7 +14,8 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import alike
-from optimizer.search.lattice.oracle import STRUCTURE, Points
+from optimizer.search.lattice.knobs import knobs_at
+from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
 from optimizer.search.layouts.band import LaidOut, place
 
 PLACED = 8  # runners-up whose layers are placed
@@ -57,29 +58,30 @@ def alternatives(
     points: Points,
     laid: LaidOut,
     best: Plan,
-    seconds: float,
     count: int,
-    knobs: Knobs,
+    tuning: Tuning,
     *,
     time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, at the same knobs: the first of them, while there is time, as best laid out."""
-    chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
+    """The runners-up of the best plan, each at its own knobs: the first, while there is time, as best laid out."""
+    positions = runners_up(points, best, count)
+    chosen = [points.plans.plan(position) for position in positions]
     searched = chosen[: 0 if job.layout_given else PLACED]
-    placed = place(job, Plans.of(searched), knobs, time_limit=time_limit) if searched else ()
+    placed = place(job, Plans.of(searched), tuning, time_limit=time_limit) if searched else ()
     pool = [found for found in placed if found]
     pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
-    first: dict[tuple[int, ...], Plan] = {}
+    first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
-        first.setdefault(structure(found.plan), found.plan)
-    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
-    if not plans:
-        return ()
-    costs = price(job, Plans.of(plans), knobs)
-    estimates = [(plan, estimate_of(job, costs, index)) for index, plan in enumerate(plans)]
+        first.setdefault(structure(found.plan), (found.plan, found.knobs))
+    rest = positions[len(placed) :]
+    plain = [(laid_out(job, points.plans.plan(p)), knobs_at(points.knobs, p)) for p in rest]
+    others = []
+    for plan, knobs in [*first.values(), *plain][:count]:
+        others.append((plan, knobs, estimate_of(job, price(job, Plans.of([plan]), knobs), 0)))
+    seconds = laid.best.seconds if laid.best else np.inf
     return tuple(
-        Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)
+        Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
+        for plan, knobs, estimate in sorted(others, key=lambda other: other[2].step_time)
     )
 
 

@@ -14,9 +14,9 @@ from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.objectives.layer.module_sets import searched_modes
-from optimizer.plan import Knobs, Plans
+from optimizer.plan import Plans
 from optimizer.recomputation import modules_of
-from optimizer.search.lattice.enumerate import alike, concatenate
+from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
 from optimizer.search.layouts.band import Candidate, Held, LaidOut
@@ -30,7 +30,6 @@ def certify(
     swept: Sweep,
     laid: LaidOut,
     even: float,
-    knobs: Knobs = Knobs(),
     *,
     seed: int = 0,
     time_limit: float | None = None,
@@ -57,7 +56,7 @@ def certify(
     if not laid.complete:
         words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
         return replace(certificate, proven=False, method=words)
-    held = _with(laid.held, best, LeastMemory(knobs=knobs).bounds(job, laid.held.plans) <= job.usable_memory)
+    held = _with(laid.held, best, LeastMemory().bounds(job, laid.held.plans) <= job.usable_memory)
     place = int(np.argmax(alike(held.plans, best.plan)))
     proof = prove(
         job,
@@ -88,7 +87,7 @@ def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
     plans, seconds, fits = held.plans, held.seconds.copy(), held.fits & room
     here = alike(plans, best.plan)
     if not here.any():
-        plans, here = concatenate([plans, Plans.of([best.plan])]), np.append(here, True)
+        plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)
         seconds, fits = np.append(seconds, best.seconds), np.append(fits, True)
     seconds[here], fits[here] = best.seconds, True
     return Held(plans=plans, seconds=seconds, fits=fits)

@@ -15,7 +15,7 @@ from optimizer.constraints.rule import FloatArray, Measured, Rule, Stepped
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.units import GB
@@ -132,7 +132,7 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
         points.append(plans)
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
-    names = core(question.job, clashing, concatenate(points)) if points else ()
+    names = core(question.job, clashing, Plans.joined(points)) if points else ()
     kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Stepped | Pin | GivenLayout)]
     return clashing if question.feasible(kept) else kept
 
