@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.job import Job
-from optimizer.objectives.pipeline.closed_form import FILLED
-from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
-from optimizer.objectives.step.layer_costs import layer_costs, pass_times
 from optimizer.plan import Plan
 from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
-from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.layouts.table import pass_times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +37,15 @@ def timeline_of(job: Job, plan: Plan, *, best: bool = False, seed: int = 0) -> P
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
     # What pins a plan does not pin its layout, as far as the layout is asked for.
     free = job.with_limits(fixed={})
-    problem = layout_problem(free, plan)
+    costs = layer_costs(free, plan)
+    problem = problem_of(free, plan, costs)
     layout = best_assignment(problem, seed=seed) if best else placed_layout(problem, plan.placement)
-    split = plan.schedule in FILLED
-    times = pass_times(layer_costs(free, plan), layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
+    split = BY_NAME[plan.schedule].splits
+    times = pass_times(costs, layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
     return PipelineStudy(
         job=job,
         plan=layout.of(plan),
         layout=layout,
         timeline=simulate(order, times),
-        closed_form=layout.objective,
+        closed_form=problem.pipeline(layout.slowest, sum(layout.stage_seconds)),
     )
