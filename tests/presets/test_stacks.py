@@ -9,7 +9,7 @@ import pytest
 from optimizer.calibration.stack_file import stack_toml, write_stack
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.presets import load_stack, stack_names
-from optimizer.presets.stacks import read_stack
+from optimizer.readers.stack_file import read_stack
 from optimizer.stack import PARAMETERS
 
 
@@ -37,8 +37,8 @@ def test_all_problems_of_a_file_at_once(tmp_path: Path) -> None:
     text = str(caught.value)
     assert len(caught.value.problems) == 5
     assert "parameters.launch: expected a number from 5e-07 to 0.0002 [s], but got 9.0" in text
-    assert "parameters.lanch: unknown; did you mean launch?" in text
-    assert "features.fused_nrm: unknown; did you mean fused_norm?" in text
+    assert "parameters.lanch: unknown key; did you mean launch?" in text
+    assert "features.fused_nrm: unknown key; did you mean fused_norm" in text
     assert "features.dropout: expected true or false, but got 3" in text
     assert "features.attention: expected one of" in text
 
@@ -46,7 +46,7 @@ def test_all_problems_of_a_file_at_once(tmp_path: Path) -> None:
 def test_corrupt_and_missing_files_are_told(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[parameters\n")
-    with pytest.raises(InvalidFile, match="is not TOML"):
+    with pytest.raises(InvalidFile, match="not TOML"):
         read_stack(broken)
     with pytest.raises(InvalidFile, match="cannot be read"):
         read_stack(tmp_path / "none.toml")

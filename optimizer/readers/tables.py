@@ -1,0 +1,194 @@
+"""Tables of users' files as pydantic models, made from dataclasses, and their problems told in one way.
+
+A type says in words what its values are, as a text in its annotation: `Annotated[int, Field(gt=0), "a whole number
+above 0"]`. pydantic is imported only when a file is read: it takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from optimizer.errors import nearest
+from optimizer.readers.text import shown
+
+LARGEST = 2**31 - 1  # beyond it no count means anything, and sums of products stay within numpy's integers
+
+Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST), "a whole number above 0"]
+Natural = Annotated[int, Field(strict=True, ge=0, le=LARGEST), "a whole number, 0 or more"]
+Number = Annotated[float, Field(strict=True), "a number"]
+Positive = Annotated[float, Field(strict=True, gt=0), "a number above 0"]
+Unsigned = Annotated[float, Field(strict=True, ge=0), "a number of at least 0"]
+Share = Annotated[float, Field(strict=True, gt=0, le=1), "a number above 0 and at most 1"]
+Flag = Annotated[bool, Field(strict=True), "true or false"]
+Text = Annotated[str, Field(strict=True), "a text"]
+Texts = Annotated[tuple[Text, ...], "a list of texts"]
+
+_TYPES: Mapping[Any, Any] = {bool: Flag, float: Number, str: Text, float | None: Positive | None}
+
+
+class Table(BaseModel):
+    """A table without unknown keys; `advice` is what to say of some of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    advice: ClassVar[Mapping[str, str]] = {}
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def validated(kind: type[T], data: Mapping[str, Any], problems: list[str], where: str = "") -> T | None:
+    """The data as a table of this kind, or None after adding every problem with it to the list.
+
+    `where` is the place of the data in its file. A table that ignores unknown keys still tells those that look like a
+    misspelled one that is absent.
+    """
+    before = len(problems)
+    if kind.model_config.get("extra") != "forbid":
+        problems += _misspelled(kind, data, where)
+    try:
+        table = kind.model_validate(data)
+    except ValidationError as error:
+        problems += dict.fromkeys(_sentence(detail, kind, data, where) for detail in error.errors(include_url=False))
+        return None
+    return table if len(problems) == before else None
+
+
+@cache
+def table_of(kind: type, **chosen: Any) -> type[Table]:
+    """The table whose keys are the fields of a dataclass, some of types `chosen`.
+
+    A whole number with a default may be 0, one without must be above it; a chosen (type, ...) must be given.
+    """
+    hints = get_type_hints(kind)
+    keys: dict[str, Any] = {}
+    for item in fields(kind):
+        default = item.default if item.default_factory is MISSING else item.default_factory()
+        required = default is MISSING
+        hint = chosen.get(item.name) or _TYPES.get(hints[item.name]) or (Count if required else Natural)
+        keys[item.name] = hint if isinstance(hint, tuple) else (hint, ... if required else default)
+    return create_model(kind.__name__, __base__=Table, **keys)
+
+
+def part(kind: type, **chosen: Any) -> Any:
+    """The type of a key whose table becomes this dataclass."""
+    return Annotated[table_of(kind, **chosen), AfterValidator(lambda table: kind(**dict(table)))]
+
+
+def one_of(options: tuple[str, ...], several: bool = False) -> Any:
+    """The type of a key with one of these values, or with a list of `several`."""
+    literal: Any = Literal
+    named = f"{'a list of ' * several}{'some' if several else 'one'} of {', '.join(options)}"
+    return Annotated[tuple[literal[options], ...] if several else literal[options], named]
+
+
+def _sentence(detail: ErrorDetails, kind: type[BaseModel], data: Mapping[str, Any], where: str) -> str:
+    """One problem: place, what is expected there, what was given, and the key that was probably meant."""
+    steps, table, field = _located(detail["loc"], kind)
+    at = where
+    for step in steps:
+        at += f"[{step}]" if isinstance(step, int) else f"{'.' * bool(at)}{step}"
+    got = detail["input"] if len(steps) == len(detail["loc"]) else _at(data, steps)
+    words = next(_words(field), "") if field else ""
+    match detail["type"]:
+        case "extra_forbidden":
+            key = str(steps[-1])
+            return f"{at}: {getattr(table, 'advice', {}).get(key) or 'unknown key' + _hint(key, _keys(table))}"
+        case "missing" if field and isinstance(steps[-1], str):
+            first, *others = _names(steps[-1], field)
+            beside = [key for key in _at(data, steps[:-1]) or () if key not in _keys(table)]
+            near = difflib.get_close_matches(first, beside, n=1, cutoff=0.8)
+            other = f" (or {', '.join(others)})" if others else ""
+            return f"{at}{other}: missing, expected {words}" + (f"; is {near[0]} misspelled?" if near else "")
+        case "value_error":
+            message = detail["msg"].removeprefix("Value error, ")
+            return f"{at}: {message}" if at else message
+        case "less_than_equal" if detail["ctx"]["le"] == LARGEST:
+            words = f"at most {LARGEST}"
+        case "finite_number":
+            words = "a finite number"
+        case "model_type" | "dict_type":
+            words = "a table"
+    told = f"expected {words}" if words else f"{detail['msg'][0].lower()}{detail['msg'][1:]}"
+    return f"{at}: {told}, but got {shown(got)}"
+
+
+def _located(
+    steps: tuple[int | str, ...], kind: type[BaseModel]
+) -> tuple[tuple[int | str, ...], type[BaseModel], FieldInfo | None]:
+    """The place of an error, the table that its last key is in and that key if it is known.
+
+    The place ends before the numbers of items where the words of a key are about the whole list.
+    """
+    table, inner, field, last = kind, kind, None, 0
+    for number, step in enumerate(steps, start=1):
+        if isinstance(step, str):
+            table, known = inner, _keys(inner).get(step)
+            if known:
+                field, last, inner = known, number, next(_tables(known.annotation), inner)
+    whole = field and field.metadata and not any(_tables(field.annotation))
+    if whole and not any(isinstance(step, str) for step in steps[last:]):
+        steps = steps[:last]
+    return steps, table, field
+
+
+def _keys(table: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {name: field for own, field in table.model_fields.items() for name in _names(own, field)}
+
+
+def _names(own: str, field: FieldInfo) -> list[str]:
+    """Every spelling of a key."""
+    alias = field.validation_alias
+    return [str(name) for name in alias.choices] if isinstance(alias, AliasChoices) else [str(alias or own)]
+
+
+def _tables(hint: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        yield hint
+    for inner in get_args(hint):
+        yield from _tables(inner)
+
+
+def _words(hint: Any) -> Iterator[str]:
+    """What a type says of its values, its own words before those of its parts."""
+    if isinstance(hint, FieldInfo):
+        yield from (word for word in hint.metadata if isinstance(word, str))
+        hint = hint.annotation
+    yield from (word for word in getattr(hint, "__metadata__", ()) if isinstance(word, str))
+    for inner in get_args(hint):
+        yield from _words(inner)
+    if any(_tables(hint)):
+        yield "a table"
+
+
+def _at(data: Any, steps: tuple[int | str, ...]) -> Any:
+    """The value in this place, None where the file has none."""
+    for step in steps:
+        try:
+            data = data[step]
+        except (LookupError, TypeError):
+            return None
+    return data
+
+
+def _hint(key: str, known: Iterable[str]) -> str:
+    close = nearest(key, known, 2)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
+
+
+def _misspelled(kind: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
+    """Unknown keys that are almost one with a default that is absent, which would be silently assumed."""
+    optional = [_names(own, field) for own, field in kind.model_fields.items() if not field.is_required()]
+    absent = [name for names in optional if not data.keys() & names for name in names]
+    problems = []
+    for key in data.keys() - _keys(kind).keys():
+        for name in difflib.get_close_matches(key, absent, n=1, cutoff=0.9):
+            problems.append(f"{where}{'.' * bool(where)}{key}: unknown key; did you mean {name}?")
+    return problems
