@@ -73,9 +73,8 @@ _FEATURES = table_of(
     unsplit_head_rate=Share,
     sharded_rate=Share,
 )
-_PARAMETERS: Any = create_model(
-    "Parameters", __base__=Table, **{name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
-)
+_BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
+_PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)
 KEYS = table_of(
     Stack,
     features=(Annotated[_FEATURES, AfterValidator(_features), NEEDED], ...),

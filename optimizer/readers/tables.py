@@ -7,9 +7,10 @@ above 0"]`. pydantic is imported only when a file is read: it takes a tenth of a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import starmap
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -93,14 +94,17 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel], data: Mapping[str, An
     """One problem: place, what is expected there, what was given, and the key that was probably meant."""
     steps, table, field = _located(detail["loc"], kind)
     at = where
-    for step in steps:
-        at += f"[{step}]" if isinstance(step, int) else f"{'.' * bool(at)}{step}"
+    for number, step in enumerate(steps):
+        if isinstance(step, str):
+            at += f"{'.' * bool(at)}{step}"
+        elif isinstance(_at(data, steps[:number]), list):  # a lone value is a list of one
+            at += f"[{step}]"
     got = detail["input"] if len(steps) == len(detail["loc"]) else _at(data, steps)
     words = next(_words(field), "") if field else ""
     match detail["type"]:
         case "extra_forbidden":
             key = str(steps[-1])
-            return f"{at}: {getattr(table, 'advice', {}).get(key) or 'unknown key' + _hint(key, _keys(table))}"
+            return f"{at}: {getattr(table, 'advice', {}).get(key) or 'unknown key' + _hint(key, table)}"
         case "missing" if field and isinstance(steps[-1], str):
             first, *others = _names(steps[-1], field)
             beside = [key for key in _at(data, steps[:-1]) or () if key not in _keys(table)]
@@ -140,6 +144,7 @@ def _located(
 
 
 def _keys(table: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Every key of a table in every spelling."""
     return {name: field for own, field in table.model_fields.items() for name in _names(own, field)}
 
 
@@ -178,9 +183,12 @@ def _at(data: Any, steps: tuple[int | str, ...]) -> Any:
     return data
 
 
-def _hint(key: str, known: Iterable[str]) -> str:
-    close = nearest(key, known, 2)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
+def _hint(key: str, table: type[BaseModel]) -> str:
+    first = {name: names[0] for names in starmap(_names, table.model_fields.items()) for name in names}
+    if key in first:
+        return " beside another spelling of it"
+    close = list(dict.fromkeys(first[name] for name in nearest(key, first)))[:2]
+    return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(dict.fromkeys(first.values()))}"
 
 
 def _misspelled(kind: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
