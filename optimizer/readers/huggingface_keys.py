@@ -101,7 +101,7 @@ class Windowed(Gated):
     """A sliding window, but in the last layer of every `global_every`, or in the layers that layer_types says."""
 
     sliding_window: Count | None = None
-    layer_types: Texts | None = None
+    layer_types: Annotated[Texts | None, "a list of texts"] = None
     global_every: ClassVar[int] = 0
 
     def _computed(self) -> Fields:
