@@ -52,8 +52,9 @@ def load_model(name_or_path: str | Path) -> Model:
     preset = _index().get(_key(str(name_or_path)))
     if preset is not None:
         return _preset(preset)
-    path = Path(os.path.expanduser(name_or_path))
-    if os.path.exists(path):  # unlike Path.exists, false for a name too long for a file
+    place = os.path.expanduser(name_or_path)
+    path = Path(place)
+    if os.path.exists(place):  # unlike Path.exists, false for no name and for one too long for a file
         return _read(path)
     if path.suffix in (".json", ".toml") or str(name_or_path).startswith((".", "/", "~")):
         raise InputError(f"no model file {str(path)!r}; give a preset, a config.json or its folder, or a TOML file")

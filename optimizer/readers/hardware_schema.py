@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from optimizer.errors import InputError
 from optimizer.readers.tables import Count, Flag, Number, Positive, Share, Table, Text
-from optimizer.units import parse
+from optimizer.units import HUGE, parse
 
 EXAMPLES = {"B/s": "400 Gb/s", "B": "80 GB", "FLOP/s": "989.5 TFLOP/s", "s": "2 us", "W": "700 W", "J/bit": "5 pJ/bit"}
 
@@ -31,8 +30,8 @@ def quantity(value: Any, dimension: str) -> float:
         number = parse(value, dimension)
     except InputError as error:
         raise ValueError(f"{error}, {example}") from error
-    if not isfinite(number):
-        raise ValueError(f"must be finite, but got {value!r}")
+    if number > HUGE:
+        raise ValueError(f"must be at most {HUGE:g} [{dimension}], but got {value!r}")
     if number < 0:
         raise ValueError(f"must not be negative, but got {value!r}")
     return number
@@ -95,7 +94,7 @@ class TierTable(Table):
     p2p_bandwidth_one_way: Rate | None = None
     quantities: dict[str, Number] | None = None
     size: Count | None = None
-    oversubscription: Annotated[float, Field(strict=True, ge=1), "a number of at least 1"] = 1.0
+    oversubscription: Annotated[float, Field(strict=True, ge=1, le=HUGE), "a number of at least 1"] = 1.0
 
     @model_validator(mode="after")
     def _one_bandwidth(self) -> TierTable:

@@ -38,6 +38,7 @@ from optimizer.recomputation import MODES, MODULES
 from optimizer.stack import ATTENTION, DISPATCHERS, PARAMETERS, SELECTIVE, Features, Parameter, Stack
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
+WIDEST = 20
 
 Stage = Annotated[int, Field(strict=True, ge=0, le=3), "0, 1, 2 or 3"]
 
@@ -47,6 +48,13 @@ def _features(table: Table) -> Features:
     if features.recompute_modules and features.selective != "core":
         raise ValueError('recompute_modules needs selective = "core"')
     return features
+
+
+def _intervals(widths: dict[str, float]) -> dict[str, float]:
+    wide = [f"{key} = {width:g}" for key, width in widths.items() if width > WIDEST and not key.endswith("_n")]
+    if wide:
+        raise ValueError(f"half-widths in log above {WIDEST} say nothing: {', '.join(wide)}")
+    return widths
 
 
 def _bounded(parameter: Parameter) -> tuple[Any, None]:
@@ -82,7 +90,7 @@ KEYS = table_of(
     runs=Natural,
     residuals=dict[str, Number],
     devices=Texts,
-    intervals=dict[str, Unsigned],
+    intervals=Annotated[dict[str, Unsigned], AfterValidator(_intervals)],
     ranges=dict[str, Annotated[tuple[Number, Number], "two numbers, lowest and highest"]],
     provenance=part(Provenance),
 )

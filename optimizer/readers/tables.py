@@ -19,14 +19,13 @@ from pydantic_core import ErrorDetails
 
 from optimizer.errors import nearest
 from optimizer.readers.text import shown
-
-LARGEST = 2**31 - 1  # beyond it no count means anything, and sums of products stay within numpy's integers
+from optimizer.units import HUGE, LARGEST
 
 Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST), "a whole number above 0"]
 Natural = Annotated[int, Field(strict=True, ge=0, le=LARGEST), "a whole number, 0 or more"]
-Number = Annotated[float, Field(strict=True), "a number"]
-Positive = Annotated[float, Field(strict=True, gt=0), "a number above 0"]
-Unsigned = Annotated[float, Field(strict=True, ge=0), "a number of at least 0"]
+Number = Annotated[float, Field(strict=True, ge=-HUGE, le=HUGE), "a number"]
+Positive = Annotated[float, Field(strict=True, gt=0, le=HUGE), "a number above 0"]
+Unsigned = Annotated[float, Field(strict=True, ge=0, le=HUGE), "a number of at least 0"]
 Share = Annotated[float, Field(strict=True, gt=0, le=1), "a number above 0 and at most 1"]
 Flag = Annotated[bool, Field(strict=True), "true or false"]
 Text = Annotated[str, Field(strict=True), "a text"]
@@ -114,8 +113,8 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel], data: Mapping[str, An
         case "value_error":
             message = detail["msg"].removeprefix("Value error, ")
             return f"{at}: {message}" if at else message
-        case "less_than_equal" if detail["ctx"]["le"] == LARGEST:
-            words = f"at most {LARGEST}"
+        case "less_than_equal" if detail["ctx"]["le"] in (LARGEST, HUGE):
+            words = f"at most {detail['ctx']['le']}"
         case "finite_number":
             words = "a finite number"
         case "model_type" | "dict_type":

@@ -199,7 +199,7 @@ def test_folders_and_absent_files_are_told(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["", "two", "-1", "0", "1e400", "nan", "9" * 400, "2.5", "0x10", "True", "\N{DIGIT TWO}\u0662"]
+    "cell", ["", "two", "-1", "0", "1e400", "1e30", "nan", "9" * 400, "2.5", "0x10", "True", "\N{DIGIT TWO}\u0662"]
 )
 @pytest.mark.parametrize("column", RUNS.splitlines()[0].split(","))
 def test_a_damaged_cell_refuses_its_row_alone(tmp_path: Path, column: str, cell: str) -> None:
