@@ -17,7 +17,6 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field,
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from optimizer.errors import nearest
 from optimizer.readers.text import shown
 from optimizer.units import HUGE, LARGEST
 
@@ -186,7 +185,7 @@ def _hint(key: str, table: type[BaseModel]) -> str:
     first = {name: names[0] for names in starmap(_names, table.model_fields.items()) for name in names}
     if key in first:
         return " beside another spelling of it"
-    close = list(dict.fromkeys(first[name] for name in nearest(key, first)))[:2]
+    close = list(dict.fromkeys(first[name] for name in difflib.get_close_matches(key.lower(), first)))[:2]
     return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(dict.fromkeys(first.values()))}"
 
 

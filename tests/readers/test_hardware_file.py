@@ -157,7 +157,7 @@ def test_one_problem(tmp_path: Path, old: str, new: str, message: str) -> None:
 def test_problems_of_a_device(tmp_path: Path) -> None:
     text = CLUSTER.replace('device = "h100"\n', "")
     assert problems(tmp_path, text + '[device]\nname = "x"\nmemry = "80 GB"\n') == (
-        "device.memry: unknown key; did you mean memory or memory_nominal?",
+        "device.memry: unknown key; did you mean memory?",
     )
     assert problems(tmp_path, text + '[device]\nname = "x"\n') == (
         "device: give peak_flops, memory, memory_bandwidth, or like = the preset that they are taken from",
