@@ -27,7 +27,7 @@ from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Cluster, Device, Link, Tier
 from optimizer.model import Provenance
 from optimizer.readers.hardware_schema import ClusterTable, DeviceTable, TierTable
-from optimizer.readers.tables import validated
+from optimizer.readers.problems import validated
 from optimizer.readers.text import read_toml, shown
 
 FindDevice = Callable[[str], Device]

@@ -13,7 +13,7 @@ from optimizer.readers.huggingface_dense import GATED
 from optimizer.readers.huggingface_keys import Family
 from optimizer.readers.huggingface_moe import MOE
 from optimizer.readers.model_checks import impossible
-from optimizer.readers.tables import validated
+from optimizer.readers.problems import validated
 from optimizer.readers.text import read_json, shown
 
 FAMILIES: Mapping[str, Family] = dict(sorted((GATED | CLASSIC | MOE).items()))

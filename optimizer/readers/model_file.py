@@ -7,7 +7,8 @@ from pathlib import Path
 from optimizer.errors import InvalidFile
 from optimizer.model import Experts, LatentAttention, Model, Provenance, SlidingWindow
 from optimizer.readers.model_checks import impossible
-from optimizer.readers.tables import Natural, part, table_of, validated
+from optimizer.readers.problems import validated
+from optimizer.readers.tables import Natural, part, table_of
 from optimizer.readers.text import read_toml
 
 KEYS = table_of(

@@ -20,6 +20,7 @@ from optimizer.errors import InvalidFile
 from optimizer.job import DTYPES
 from optimizer.model import Provenance
 from optimizer.plan import SCHEDULES
+from optimizer.readers.problems import validated
 from optimizer.readers.tables import (
     Count,
     Natural,
@@ -31,7 +32,6 @@ from optimizer.readers.tables import (
     one_of,
     part,
     table_of,
-    validated,
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES

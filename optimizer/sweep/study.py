@@ -86,7 +86,7 @@ def read_study(path: Path, *, pin: Pin) -> Study:
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
     """
-    from optimizer.readers.tables import validated
+    from optimizer.readers.problems import validated
     from optimizer.sweep.schema import SINGULAR, StudyTable
 
     raw, problems = read_toml(path, "`optimize batch --help` shows what to write in a study file"), list[str]()
