@@ -83,5 +83,7 @@ def test_a_syntax_error_gives_its_place(tmp_path):
 
 
 def test_an_impossible_model_is_refused(tmp_path):
+    with pytest.raises(InvalidFile, match="layers = 2147483647 is more than 100000"):
+        load_model(written(tmp_path, DENSE.replace("layers = 32", "layers = 2147483647")))
     with pytest.raises(InvalidFile, match="kv_heads = 5 does not divide heads = 32"):
         load_model(written(tmp_path, DENSE.replace("kv_heads = 8", "kv_heads = 5")))
