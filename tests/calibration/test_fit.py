@@ -10,7 +10,7 @@ from optimizer.calibration.fit import fit_times, from_unit, table_weights, to_un
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
 from optimizer.errors import InputError
-from optimizer.presets.stacks import read_stack
+from optimizer.readers.stack_file import read_stack
 from optimizer.stack import PARAMETERS, Stack
 
 TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
