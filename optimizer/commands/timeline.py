@@ -48,8 +48,8 @@ def timeline(
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     check_output(as_json, as_csv)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
-    from optimizer.studies.report import timeline as report
     from optimizer.reports.table import csv_text, json_text
+    from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 
     study = timeline_of(job, _plan(job, best or not fix), best=layout == "best")

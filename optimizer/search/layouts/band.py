@@ -75,6 +75,17 @@ class LaidOut:
     complete: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
+    layout of theirs beats the best.
+    """
+
+    band: int
+    undecided: int
+    knob_bound: float
+
+
 @dataclass
 class _Search:
     """What has been found so far."""
@@ -106,11 +117,13 @@ def lay_out(
     knobs: Knobs = Knobs(),
     *,
     even: float = np.inf,
+    limit: float = np.inf,
     seed: int = 0,
     time_limit: float | None = None,
     any_knobs: bool = True,
 ) -> LaidOut:
-    """The fastest plan with the fastest layout that fits, if it is no slower than `even`, the best even split [s].
+    """The fastest plan with the fastest layout that fits, if it is no slower than `even`, the best even split, and than
+    `limit`, a step that was found already [s].
 
     Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
     `any_knobs` asks for the bound over all knobs as well, else it is nothing.
@@ -119,7 +132,7 @@ def lay_out(
     plans, floor, space = _lowest(job, chunks, knobs, even, any_knobs)
     bounds = floor.step_time(floor.slowest())
     order = np.argsort(bounds, kind="stable")
-    search.limit = even * (1 + SAME)
+    search.limit = min(even, limit) * (1 + SAME)
     fitting = bounds.copy()
     end = 0
     while end < len(order) and bounds[order[end]] < search.limit and not search.expired():
@@ -195,16 +208,18 @@ def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
     return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True, source=some.take([first]))
 
 
-def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
-    """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
-    some = [plans for plans in chunks if len(plans)]
-    if not some:
-        return 0
-    plans, floor, _ = _lowest(job, some, knobs, seconds, False)
-    low = np.flatnonzero(floor.step_time(floor.slowest()) < seconds)
-    table = layer_table(job, plans.take(low), knobs)
-    bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
-    return int(np.sum(bounds < seconds * (1 - SAME)))
+def bounds_of(job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float, best: float) -> Bounds:
+    """What the bounds alone say of a search that found `best` beside the best even split `even` [s]: no solver runs."""
+    plans, floor, _ = _lowest(job, chunks, knobs, even, True)
+    bounds = floor.step_time(floor.slowest())
+    low = np.flatnonzero(bounds < best)
+    some, rows = plans.take(low), floor.take(low)
+    fitting = rows.step_time(fitting_slowest(job, rows, layer_table(job, some, knobs), some, best))
+    return Bounds(
+        band=int(np.sum(bounds < even)),
+        undecided=int(np.sum(fitting < best * (1 - SAME))),
+        knob_bound=_knob_bound(job, plans, floor, best),
+    )
 
 
 def _search(job: Job, knobs: Knobs, seed: int, time_limit: float | None, effort: float = EFFORT) -> _Search:

@@ -72,14 +72,14 @@ def alternatives(
     first: dict[tuple[int, ...], Plan] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
         first.setdefault(structure(found.plan), found.plan)
-    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
-    if not plans:
+    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])]
+    if not plans or not count:
         return ()
     costs = price(job, Plans.of(plans), knobs)
     estimates = [(plan, estimate_of(job, costs, index)) for index, plan in enumerate(plans)]
     return tuple(
         Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)
+        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)[:count]
     )
 
 

@@ -48,13 +48,15 @@ def plan(
     job: Job,
     *,
     top: int = 5,
+    within: float = np.inf,
     trials: int = 8,
     time_limit: float | None = None,
     seed: int = 0,
     study: str | None = None,
     ceilings: Mapping[str, float] = MEASURED_MFU,
 ) -> Answer:
-    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up.
+    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
+    them slower by more than the share `within`.
 
     Raises InputError when a pinned variable does not exist or cannot take its value.
     """
@@ -90,6 +92,7 @@ def plan(
             if points
             else ()
         )
+        others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, found.best.seconds, others) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
@@ -154,8 +157,16 @@ def _laid_out(
     if job.layout_given:
         return as_given(swept), None
     even = best_even(job, swept.points, knobs) if swept.points else None
-    limit = min(even.seconds if even else np.inf, found.best.seconds if found else np.inf)
-    laid = lay_out(job, space, knobs, even=limit, seed=seed, time_limit=time_limit, any_knobs=found is None)
+    laid = lay_out(
+        job,
+        space,
+        knobs,
+        even=even.seconds if even else np.inf,
+        limit=found.best.seconds if found else np.inf,
+        seed=seed,
+        time_limit=time_limit,
+        any_knobs=found is None,
+    )
     if found is not None:
         laid = replace(laid, knob_bound=found.laid.knob_bound)  # it holds for every setting
     if laid.best is None and even is not None and found is None:
@@ -185,7 +196,7 @@ def _unfinished(job: Job, swept: Sweep, knobs: Knobs | None, clock: Clock, ceili
         plan=even.plan,
         knobs=knobs,
         estimate=estimate,
-        certificate=unfinished(swept, even.seconds),
+        certificate=unfinished(job, swept, even.seconds),
         near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
         flags=flags(job, estimate, ceilings),
         search_s=clock.all(),
