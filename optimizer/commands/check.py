@@ -25,8 +25,8 @@ HELP = """Check an answer: every rule, every value by finding it again, and the 
 
 PLAN is a file with the output of optimize --json, or - for stdin; --model, --cluster and --stack then say where to
 find what the file only names. No solver runs, but for the conflict of an answer without a plan and for --why-not; what
-is not checked is listed with the reason. With --megatron-args, a launch script or an argument file is checked for the job that
-the other options describe. Exit code 3 when something does not hold.
+is not checked is listed with the reason. With --megatron-args, a launch script or an argument file is checked for the
+job that the other options describe. Exit code 3 when something does not hold.
 
 \b
 optimize --model gpt3 --gpus 1024 --json | optimize check -
