@@ -45,7 +45,7 @@ def check_report(found: Verification, assumed: Sequence[str] = ()) -> Group:
     if found.broken:
         parts += [title("Does not hold"), findings(found.broken[:LISTED])]
         if len(found.broken) > LISTED:
-            parts += notes("", [f"{len(found.broken) - LISTED:,} more, which --json lists"])
+            parts += [Text(f" and {len(found.broken) - LISTED:,} more, which --json lists")]
     if claims := [finding for finding in found.claims if finding.holds]:
         parts += [title("Claims that hold"), findings(claims)]
     if found.agreeing:
@@ -62,7 +62,8 @@ def verdict(found: Verification) -> str:
     what = "plan" if found.plan else "answer"
     if not found.broken:
         values = sum(found.agreeing.values())
-        checked = f"{len(found.rules)} rules" + (f" and {values:,} values" if values else "")
+        counts = [(len(found.rules), "rules"), (values, "values")]
+        checked = " and ".join(f"{count:,} {name}" for count, name in counts if count)
         return f"The {what} holds: {checked} checked"
     named, more = found.broken[:NAMED], len(found.broken) - NAMED
     names = ", ".join(finding.name for finding in named) + (f" and {more} more" if more > 0 else "")

@@ -9,6 +9,7 @@ from math import isclose
 from typing import Any
 
 from optimizer.search.why.plan_rules import Finding
+from optimizer.units import GB
 
 TOLERANCE = 1e-6  # relative: what a number may be off by
 NOISE = 1e-12  # of the largest number beside it: what is left of nothing where sums cancel
@@ -40,7 +41,9 @@ def disagreements(
         for index, pair in enumerate(zip(saved, found, strict=False)):
             yield from disagreements(*pair, unchecked, f"{path}[{index}]", scale)
     elif not same(saved, found, scale):
-        yield Finding(name=path, holds=False, reason=f"claimed {shown(saved)}, this version finds {shown(found)}")
+        yield Finding(
+            name=path, holds=False, reason=f"claimed {shown(saved, path)}, this version finds {shown(found, path)}"
+        )
 
 
 def same(saved: Any, found: Any, scale: float = 0.0) -> bool:
@@ -65,9 +68,16 @@ def leaves(value: Any) -> int:
     return 1
 
 
-def shown(value: Any) -> str:
-    """A value for a message: numbers to seven digits, long texts cut."""
-    text = f"{value:.7g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+def shown(value: Any, path: str = "") -> str:
+    """A value for a message: numbers to seven digits in the unit that the path names, long texts cut.
+
+    >>> shown(8.25e10, "estimate.memory_bytes.weights"), shown(1.5, "certificate.best_s"), shown(0.25, "estimate.mfu")
+    ('82.5 GB', '1.5 s', '0.25')
+    """
+    if isinstance(value, float):
+        bytes_, seconds = "_bytes" in path, re.search(r"_s\b", path) is not None
+        return f"{value / GB:.7g} GB" if bytes_ else f"{value:.7g}{' s' if seconds else ''}"
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
