@@ -144,10 +144,13 @@ class Plan:
 
         >>> Plan(tp=8, pp=4, dp=32, micro_batch=2, sequence_parallel=True).summary()
         'TP 8 SP, PP 4, DP 32, micro-batch 2, ZeRO-1'
+        >>> Plan(tp=2, etp=2, dp=4).summary()
+        'TP 2, ETP 2, PP 1, DP 4, micro-batch 1, ZeRO-1'
         """
         parts = [f"TP {self.tp}{' SP' if self.sequence_parallel else ''}"]
         parts += [f"CP {self.cp}"] * (self.cp > 1)
-        parts += [f"EP {self.ep}" + (f" x ETP {self.etp}" if self.etp > 1 else "")] * (self.ep > 1)
+        experts = [f"{name} {degree}" for name, degree in (("EP", self.ep), ("ETP", self.etp)) if degree > 1]
+        parts += [" x ".join(experts)] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")

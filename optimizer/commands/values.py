@@ -155,7 +155,7 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
     >>> merged((("tp", 8), ("pp", (2, 8)), ("vpp", frozenset({6, 1}))))
     {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
     """
-    from optimizer.constraints.pins import ordered
+    from optimizer.constraints.pins import as_limits
 
     values: dict[str, Pinned] = {}
     for name, value in pins:
@@ -164,11 +164,7 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
                 f"--fix {name}={_written(values[name])} contradicts --fix {name}={_written(value)}; keep one"
             )
         values[name] = value
-    return {
-        "fixed": {name: value for name, value in values.items() if not isinstance(value, tuple | frozenset)},
-        "ranges": {name: value for name, value in values.items() if isinstance(value, tuple)},
-        "choices": {name: ordered(name, value) for name, value in values.items() if isinstance(value, frozenset)},
-    }
+    return as_limits(values)
 
 
 def _integer(key: str, text: str) -> int:

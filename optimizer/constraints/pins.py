@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from optimizer.job import PLACING, Job
 from optimizer.plan import FIELDS, Plans
 from optimizer.recomputation import wanted
 from optimizer.variables import UNLIMITED, VARIABLES
+
+# A value, the two ends of a range, or several values.
+Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +132,19 @@ def listed(values: Sequence[int | str | bool]) -> str:
     ('2,4', 'none,full')
     """
     return ",".join(shown(value) for value in values)
+
+
+def as_limits(pinned: Mapping[str, Pinned]) -> dict[str, Any]:
+    """Pins as the fields of optimizer.job.Limits: a value is fixed, two ends are a range, a set is a choice.
+
+    >>> as_limits({"tp": 8, "pp": (2, 8), "vpp": frozenset({6, 1})})
+    {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
+    """
+    return {
+        "fixed": {name: value for name, value in pinned.items() if not isinstance(value, tuple | frozenset)},
+        "ranges": {name: value for name, value in pinned.items() if isinstance(value, tuple)},
+        "choices": {name: ordered(name, value) for name, value in pinned.items() if isinstance(value, frozenset)},
+    }
 
 
 def ordered(name: str, values: Iterable[int | str | bool]) -> tuple[int | str | bool, ...]:

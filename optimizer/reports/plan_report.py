@@ -112,6 +112,14 @@ def grid(*justify: str, expand: str = "") -> Table:
     return table
 
 
+def knobs_text(knobs: Knobs) -> str:
+    """The continuous settings in words."""
+    return (
+        f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
+        f"{knobs.offload:.0%} of the optimizer on the host"
+    )
+
+
 def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
     """The plan in words, its knobs and its rates."""
     table = grid("left", "left", expand="1")
@@ -123,8 +131,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         table.add_row(name, words)
     table.add_row(
         "knobs",
-        f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
-        f"{knobs.offload:.0%} of the optimizer on the host",
+        knobs_text(knobs),
     )
     table.add_row(
         "rates",

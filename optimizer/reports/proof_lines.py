@@ -49,7 +49,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: 
     if 0 < certificate.knob_bound <= step_time:
         lines.append(
             f"No plan at any setting of the knobs takes less than {seconds(certificate.knob_bound)}: this answer is "
-            f"within {1 - certificate.knob_bound / step_time:.1%} of that bound."
+            f"within {step_time / certificate.knob_bound - 1:.1%} of that bound."
         )
     lines.append(ties_line(ties, given=certificate.given))
     return lines

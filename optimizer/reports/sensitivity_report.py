@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, notes, subject, title
+from optimizer.reports.plan_report import grid, knobs_text, notes, subject, title
 from optimizer.reports.terms import bar
 from optimizer.units import seconds
 

@@ -19,6 +19,7 @@ from optimizer.objectives.step.once import rate_of_share
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
+from optimizer.studies.room import Room
 from optimizer.studies.traffic import Traffic, traffic
 
 COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
@@ -112,6 +113,11 @@ class CommunicationStudy:
     rows: tuple[Priced, ...]
     layer: LayerRoofline
     estimate: Estimate
+
+    @property
+    def room(self) -> Room:
+        """The memory that the plan needs."""
+        return Room(reserved=self.estimate.reserved, usable=self.job.usable_memory)
 
     @property
     def compute_time(self) -> float:

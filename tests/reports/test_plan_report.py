@@ -100,7 +100,7 @@ def test_an_unproven_answer_says_so(gpt3_answer: Answer) -> None:
     assert gpt3_answer.certificate is not None
     certificate = replace(gpt3_answer.certificate, proven=False, lower_bound=4.0)
     report = text(replace(gpt3_answer, status="feasible", certificate=certificate))
-    assert "Not proven optimal: lower bound 4 s, best 5 s, gap 20.00%" in report
+    assert "Not proven optimal: lower bound 4 s, best 5 s, gap 25.00%" in report
 
 
 def test_on_one_stage_it_is_the_rebuilding_that_gains() -> None:

@@ -83,6 +83,17 @@ class LaidOut:
     complete: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
+    layout of theirs beats the best.
+    """
+
+    band: int
+    undecided: int
+    knob_bound: float
+
+
 @dataclass
 class _Search:
     """What has been found so far."""
@@ -144,12 +155,13 @@ def lay_out(
     value = search.best.seconds if search.best else np.inf
     unseen = [float(bound) for bound in bounds[order[end : end + 1]] if bound < search.limit]
     bound = min([value, *search.undecided, *unseen])
+    knob_bound = float(min(np.min(_below(bill, floor, bounds, tuning, value), initial=np.inf), value))
     return LaidOut(
         best=search.best,
         candidates=tuple(search.found.values()),
         held=_held(search, bill.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
         bound=bound,
-        knob_bound=float(min(np.min(fitting, initial=np.inf), value)) if any_knobs else bound,
+        knob_bound=knob_bound if any_knobs else bound,
         space=space,
         band=int(np.sum(bounds < split)),
         solved=search.solved,
@@ -203,20 +215,39 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     return Candidate(plan=plans[first], seconds=float(seconds[first]), knobs=knobs, solved=True)
 
 
-def undecided(job: Job, bills: Iterable[Bill], tuning: Tuning, seconds: float) -> int:
-    """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
+def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:
+    """What the bounds alone say of a search that found `best` beside the best even split `even` [s]: no solver runs."""
     some = [bill for bill in bills if len(bill)]
     if not some:
-        return 0
-    bill, floor, _ = _lowest(job, some, tuning, seconds)
-    low = np.flatnonzero(floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None) < seconds)
-    bounds = _fitting(floor.take(low), bill.take(low), tuning, seconds)
-    return int(np.sum(bounds < seconds * (1 - SAME)))
+        return Bounds(band=0, undecided=0, knob_bound=best)
+    bill, floor, _ = _lowest(job, some, tuning, even)
+    bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
+    fitting = _below(bill, floor, bounds, tuning, best)
+    low = bill.take(np.flatnonzero(fitting < best * (1 - SAME)))
+    least = np.full(len(low), np.inf)
+    for knobs, asked in _settings(tuning, low) if len(low) else ():
+        rows, table = step_floor(low, knobs), layer_table(low, knobs)
+        found = rows.step_time(fitting_slowest(job, rows, table, low.plans, best))
+        least = np.minimum(least, np.where(asked, found, np.inf))
+    return Bounds(
+        band=int(np.sum(bounds < even)),
+        undecided=int(np.sum(least < best * (1 - SAME))),
+        knob_bound=float(min(np.min(fitting, initial=np.inf), best)),
+    )
 
 
 def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT) -> _Search:
     deadline = np.inf if time_limit is None else perf_counter() + time_limit
     return _Search(job=job, tuning=tuning, deadline=deadline, effort=effort)
+
+
+def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
+    """The bounds, those below the best step refined by what fits [s]."""
+    low = np.flatnonzero(bounds < best)
+    refined = bounds.copy()
+    if len(low):
+        refined[low] = _fitting(floor.take(low), bill.take(low), tuning, best)
+    return refined
 
 
 def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:

@@ -73,15 +73,14 @@ def alternatives(
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
         first.setdefault(structure(found.plan), (found.plan, found.knobs))
-    rest = positions[len(placed) :]
-    plain = [(laid_out(job, points.plans.plan(p)), knobs_at(points.knobs, p)) for p in rest]
-    others = []
-    for plan, knobs in [*first.values(), *plain][:count]:
-        others.append((plan, knobs, estimate_of(job, price(job, Plans.of([plan]), knobs), 0)))
+    for position in positions[len(placed) :]:
+        even = laid_out(job, points.plans.plan(position)), knobs_at(points.knobs, position)
+        first.setdefault(structure(even[0]), even)
+    others = [(plan, knobs, estimate_of(job, price(job, Plans.of([plan]), knobs), 0)) for plan, knobs in first.values()]
     seconds = laid.best.seconds if laid.best else np.inf
     return tuple(
         Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, knobs, estimate in sorted(others, key=lambda other: other[2].step_time)
+        for plan, knobs, estimate in sorted(others, key=lambda other: other[2].step_time)[:count]
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import perf_counter
 
 from optimizer.answer import Answer, NearTies
@@ -43,17 +44,33 @@ def plan(
     job: Job,
     *,
     top: int = 5,
+    within: float = inf,
     trials: int = 8,
     time_limit: float | None = None,
     seed: int = 0,
     study: str | None = None,
     ceilings: Mapping[str, float] = MEASURED_MFU,
 ) -> Answer:
-    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up.
+    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
+    them slower by more than the share `within`.
 
     Raises InputError when a pinned variable does not exist or cannot take its value.
     """
     clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
+    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings)
+    return replace(answer, trials=trials, seed=seed, search_s=clock.all())
+
+
+def _searched(
+    job: Job,
+    clock: Clock,
+    tuning: Tuning,
+    top: int,
+    within: float,
+    time_limit: float | None,
+    ceilings: Mapping[str, float],
+) -> Answer:
+    """The phases of the search one after the other."""
     with clock.phase("sweep"):
         rules = structural(job)
         space = Space(job, rules)
@@ -66,12 +83,13 @@ def plan(
         return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock)
     with clock.phase("proof"):
         left = _left(time_limit, clock)
-        certificate = certify(job, rules, swept, laid, even, seed=seed, time_limit=left)
+        certificate = certify(job, rules, swept, laid, even, seed=tuning.seed, time_limit=left)
     with clock.phase("alternatives"):
-        best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=seed), laid.best.knobs
+        best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
         points, left = swept.points, _left(time_limit, clock)
         others = alternatives(job, points, laid, best, top, tuning, time_limit=left) if points else ()
+        others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, laid.best.seconds, others) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
@@ -83,7 +101,6 @@ def plan(
         alternatives=others,
         near_ties=ties,
         flags=flags(job, estimate, ceilings),
-        search_s=clock.all(),
     )
 
 
@@ -103,19 +120,16 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
         plan=even.plan,
         knobs=even.knobs,
         estimate=estimate,
-        certificate=unfinished(swept, even.seconds),
+        certificate=unfinished(job, swept, even.seconds),
         near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
         flags=flags(job, estimate, ceilings),
-        search_s=clock.all(),
     )
 
 
 def _without_plan(job: Job, swept: Sweep, clock: Clock) -> Answer:
     """Why there is no plan, or that the time was too short to tell."""
     if not swept.complete:
-        return Answer(status="unknown", job=job, certificate=without_plan(job, swept), search_s=clock.all())
+        return Answer(status="unknown", job=job, certificate=without_plan(job, swept))
     with clock.phase("conflict"):
         clashes = conflict(job)
-    return Answer(
-        status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes, search_s=clock.all()
-    )
+    return Answer(status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes)

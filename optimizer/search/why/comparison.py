@@ -138,6 +138,38 @@ def pins_text(pins: Pins) -> str:
     return ",".join(f"{name}={text(name, value)}" for name, value in pins.items())
 
 
+def pins_of(text: str) -> Pins:
+    """What pins_text wrote, read back. Raises InputError for what it cannot have written.
+
+    >>> pins_of("tp=4,pp=2..8,vpp=1,6,sequence_parallel=false") == {
+    ...     "tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False}
+    True
+    """
+    found: dict[str, list[str]] = {}
+    name = ""
+    for part in text.split(","):
+        left, equals, right = part.partition("=")
+        name = left if equals else name
+        found.setdefault(name, []).append(right if equals else left)
+    return {name: _pinned(name, values) for name, values in found.items()}
+
+
+def _pinned(name: str, values: list[str]) -> int | str | bool | tuple[int, int] | frozenset[int | str | bool]:
+    if name in PLACING:
+        return ",".join(values)
+    read = [_value(name, value) for value in values]
+    ends = values[0].split("..")
+    if len(values) == 1 and len(ends) == 2 and all(end.isdecimal() for end in ends):
+        return int(ends[0]), int(ends[1])
+    return read[0] if len(read) == 1 else frozenset(read)
+
+
+def _value(name: str, text: str) -> int | str | bool:
+    if name == "sequence_parallel" and text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdecimal() else text
+
+
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
     """The rules that leave no plan: each that the pins break by themselves, and those that clash with them."""
     asked = {f"{kind} {pins_text({name: value})}" for name, value in pins.items() for kind in ("fix", "range")}

@@ -21,7 +21,7 @@ from optimizer.plan import Knobs, Plan, Plans, virtual_stages
 from optimizer.search.lattice.enumerate import concatenate, lattice
 from optimizer.search.layouts.problem import alternates
 from optimizer.search.plan.planner import plan
-from optimizer.search.why.verification import placement_findings
+from optimizer.search.why.plan_rules import placement_findings
 from tests.search.jobs import jobs
 
 MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
