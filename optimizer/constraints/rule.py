@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.program import Program
 from optimizer.job import Job
-from optimizer.plan import Plans
+from optimizer.plan import IntArray, Plans
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -56,9 +55,27 @@ class Measured(Rule, Protocol):
 
 
 @runtime_checkable
-class Stepped(Rule, Protocol):
-    """A rule that other jobs satisfy: nearest first, each with the change in words."""
+class Numbered(Rule, Protocol):
+    """A rule about a number of the job, which other numbers may satisfy."""
 
-    def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
-        """Jobs to try in turn."""
+    def others(self, job: Job) -> IntArray:
+        """Every other number that may be offered, nearest first."""
         ...
+
+    def moved(self, job: Job, other: Job) -> str:
+        """The change from the job to one with another number, in words."""
+        ...
+
+    def none(self, job: Job) -> str:
+        """The subject of a sentence that says that none of the others is enough."""
+        ...
+
+
+def nearest_first(numbers: IntArray, number: int) -> IntArray:
+    """Rising numbers other than this one by their difference from it, of two as near the smaller first.
+
+    >>> nearest_first(np.array([8, 9, 10, 11, 12, 13]), 10).tolist()
+    [9, 11, 8, 12, 13]
+    """
+    others = numbers[numbers != number]
+    return others[np.argsort(np.abs(others - number), kind="stable")]
