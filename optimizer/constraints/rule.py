@@ -78,4 +78,4 @@ def nearest_first(numbers: IntArray, number: int) -> IntArray:
     [9, 11, 8, 12, 13]
     """
     others = numbers[numbers != number]
-    return others[np.argsort(np.abs(others - number), kind="stable")]
+    return np.asarray(others[np.argsort(np.abs(others - number), kind="stable")])

@@ -13,7 +13,7 @@ from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import DERIVED, FREE, domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, SCHEDULES, Placement, Plans
+from optimizer.plan import FIELDS, SCHEDULES, IntArray, Placement, Plans
 
 CHUNK = 2**16
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
@@ -43,22 +43,29 @@ class Space:
             self._chunks = seen
 
 
-def lattice(
-    job: Job, rules: Sequence[Rule], chunk: int = CHUNK, *, gpus: Sequence[int] = (), batches: Sequence[int] = ()
+def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK) -> Iterator[Plans]:
+    """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order."""
+    return walk(job, rules, domains(job), chunk=chunk)
+
+
+def walk(
+    job: Job,
+    rules: Sequence[Rule],
+    values: Mapping[str, tuple[int, ...]],
+    *,
+    gpus: IntArray | None = None,
+    batches: IntArray | None = None,
+    chunk: int = CHUNK,
 ) -> Iterator[Plans]:
-    """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order.
+    """All plans with these values of the variables that satisfy the rules.
 
     Geometry is joined whole; the options that multiply it are joined per chunk. Where the user places the layers, every
-    plan says where they lie. `gpus` and `batches` stand for the job's: plans on exactly these numbers of GPUs, no more
-    replicas than sequences, or of exactly these global batches, whatever values are pinned for what follows from them.
+    plan says where they lie. `gpus` and `batches` stand for the job's: plans on exactly these numbers of GPUs, with no
+    more replicas than sequences, or of exactly these batches.
     """
-    values = domains(job, gpus, batches)
-    most = max(batches, default=job.global_batch)
-    shared = {
-        name: (np.asarray(numbers, dtype=np.int64), most)
-        for name, numbers in (("dp", gpus), ("num_microbatches", batches))
-        if len(numbers)
-    }
+    most = job.global_batch if batches is None else int(batches.max())
+    several = (("dp", gpus), ("num_microbatches", batches))
+    shared = {name: (numbers, most) for name, numbers in several if numbers is not None}
     waiting = [rule for rule in rules if rule.name != "memory"]
     columns: Columns = {name: np.array([_neutral(name)]) for name in FIELDS}
     bound = {name for name in FIELDS if name not in (*FREE, *DERIVED)}
@@ -106,7 +113,7 @@ def _join(
     values: Mapping[str, tuple[int, ...]],
     bound: set[str],
     waiting: list[Rule],
-    shared: Mapping[str, tuple[NDArray[np.int64], int]],
+    shared: Mapping[str, tuple[IntArray, int]],
 ) -> tuple[Columns, list[Rule]]:
     """Cross the rows with the values of one variable, derive what follows, drop rows that break a rule.
 
@@ -134,9 +141,7 @@ def _join(
     return columns, [rule for rule in waiting if rule not in ready]
 
 
-def _shares(
-    numbers: NDArray[np.int64], most: int, products: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:
     """Rows whose product divides a number into at most so many parts, once for each of the numbers, and the parts."""
     step = max(1, CHUNK * 64 // len(numbers))
     found, parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]

@@ -13,7 +13,7 @@ from optimizer.constraints.given_layout import GivenLayout
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
-from optimizer.constraints.rule import FloatArray, Measured, Rule, Numbered
+from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
