@@ -77,7 +77,8 @@ class Question:
                 holds=lambda other: self.holds_for(other, both),
             )
             find = numbers.nearest_gpus if isinstance(rule, GpuProduct) else numbers.nearest_batch
-            self.others[key] = find(rule.others(job))
+            other = find(rule.others(job))
+            self.others[key] = other and replace(self.job, gpus=other.gpus, global_batch=other.global_batch)
         return self.others[key]
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
