@@ -50,8 +50,8 @@ class Batch:
         return f"global batch {job.global_batch:,} -> {other.global_batch:,}"
 
     def none(self, job: Job) -> str:
-        """What all those batches are."""
-        return f"no global batch up to {largest(job):,}"
+        """That none of those batches is enough."""
+        return f"no global batch up to {largest(job):,} is enough"
 
 
 def largest(job: Job) -> int:

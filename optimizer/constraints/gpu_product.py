@@ -54,8 +54,9 @@ class GpuProduct:
         return f"{job.gpus:,} -> {other.gpus:,} GPUs{batch}"
 
     def none(self, job: Job) -> str:
-        """What all those numbers are."""
-        return f"no number of whole nodes up to {job.cluster.max_gpus:,} GPUs"
+        """That none of those numbers is enough."""
+        counts = f"no number of GPUs inside a node, nor of whole nodes up to {job.cluster.max_gpus:,} GPUs"
+        return f"{counts}, is enough, even with a batch a tenth off"
 
 
 def prime_factors(number: int) -> list[int]:

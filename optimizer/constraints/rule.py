@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -67,8 +68,18 @@ class Numbered(Rule, Protocol):
         ...
 
     def none(self, job: Job) -> str:
-        """The subject of a sentence that says that none of the others is enough."""
+        """That none of the others is enough, in words."""
         ...
+
+
+def at_least(required: float, steps: int) -> float:
+    """The smallest multiple of one step, of so many to 1, that is no less than this.
+
+    >>> at_least(0.0588, 1000), at_least(0.07, 100), at_least(0.1 + 0.2, 1000)
+    (0.059, 0.07, 0.301)
+    """
+    count = floor(required * steps)
+    return next(limit for limit in (count / steps, (count + 1) / steps) if limit >= required)
 
 
 def nearest_first(numbers: IntArray, number: int) -> IntArray:

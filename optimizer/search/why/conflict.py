@@ -120,7 +120,10 @@ def conflict(job: Job, *, memory: LeastMemory | None = None) -> tuple[Clash, ...
     question = Question(job=job, memory=memory or LeastMemory())
     rules = question.rules()
     names = minimal(question, rules)
-    return tuple(_clash(question, rules, rule) for rule in rules if rule.name in names)
+    clashing = [rule for rule in rules if rule.name in names]
+    if question.holds(rules):
+        return tuple(Clash(rule=rule.name, reason=_reason(question, rules, rule)) for rule in clashing)
+    return tuple(_clash(question, rules, rule) for rule in clashing)
 
 
 def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
@@ -151,14 +154,27 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
 
 def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
     others = [other for other in rules if other.name != rule.name]
+    relaxation = _relaxation(question, others, rule)
+    note = "" if relaxation else _note(question, others, rule)
+    return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
+
+
+def _reason(question: Question, rules: Sequence[Rule], rule: Rule) -> str:
+    """The rule with the job's numbers, that of memory with what the leanest plan reserves."""
     reason = rule.explain(question.job)
     if isinstance(rule, Memory):
-        reason += _leanest(question, question.least(others, rule))
-    relaxation = _relaxation(question, others, rule)
-    if not relaxation:
-        relaxation = _relaxation(question, [other for other in others if not isinstance(other, Memory)], rule)
-        relaxation += ", but then memory does not suffice" if relaxation else ""
-    return Clash(rule=rule.name, reason=reason, relaxation=relaxation)
+        reason += _leanest(question, question.least([other for other in rules if other.name != rule.name], rule))
+    return reason
+
+
+def _note(question: Question, others: Sequence[Rule], rule: Rule) -> str:
+    """What would help if memory did not count, or what was looked at."""
+    before_memory = [other for other in others if not isinstance(other, Memory)]
+    if not isinstance(rule, Memory) and not question.holds([*before_memory, rule]):
+        without = _relaxation(question, before_memory, rule)
+        if without:
+            return f"{without} would do, but then memory does not suffice"
+    return rule.none(question.job) if isinstance(rule, Numbered) else ""
 
 
 def _leanest(question: Question, least: float) -> str:
@@ -171,13 +187,8 @@ def _leanest(question: Question, least: float) -> str:
 
 
 def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
-    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none.
-
-    None either where the job has such a plan as it is.
-    """
+    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none."""
     names = {other.name for other in others}
-    if question.holds([*others, rule]):
-        return ""
     if isinstance(rule, Numbered):
         other = question.nearest(rule, names)
         return rule.moved(question.job, other) if other else ""

@@ -1,4 +1,4 @@
-"""The nearest number of GPUs or batch is that of exhaustive trial, and the conditions that skip numbers are necessary."""
+"""The nearest number of GPUs or batch is that of exhaustive trial, and what skips numbers rules them out."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from optimizer.constraints.batch import REACH, Batch
 from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.pipeline.closed_form import bubble_fraction, bubble_left
-from optimizer.plan import Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.leanest import LeastMemory
@@ -45,7 +43,7 @@ def awkward_jobs(draw: st.DrawFn) -> Job:
 
 
 def other_gpus(job: Job) -> Iterator[Job]:
-    """Every other number of GPUs, nearest first: at each distance with the job's batch, then with one within a tenth."""
+    """Every other number of GPUs, nearest first: at each distance with this batch, then one within a tenth."""
     node, batch = job.cluster.gpus_per_node, job.global_batch
     counts = [count for count in range(1, job.cluster.max_gpus + 1) if count < node or count % node == 0]
     near = [other for other in range(1, 2 * batch) if 0 < abs(other - batch) <= batch / 10]
@@ -143,7 +141,8 @@ def test_nothing_nearer_works_for_large_models(model: str, gpus: int, batch: int
 
 
 def test_what_was_looked_at_is_said_where_nothing_is_enough() -> None:
-    """Five stages of one layer each cannot be had from four, on any number of GPUs or with any batch."""
-    job = small_job(8, fixed={"tp": 5})
-    clashes = {clash.rule: clash for clash in conflict(job)}
-    assert not any(clash.relaxation for name, clash in clashes.items() if name in ("gpu-product", "batch"))
+    """12 heads cannot be split over 5 ranks on any number of GPUs."""
+    clashes = {clash.rule: clash for clash in conflict(small_job(8, fixed={"tp": 5}))}
+    assert clashes["gpu-product"].remedy == clashes["gpu-product"].note == GpuProduct().none(small_job(8))
+    assert "1,000,000 GPUs" in clashes["gpu-product"].note
+    assert clashes["fix tp=5"].remedy == "enough: drop fix tp=5"
