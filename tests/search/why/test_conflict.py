@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given, settings
 
 from optimizer.constraints.memory import Memory
@@ -62,6 +63,32 @@ def test_conflicts_are_minimal(job: Job) -> None:
     assert not question.feasible([*facts, *clashing])
     for rule in clashing:
         assert question.feasible([*facts, *(other for other in clashing if other is not rule)]), rule.name
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs())
+def test_no_smaller_move_of_a_limit_works(job: Job) -> None:
+    """Every limit, mode or stage that some plan asks for and that is a smaller move than the one told is no help."""
+    question = Question(job=job)
+    rules = question.rules()
+    names = {rule.name for rule in rules}
+    clashes = {clash.rule: clash for clash in conflict(job)} if not question.holds(rules) else {}
+    for rule in rules:
+        if not isinstance(rule, Measured) or not (rule.name in clashes and clashes[rule.name].relaxation):
+            continue
+        others = [other for other in rules if other is not rule]
+        least = question.least(others, rule)
+        enough, told = rule.relax(job, least)
+        assert told == clashes[rule.name].relaxation
+        assert question.holds_for(enough, names)
+        if isinstance(rule, Memory):
+            smaller = {least - step * 1e9 for step in (1, 2, 5)}
+        else:
+            moves = [rule.required(question.asked(others), plans) for plans in question.plans(others)]
+            smaller = {float(move) for move in np.concatenate(moves) if 0 <= move < least}
+        for move in sorted(smaller, reverse=True)[:8]:
+            less, text = rule.relax(job, move) if move else (job, "")
+            assert text == told or not question.holds_for(less, names), (told, text)
 
 
 def test_relaxing_memory_as_told_makes_the_job_feasible() -> None:
