@@ -16,6 +16,7 @@ from optimizer.job import Job
 from optimizer.plan import FIELDS, SCHEDULES, IntArray, Placement, Plans
 
 CHUNK = 2**16
+PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute", "activation_offload")
 Columns = dict[str, NDArray[np.int64]]
@@ -143,7 +144,7 @@ def _join(
 
 def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:
     """Rows whose product divides a number into at most so many parts, once for each of the numbers, and the parts."""
-    step = max(1, CHUNK * 64 // len(numbers))
+    step = max(1, PAIRS // len(numbers))
     found, parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for start in range(0, len(products), step):
         some = products[start : start + step, None]

@@ -174,15 +174,15 @@ class Numbers:
         return not any(name in asked for name in names for asked in (limits.fixed, limits.ranges, limits.choices))
 
 
-def growing(numbers: IntArray, number: int, first: int = FIRST, most: int = MOST) -> Iterator[IntArray]:
+def growing(numbers: IntArray, number: int) -> Iterator[IntArray]:
     """The numbers in their order, more at a time the further they are; those equally far from `number` together."""
-    start, size = 0, first
+    start, size = 0, FIRST
     distances = np.abs(numbers - number)
     while start < len(numbers):
         last = distances[min(start + size, len(numbers)) - 1]
         end = int(np.searchsorted(distances, last, side="right"))
         yield numbers[start:end]
-        start, size = end, min(size * GROWTH, most)
+        start, size = end, min(size * GROWTH, MOST)
 
 
 def multiples(numbers: IntArray, parts: IntArray, most: int) -> IntArray:
