@@ -101,11 +101,20 @@ class NearTies:
 
 @dataclass(frozen=True, kw_only=True)
 class Clash:
-    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none)."""
+    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none).
+
+    `note` says what was looked at where nothing helps.
+    """
 
     rule: str
     reason: str
     relaxation: str = ""
+    note: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in words."""
+        return f"enough: {self.relaxation}" if self.relaxation else self.note
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil
 
 import numpy as np
 
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import BoolArray, FloatArray
+from optimizer.constraints.rule import BoolArray, FloatArray, at_least
 from optimizer.job import Job
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.objectives.pipeline.schedules import bubble_left
@@ -49,5 +48,5 @@ class Bubble:
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A higher ceiling, in tenths of a percent."""
-        limit = ceil(required * 1000 - 1e-9) / 1000
+        limit = at_least(required, 1000)
         return job.with_limits(bubble=limit), f"bubble {job.limits.bubble:.1%} -> {limit:.1%}"
