@@ -13,9 +13,9 @@ from optimizer.objectives.network.energy import BITS, Hops, hops
 from optimizer.objectives.network.hops import hop_time
 from optimizer.objectives.network.in_training import collective
 from optimizer.objectives.network.topology import span
+from optimizer.objectives.step.buckets import rate_of_share
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.once import rate_of_share
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.intensity import LayerRoofline, layer_roofline

@@ -16,7 +16,8 @@ from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of
-from optimizer.objectives.step.once import bucket_messages, elements_on, whole_elements
+from optimizer.objectives.step.buckets import bucket_messages
+from optimizer.objectives.step.once import elements_on
 from optimizer.objectives.step.price import Step
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.recomputation import RECOMPUTE, modules_of
@@ -138,8 +139,8 @@ def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
     """Gradients and weights once per step, in buckets, which need not be whole."""
     bill, last = step.bill, int(step.last[0])
     job, layers = bill.job, sum(n for kind, n in kinds_of(bill.job.model).items() if kind in LAYERS)
-    layer, whole = bill.entries[MOE if job.model.experts else DENSE], whole_elements(job, bill.plans)
-    for message in bucket_messages(job, bill.plans, knobs):
+    layer, whole = bill.entries[MOE if job.model.experts else DENSE], bill.replicas.whole
+    for message in bucket_messages(job, bill.plans, bill.groups, knobs):
         part = "experts" if message.purpose.endswith("of experts") else "shared"
         each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
         yield Part(

@@ -16,7 +16,14 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray, distinct
 from optimizer.objectives.layer.cost import Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
-from optimizer.objectives.layer.parameters import LocalParameters, parameters
+from optimizer.objectives.layer.parameters import (
+    Group,
+    LocalParameters,
+    Replicas,
+    groups_of,
+    parameters,
+    whole_model,
+)
 from optimizer.objectives.layer.pipelined_host import pipelined_wait
 from optimizer.objectives.layer.shapes import (
     REPLICA_KEYS,
@@ -111,6 +118,7 @@ class Bill:
     plans: Plans
     entries: Mapping[str, Entry]
     beside: Terms
+    replicas: Replicas
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -119,6 +127,11 @@ class Bill:
     def aside(self) -> FloatArray:
         """What every stage spends beside its layers for one micro-batch [s]."""
         return _total(self.beside)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The replicas of each plan's parameters."""
+        return groups_of(self.plans, self.replicas.whole.take(self.replicas.rows))
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -132,6 +145,7 @@ class Bill:
             plans=self.plans.take(index),
             entries={kind: entry.take(index) for kind, entry in self.entries.items()},
             beside={term: seconds[index] for term, seconds in self.beside.items()},
+            replicas=self.replicas.take(index),
         )
 
     def placed(self, placements: Sequence[Placement]) -> Bill:
@@ -147,7 +161,8 @@ class Bill:
         kinds = bills[0].entries
         beside = {term: np.concatenate([bill.beside[term] for bill in bills]) for term in bills[0].beside}
         entries = {kind: _joined_entries([bill.entries[kind] for bill in bills]) for kind in kinds}
-        return cls(job=bills[0].job, plans=plans, entries=entries, beside=beside)
+        replicas = Replicas.joined([bill.replicas for bill in bills])
+        return cls(job=bills[0].job, plans=plans, entries=entries, beside=beside, replicas=replicas)
 
 
 def bill_of(job: Job, plans: Plans) -> Bill:
@@ -170,7 +185,13 @@ def bill_of(job: Job, plans: Plans) -> Bill:
             exposure=exposures[kind],
             waits=_waits(job, plans, cost, rows) if kind in LAYERS else (np.zeros(len(plans)),) * 2,
         )
-    return Bill(job=job, plans=plans, entries=entries, beside=stage_extras(job, plans))
+    return Bill(
+        job=job,
+        plans=plans,
+        entries=entries,
+        beside=stage_extras(job, plans),
+        replicas=Replicas(plans=one_of, rows=replicas, whole=whole_model(job.model, elements)),
+    )
 
 
 def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
@@ -237,10 +258,7 @@ def _joined_entries(entries: Sequence[Entry]) -> Entry:
     return Entry(
         cost=Cost(**columns),
         rows=np.concatenate([entry.rows + start for entry, start in zip(entries, shapes[:-1], strict=True)]),
-        elements=LocalParameters(
-            shared=together([entry.elements.shared for entry in entries]),
-            experts=together([entry.elements.experts for entry in entries]),
-        ),
+        elements=LocalParameters.joined([entry.elements for entry in entries]),
         replicas=np.concatenate([entry.replicas + start for entry, start in zip(entries, groups[:-1], strict=True)]),
         exposure=Exposure.joined([entry.exposure for entry in entries]),
         waits=(together([entry.waits[0] for entry in entries]), together([entry.waits[1] for entry in entries])),

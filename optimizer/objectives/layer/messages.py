@@ -109,7 +109,7 @@ def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[M
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py for the latent vectors.
     """
     found: list[Message] = []
-    if module in GATHERS:
+    if module in GATHERS and (module == "mlp") != moe:
         has_block = tensor_blocks(job.model, shapes, moe) > 1 if moe else np.ones(np.shape(shapes.tp), dtype=np.bool_)
         found += tensor_messages(job.model, shapes, has_block.astype(np.float64))
     if module == "moe" and moe:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from optimizer.model import Experts, Model
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
 from optimizer.plan import IntArray, Plans
 
 
@@ -25,6 +26,18 @@ class LocalParameters:
     def both(self) -> FloatArray:
         """All elements."""
         return self.shared + self.experts
+
+    def take(self, index: Any) -> LocalParameters:
+        """Those of some of the plans."""
+        return LocalParameters(shared=self.shared[index], experts=self.experts[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence[LocalParameters]) -> LocalParameters:
+        """Several as one."""
+        return cls(
+            shared=np.concatenate([part.shared for part in parts]),
+            experts=np.concatenate([part.experts for part in parts]),
+        )
 
 
 def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
@@ -55,6 +68,15 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
         lookup = np.where(plans.pp > 1, embedding, 0.0) / model.mtp_layers
         found[MTP] = LocalParameters(shared=layer.shared + projection + lookup, experts=layer.experts)
     return found
+
+
+def whole_model(model: Model, each: Mapping[str, LocalParameters]) -> LocalParameters:
+    """Elements of all stages together on the ranks of one pipeline, from those of one of every kind [elements]."""
+    counts = kinds_of(model)
+    return LocalParameters(
+        shared=np.asarray(sum(counts[kind] * held.shared for kind, held in each.items())),
+        experts=np.asarray(sum(counts[kind] * held.experts for kind, held in each.items())),
+    )
 
 
 def _mixture(model: Model, experts: Experts, plans: Plans) -> LocalParameters:
@@ -88,6 +110,61 @@ def replicas(plans: Plans) -> tuple[FloatArray, FloatArray]:
     """GPUs that hold the same shared parameters (dp * cp) and the same experts (dp * cp * tp / (ep * etp))."""
     shared = (plans.dp * plans.cp).astype(np.float64)
     return shared, np.maximum(1.0, shared * plans.tp / (plans.ep * plans.etp))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """Plans that differ in how parameters are repeated, and for each plan of a batch which of them (`rows`).
+
+    whole: elements of all stages together on the ranks of one pipeline [elements].
+    """
+
+    plans: Plans
+    rows: IntArray
+    whole: LocalParameters
+
+    def take(self, index: Any) -> Replicas:
+        """Those of some of the plans."""
+        return replace(self, rows=self.rows[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Replicas]) -> Replicas:
+        """Several as one: their distinct plans one after the other."""
+        starts = np.cumsum([0] + [len(part.plans) for part in parts])
+        return cls(
+            plans=Plans.joined([part.plans for part in parts]),
+            rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            whole=LocalParameters.joined([part.whole for part in parts]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The replicas of shared parameters or of experts (`part`), per plan.
+
+    ranks: how many, stride: how far apart neighbours are [GPUs]; shards: over how many of them states are sharded,
+    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; held: elements that a rank of the mean
+    stage reduces [elements].
+    """
+
+    part: str
+    ranks: FloatArray
+    stride: IntArray
+    shards: FloatArray
+    hybrid: FloatArray
+    held: FloatArray
+
+
+def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
+    """The replicas of whatever any of the plans holds, `whole` being the elements of all stages together."""
+    found = []
+    for part, ranks, stride in groups(plans):
+        elements = getattr(whole, part)
+        if part == "shared" or np.any(elements):
+            shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
+            held = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
+            found.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
+    return tuple(found)
 
 
 def groups(plans: Plans) -> tuple[tuple[str, FloatArray, IntArray], ...]:

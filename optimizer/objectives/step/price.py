@@ -24,7 +24,7 @@ from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.flops import causal_score_flops, model_flops
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.objectives.step.once import Once, by_stage, once_per_step
+from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 
@@ -133,7 +133,7 @@ class Step:
     @cached_property
     def once(self) -> Once:
         """What each stage does once per step."""
-        return once_per_step(self.bill, self.stages, self.knobs)
+        return once_per_step(work_of(self.bill, self.stages), self.knobs)
 
     @cached_property
     def last(self) -> IntArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.objectives.step.once import once_per_step
+from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
 from optimizer.plan import IntArray, KnobColumns, Knobs
 
@@ -116,6 +117,11 @@ class _Spot:
     stages: Stages
     offload: FloatArray
 
+    @cached_property
+    def work(self) -> Work:
+        """What the stages do once per step."""
+        return work_of(self.bill, self.stages)
+
     def knobs(self, place: FloatArray) -> KnobColumns:
         """Settings at places: rows of bucket and share, with axes for several settings and for the plans."""
         sides = [low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True)]
@@ -123,7 +129,7 @@ class _Spot:
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""
-        return np.asarray(once_per_step(self.bill, self.stages, self.knobs(place)).total.max(axis=0))
+        return np.asarray(once_per_step(self.work, self.knobs(place)).total.max(axis=0))
 
     def best(self, places: FloatArray) -> FloatArray:
         """Of several places of each plan the best, of equals the first."""

@@ -17,7 +17,7 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.objectives.step.once import least_once
+from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
@@ -141,7 +141,7 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
             seconds[rescued] = price_offloaded(some)
             chosen = replace(chosen, offload=np.where(rescued, 1.0, chosen.offload))
             fits = fits | rescued
-        lowest = least_once(bill, mean_stage(job.model, bill.plans))
+        lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)))
         least = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
     else:
         least = seconds

@@ -13,7 +13,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage
-from optimizer.objectives.step.once import least_once, once_per_step
+from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
@@ -118,8 +118,8 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
     dense, moe = seconds[DENSE], seconds.get(MOE, seconds[DENSE])
     usual, overhead = common(model), job.stack["step_overhead"]
     counts = kinds_of(model)
-    mean = mean_stage(model, plans)
-    once = once_per_step(bill, mean, knobs).total[0]
+    work = work_of(bill, mean_stage(model, plans))
+    once = once_per_step(work, knobs).total[0]
     return StepFloor(
         job=job,
         plans=plans,
@@ -130,7 +130,7 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
         whole=sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside),
         filled=filled_bubble(bill),
         once=once + overhead,
-        tuned=once - least_once(bill, mean),
+        tuned=once - least_once(work),
     )
 
 

@@ -12,8 +12,8 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Runs
+from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.memory import gathered_bytes, state_bytes, unsharded_bytes
-from optimizer.objectives.step.once import rates_of
 from optimizer.objectives.step.time_terms import optimizer
 from optimizer.plan import IntArray, KnobColumns, Knobs
 
@@ -101,7 +101,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     Under full recomputation each layer may or may not be rebuilt, unless the job pins it; else the mode's cost is in
     `backward` and `kept`. Prediction layers are always rebuilt under full recomputation.
     """
-    job, plans, rates = bill.job, bill.plans, rates_of(bill.job, bill.plans, knobs)
+    job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
     held = byte_table(bill, knobs)
     offload, host = np.asarray(knobs.offload), np.asarray(job.cluster.host_bandwidth)
     rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
