@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -48,8 +48,8 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
     available = step.seconds * plans.gpus * job.peak_flops
     left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
     return Costs(
-        time=Breakdown(names=step.names, find=step.term),
-        memory=Breakdown(names=tuple(memory.terms), find=lambda name: _of_stage(memory.terms[name], fullest)),
+        time=Breakdown(names=step.names, find=cache(step.term)),
+        memory=Breakdown(names=tuple(memory.terms), find=cache(lambda name: _of_stage(memory.terms[name], fullest))),
         step_time=step.seconds,
         reserved=reserved,
         allocated=reserved - _of_stage(memory.terms["fragmentation"], fullest),

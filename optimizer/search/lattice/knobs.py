@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -156,30 +156,45 @@ class _Spot:
 
         A trial moves all plans alike, each from its own place.
         """
-        search, box = _study(self.bill.job, trials, seed, study)
         rest = Step(bill=self.bill, stages=self.stages, knobs=self.knobs(place)).rest
         before = self.once(place[:, None])[0]
         best, least = place, before * 1.0
-        for _ in range(trials):
-            trial = search.ask(box)
-            moved = np.clip(place + np.array([trial.params[name] for name in BOX])[:, None], 0.0, 1.0)
+
+        def seconds_of(move: FloatArray) -> float:
+            nonlocal best, least
+            moved = np.clip(place + move[:, None], 0.0, 1.0)
             seconds = self.once(moved[:, None])[0]
-            search.tell(trial, float((rest - before + seconds).min()))
             better = seconds < np.minimum(least, before - NOTEWORTHY * rest)
             best, least = np.where(better, moved, best), np.where(better, seconds, least)
+            return float((rest - before + seconds).min())
+
+        if study is None and trials <= STARTUP:
+            for move in random_moves(trials, seed):
+                seconds_of(np.array(move))
+        else:
+            _study(self.bill.job, seed, study).optimize(lambda trial: seconds_of(_move(trial)), n_trials=trials)
         return best
 
 
-def _study(job: Job, trials: int, seed: int, study: str | None) -> tuple[Any, dict[str, Any]]:
+@cache
+def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
+    """The moves of Optuna's first trials, which learn from nothing: the same for all plans of all jobs."""
     import optuna
-    from optuna.distributions import FloatDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    # The first trials of TPE are random: where there are no more, it need not look through them before each.
-    few = study is None and trials <= STARTUP
-    samplers = optuna.samplers
-    sampler = samplers.RandomSampler(seed) if few else samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
+    search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+    return tuple(tuple(_move(search.ask()).tolist()) for _ in range(trials))
+
+
+def _study(job: Job, seed: int, study: str | None) -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
     name = f"{STUDY}-{job.model.name}-{job.gpus}" if study else None
-    search = optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
+    return optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
+
+
+def _move(trial: Any) -> FloatArray:
     step = 1.0 / (SIDE - 1)
-    return search, {name: FloatDistribution(-step, step) for name in BOX}
+    return np.array([trial.suggest_float(name, -step, step) for name in BOX])

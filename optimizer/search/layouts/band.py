@@ -34,6 +34,7 @@ CUT_SHORT = 4  # layouts that may be cut short before the search of the band end
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 ON_HOST = Knobs(offload=1.0)
+Settings = list[tuple[KnobColumns, BoolArray]]  # settings for each plan, and the plans that are to have them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +150,8 @@ def lay_out(
         fitting[part] = _fitting(rows, some, tuning, search.limit)
         low = np.flatnonzero(fitting[part] < search.limit)
         if len(low):
-            own[part[low]] = _visit(search, some.take(low), part[low])
+            chosen = some.take(low)
+            own[part[low]] = _visit(search, chosen, _settings(tuning, chosen), part[low])
     if search.best is None and even is not None:
         search.best = even
     value = search.best.seconds if search.best else np.inf
@@ -178,12 +180,12 @@ def place(
     """
     bill = bill_of(job, plans)
     found: list[Candidate | None] = []
-    search = _search(job, tuning, time_limit, LITTLE)
+    search, settings = _search(job, tuning, time_limit, LITTLE), _settings(tuning, bill)
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
-        alone = replace(search, undecided=[], found={})
-        _visit(alone, bill.take([index]), np.array([index]))
+        alone, here = replace(search, undecided=[], found={}), np.array([index])
+        _visit(alone, bill.take(here), [(taken(knobs, here), asked[here]) for knobs, asked in settings], here)
         found.append(alone.best)
     return tuple(found)
 
@@ -288,13 +290,15 @@ def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tup
     return every, joined(floors, every.plans), space
 
 
-def _visit(search: _Search, bill: Bill, numbers: IntArray) -> FloatArray:
-    """Lay out those plans whose bound at their own knobs stays below the best, `numbers` being theirs in the lattice.
+def _visit(search: _Search, bill: Bill, settings: Settings, numbers: IntArray) -> FloatArray:
+    """Lay out those plans whose bound at these settings stays below the best, `numbers` being theirs in the lattice.
 
     For each plan the time of its layout, or one that none of its layouts beats [s].
     """
     job, plans, least = search.job, bill.plans, np.full(len(bill), np.inf)
-    for knobs, asked in _settings(search.tuning, bill):
+    for knobs, asked in settings:
+        if not asked.any():
+            continue
         floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
         bounds = np.where(asked, floor.step_time(fitting_slowest(job, floor, table, plans, search.limit)), np.inf)
         alike = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
@@ -326,7 +330,7 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
         search.best, search.limit = candidate, candidate.seconds
 
 
-def _settings(tuning: Tuning, bill: Bill) -> list[tuple[KnobColumns, BoolArray]]:
+def _settings(tuning: Tuning, bill: Bill) -> Settings:
     """Settings for each plan, and the plans that are to be laid out with them."""
     every = np.ones(len(bill), dtype=np.bool_)
     if tuning.fixed is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -48,12 +49,12 @@ class Layout:
         """Layers that each stage rebuilds."""
         return tuple(sum(count for _, count in runs) for runs in self.rebuilt)
 
-    @property
+    @cached_property
     def layers_per_chunk(self) -> tuple[int, ...]:
         """Transformer layers on each virtual stage, in the order of the forward pass."""
         return tuple(sum(count for kind, count in runs if kind in (DENSE, MOE)) for runs in self.kinds)
 
-    @property
+    @cached_property
     def layers_per_stage(self) -> tuple[int, ...]:
         """Transformer layers on each stage."""
         return tuple(sum(self.layers_per_chunk[stage :: self.pp]) for stage in range(self.pp))

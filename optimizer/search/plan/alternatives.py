@@ -14,7 +14,7 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import alike
-from optimizer.search.lattice.knobs import knobs_at
+from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
 from optimizer.search.layouts.band import LaidOut, place
 
@@ -76,11 +76,19 @@ def alternatives(
     for position in positions[len(placed) :]:
         even = laid_out(job, points.plans.plan(position)), knobs_at(points.knobs, position)
         first.setdefault(structure(even[0]), even)
-    others = [(plan, knobs, estimate_of(job, price(job, Plans.of([plan]), knobs), 0)) for plan, knobs in first.values()]
+    if not first or not count:
+        return ()
+    plans, settings = zip(*first.values(), strict=True)
+    costs = price(job, Plans.of(plans), joined_knobs([columns(knobs, 1) for knobs in settings]))
     seconds = laid.best.seconds if laid.best else np.inf
     return tuple(
-        Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, knobs, estimate in sorted(others, key=lambda other: other[2].step_time)[:count]
+        Alternative(
+            plan=plans[index],
+            knobs=settings[index],
+            estimate=estimate_of(job, costs, index),
+            slower=max(0.0, float(costs.step_time[index]) / seconds - 1),
+        )
+        for index in np.argsort(costs.step_time, kind="stable")[:count].tolist()
     )
 
 
