@@ -98,8 +98,9 @@ class Step:
         bill, stages = self.bill, self.stages
         total = bill.aside
         for kind, entry in bill.entries.items():
-            total = total + stages.counts[kind] * entry.seconds
-            if kind in LAYERS:
+            if np.any(entry.seconds):
+                total = total + stages.counts[kind] * entry.seconds
+            if kind in LAYERS and np.any(entry.again):
                 total = total + stages.recomputed[kind] * entry.again
         return stages.exists * total
 
