@@ -255,3 +255,12 @@ TIME_TERMS: Mapping[str, Term] = {
     )
 }
 KNOB_TERMS = tuple(name for name, term in TIME_TERMS.items() if term.knobs)
+
+
+def burning(what: str) -> tuple[str, ...]:
+    """Terms during which a GPU computes (COMPUTE), streams memory (STREAM) or waits (WAIT).
+
+    >>> burning(COMPUTE)
+    ('gemm', 'attention', 'head')
+    """
+    return tuple(name for name, term in TIME_TERMS.items() if term.burns == what)
