@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Protocol
 
 import numpy as np
 
@@ -14,18 +13,10 @@ from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.memory import reserved_memory
-from optimizer.plan import FIELDS, KnobColumns, Knobs, Plans
+from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.units import GB
 
 Price = Callable[[Job, Plans], Costs]
-
-
-class KnobPrice(Protocol):
-    """Costs of plans at given knobs."""
-
-    def __call__(self, job: Job, plans: Plans, knobs: Knobs | KnobColumns = ...) -> Costs:
-        """Price the plans."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.exports.layout import plan_layout, stage_layers
+from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
@@ -170,10 +171,10 @@ def listed(counts: Sequence[int]) -> str:
 def convention_words(job: Job, estimate: Estimate) -> str:
     """What is counted as useful operations, and the MFU when it is counted otherwise."""
     predicting = " and prediction layers" if job.model.mtp_layers else ""
-    causal, plain = (mfu(job, estimate.step_time, name) for name in ("causal", "6n"))
+    whole, plain = (mfu(job, estimate.step_time, name) for name in (ALL_SCORES, PARAMETERS))
     return (
-        f"every attention score{predicting} (Narayanan et al. 2021); {causal:.1%} without masked scores, {plain:.1%} "
-        "as 6 x active parameters"
+        f"the attention scores that the mask leaves{predicting}; {whole:.1%} with all scores (Narayanan et al. 2021), "
+        f"{plain:.1%} as 6 x active parameters"
     )
 
 

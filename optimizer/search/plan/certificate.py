@@ -149,7 +149,7 @@ def _method(job: Job, certificate: Certificate) -> str:
 
 
 def _exhaustion(job: Job, certificate: Certificate) -> str:
-    priced = f"All {certificate.space:,} plans that satisfy the other rules were priced, each at its own knobs"
+    priced = f"All {certificate.space:,} plans that satisfy the other rules were priced"
     if job.layout_given:
         return f"{priced}, each with its one layout; {certificate.fitting:,} fit.{_only(job)}"
     solved = "the even splits reach their bounds"
