@@ -40,7 +40,7 @@ A study is a TOML file; each key takes one value or a list:
     bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix,
     time_limit, seed                      # as the options
     fix = ["", "layout=even", "tp=8,pp=4"]
-    trials = 8                            # on the knobs; 0: the defaults
+    trials = 8                            # on the knobs; 0: a grid alone
     token_budget = 15e12                  # of the whole run: days, cost
     prices = {h100 = 2.5}                 # USD per GPU-hour, not the presets'
     [scenarios.long]                      # with scenarios, each is planned
