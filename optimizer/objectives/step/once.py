@@ -89,9 +89,10 @@ def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
     )
 
 
-def least_once(work: Work) -> FloatArray:
+def least_once(work: Work, offload: FloatArray) -> FloatArray:
     """What no setting of the knobs beats for what happens once per step on the first stage of each plan [s].
 
+    offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
     R + G - overlap (min(R, computation) + min(G, computation)) at the largest bucket and the largest share of SMs, all
     but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
     setting makes shorter; the optimizer is linear in what is offloaded.
@@ -99,7 +100,7 @@ def least_once(work: Work) -> FloatArray:
     inputs = once_inputs(work, FASTEST)
     hides = hidden(*(inputs[name] for name in ("reduce", "backward", "gather", "forward", "overlap")))
     updating = np.minimum(
-        *(optimizer(*({**inputs, "offload": np.full(1, share)}[name] for name in DEVICE)) for share in (0.0, 1.0))
+        *(optimizer(*({**inputs, "offload": share}[name] for name in DEVICE)) for share in (offload, np.ones(1)))
     )
     return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
 

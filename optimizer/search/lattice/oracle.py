@@ -21,7 +21,7 @@ from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.knobs import columns, joined_knobs, taken, tuned
+from optimizer.search.lattice.knobs import columns, joined_knobs, least_offload, taken, tuned
 
 BAND = 0.05
 FASTEST = 100
@@ -132,16 +132,17 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     stages = stages_of(job.model, bill.plans)
     step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
     fits = memory.reserved.max(axis=0) <= job.usable_memory
-    seconds, chosen = step.seconds, columns(knobs, len(bill))
+    seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         without = memory.reserved - stages.exists * memory.terms["optimizer"]
         rescued = ~fits & (without.max(axis=0) <= job.usable_memory)
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)
+            needed[rescued] = least_offload(some, stages_of(job.model, some.plans))[0]
             chosen = replace(chosen, offload=np.where(rescued, 1.0, chosen.offload))
             fits = fits | rescued
-        lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)))
+        lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
         least = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
     else:
         least = seconds

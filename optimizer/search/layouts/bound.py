@@ -12,11 +12,13 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage
+from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
+from optimizer.objectives.step.memory import state_bytes
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.search.lattice.knobs import least_offload
 from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
 from optimizer.search.layouts.table import LayerTable, rebuilding
 
@@ -130,8 +132,28 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
         whole=sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside),
         filled=filled_bubble(bill),
         once=once + overhead,
-        tuned=once - least_once(work),
+        tuned=once - least_once(work, needed_offload(bill)),
     )
+
+
+def needed_offload(bill: Bill) -> FloatArray:
+    """Share of the optimizer state that is on the host in every layout that fits, or less [1].
+
+    All stages together hold every state: what is beyond their room is on the host. One stage holds its activations
+    besides, and leaves most room where it rebuilds whatever may be.
+    """
+    job, plans, whole = bill.job, bill.plans, bill.replicas.whole.take(bill.replicas.rows)
+    states = {
+        name: whole.shared * shared + whole.experts * experts
+        for name, (shared, experts) in state_bytes(job, plans).items()
+    }
+    room = plans.pp * (job.usable_memory - job.stack["workspace"])
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, 1.0)
+    alone = np.flatnonzero(plans.pp == 1)
+    if len(alone):
+        some = bill.take(alone)
+        share[alone] = least_offload(some, stages_of(bill.job.model, some.plans))[0]
+    return share
 
 
 def _least(bill: Bill, kind: str) -> FloatArray:
