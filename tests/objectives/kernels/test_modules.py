@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
+from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
 from optimizer.objectives.kernels.operators import Shapes, layer_operators
 from optimizer.objectives.layer.module_sets import SMALL, exchange, frontier, offered_modules, searched_modes
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.step.explain import explain
-from optimizer.objectives.step.memory import activation_bytes, kept_bytes
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_model

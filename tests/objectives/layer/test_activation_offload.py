@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
+from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
 from optimizer.objectives.kernels.operators import Shapes
-from optimizer.objectives.layer.activation_offload import host_seconds, movable_bytes, offloaded_modules
+from optimizer.objectives.layer.host import host_seconds
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
