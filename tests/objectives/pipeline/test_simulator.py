@@ -84,7 +84,8 @@ def test_activations_in_flight_are_those_of_the_memory_model() -> None:
     for _ in range(200):
         case = random_case(rng, 0.3)
         pp, vpp, microbatches = case[:3]
-        plans = Plans.of([Plan(pp=pp, vpp=vpp, num_microbatches=microbatches)] * pp)
+        schedule = "interleaved" if vpp > 1 else "1f1b"
+        plans = Plans.of([Plan(pp=pp, vpp=vpp, num_microbatches=microbatches, schedule=schedule)] * pp)
         expected = in_flight(plans, np.arange(pp, dtype=np.float64))
         np.testing.assert_allclose(run(case, transfer=0.01).peak_in_flight, expected)
 
