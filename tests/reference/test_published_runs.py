@@ -57,10 +57,9 @@ def test_llama3_405b_on_h100_before_calibration(
 ) -> None:
     """Llama 3, arXiv 2407.21783, table 4: 430 and 400 TFLOP/s in bf16 at TP 8, PP 16, 16 Mi tokens a step.
 
-    The rate counts unmasked scores only. Gradients are priced as reduced once a step: sharded as ZeRO-2 does it, in
-    every micro-batch, the model is 32 to 39 % slow. How many virtual stages the interleaved schedule had is assumed, so both 4
-    and one layer per virtual stage must hold. With megatron-core as fitted to NVIDIA's own tables the model is 8 to
-    14 % fast with 4 and 17 to 19 % with 8: Meta's software is its own.
+    The rate counts unmasked scores only. How many virtual stages the interleaved schedule had is assumed, so both 4
+    and one layer per virtual stage must hold. Gradients are priced as reduced once a step: if they were scattered in
+    every micro-batch, as ZeRO-2 does it here, the model would be 32 to 39 % slow.
     """
     job = Job(
         model=load_model("llama3.1-405b"),

@@ -42,7 +42,7 @@ def freed(question: Job, moe: bool, tp: int = 1) -> dict[str, float]:
 
 
 def test_the_modules_of_deepseek_v3_free_what_can_be_counted() -> None:
-    """Per token: two norms of 7,168; 8 experts of 2,048; queries and keys of 128 heads of 192, values of 128; all in two bytes."""
+    """Per token: two norms of 7,168; 8 experts of 2,048; 128 heads of 192, 192 and 128 (q, k, v); all in two bytes."""
     found = freed(job("deepseek-v3"), moe=True)
     assert found["core_attn"] == 0.0
     assert found["layernorm"] == TOKENS * 2 * 7168 * 2

@@ -67,7 +67,7 @@ def test_five_hundred_equal_pipelines_agree_with_the_closed_form() -> None:
 
 
 def test_uneven_stages_take_no_longer_than_is_priced() -> None:
-    """The price charges waiting in full, some of which a slow stage fills: at most 5 % too much, never too little."""
+    """The price charges all waiting, some of which a slow stage fills: 1.7 % too much in the mean, never too little."""
     rng = np.random.default_rng(1)
     excess: list[float] = []
     for _ in range(300):
@@ -75,8 +75,8 @@ def test_uneven_stages_take_no_longer_than_is_priced() -> None:
         _, vpp, microbatches, forward, backward = case
         stages = (forward + backward).sum(axis=1)
         excess.append(priced(microbatches, vpp, stages.max(), stages.sum()) / run(case).makespan - 1)
-    print(min(excess), max(excess), np.mean(excess))
     assert min(excess) > -1e-9
+    assert np.mean(excess) < 0.02
 
 
 def test_activations_in_flight_are_those_of_the_memory_model() -> None:

@@ -50,14 +50,26 @@ def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Pl
 
 @settings(max_examples=60)
 @given(jobs(), plans())
-def test_every_stage_holds_the_layers_that_it_has(job: Job, plan: Plan) -> None:
-    """Gradients of a stage, put together again over the ranks that shard them, are those of its layers."""
+def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan) -> None:
+    """Optimizer state from ZeRO-1 on, gradients from 2, weights from 3, over the replicas or the sharding group.
+
+    A stack whose weights are cast from the master copy has them in half precision while they are not sharded.
+    """
     bill, stages = priced(job, plan)
-    for name, grows in (("weights", 3), ("gradients", 2), ("optimizer", 1)):
-        inputs = stage_memory(bill, stages).inputs[name]
+    features, memory = job.stack.features, stage_memory(bill, stages)
+    replicas = {"shared": plan.dp * plan.cp, "experts": max(1, plan.dp * plan.cp * plan.tp / (plan.ep * plan.etp))}
+    sharded = plan.zero_stage >= 3
+    states = {
+        "weights": (features.param_bytes if sharded else features.param_bytes or 2, 3),
+        "gradients": (features.grad_bytes, 2),
+        "optimizer": (OPTIMIZER_BYTES, 1),
+    }
+    for name, (size, stage) in states.items():
+        expected = np.zeros(len(stages.exists))
         for part in PARTS:
-            np.testing.assert_allclose(inputs[part][:, 0], held(bill, stages, part), rtol=1e-12)
-            assert plan.zero_stage >= grows or np.all(inputs[f"{part.removesuffix('s')}_bytes"] >= 2)
+            ranks = min(plan.shard or replicas[part], replicas[part]) if plan.zero_stage >= stage else 1
+            expected = expected + held(bill, stages, part) * size / ranks
+        np.testing.assert_allclose(memory.terms[name][:, 0], expected, rtol=1e-12)
 
 
 @settings(max_examples=60)

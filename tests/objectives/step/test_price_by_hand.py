@@ -66,12 +66,28 @@ def test_without_a_pipeline_the_price_is_that_of_the_passes(job: Job, plan: Plan
 
 @settings(max_examples=60)
 @given(jobs(), plans(), knobs())
-def test_like_stages_cost_what_the_simulated_pipeline_takes(job: Job, plan: Plan, setting: Knobs) -> None:
+def test_a_slow_last_stage_costs_what_the_simulated_pipeline_takes(job: Job, plan: Plan, setting: Knobs) -> None:
     """1F1B whose last stage, which has the head besides, is the slowest: nobody works while it would have waited."""
     plan = replace(plan, vpp=1, schedule="1f1b", layers_per_stage=())
     bill = bill_of(job, Plans.of([plan]))
     busy = Step(bill=bill, stages=stages_of(job.model, bill.plans), knobs=setting).busy[:, 0]
     assume(busy[2 if plan.pp > 1 else 0] == busy.max())
+    by_hand = with_the_rest(bill, setting, simulated(bill, plan, setting))
+    assert float(price_bill(bill, setting).step_time[0]) == pytest.approx(by_hand, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(jobs(), plans(), knobs())
+def test_like_stages_cost_what_the_simulated_pipeline_takes(job: Job, plan: Plan, setting: Knobs) -> None:
+    """Every schedule but ZB-2p, whose stages end one after the other; the head is priced like the embedding, at none.
+
+    Layers are all of one kind, as many on every chunk.
+    """
+    plan = replace(plan, layers_per_stage=())
+    assume(plan.schedule != "zero-bubble-2p")
+    assume(len(layer_sequence(job.model)) == 3)
+    bill = bill_of(job, Plans.of([plan]))
+    bill = replace(bill, entries={**bill.entries, HEAD: bill.entries[EMBEDDING]})
     by_hand = with_the_rest(bill, setting, simulated(bill, plan, setting))
     assert float(price_bill(bill, setting).step_time[0]) == pytest.approx(by_hand, rel=1e-9)
 
