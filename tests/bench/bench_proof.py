@@ -12,7 +12,8 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.plan import Plans
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import prove
 
 
@@ -21,7 +22,7 @@ def test_proof_over_the_lattice_of_gpt3(benchmark: BenchmarkFixture, gpt3_job: J
     """Posting the rules, comparing both readings, and the solver: some 0.04 and 0.05 s."""
     job = replace(gpt3_job, gpus=gpus).with_limits(bubble=bubble)
     rules = (*structural(job), Memory())
-    plans = concatenate(list(lattice(job, rules)))
+    plans = Plans.joined(list(lattice(job, rules)))
     costs = price(job, plans)
     fits = costs.reserved <= job.usable_memory
     best = int(np.argmin(np.where(fits, costs.step_time, np.inf)))

@@ -6,7 +6,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from optimizer.job import Job
-from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack

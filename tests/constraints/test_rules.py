@@ -22,7 +22,7 @@ from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.recomputation import RECOMPUTE
-from optimizer.search.lattice.enumerate import concatenate, lattice, plans_of
+from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.lattice.proof import program_of
 from optimizer.stack import Features
 from tests.search.jobs import DENSE, LATENT, MIXTURE, simple_price, small_job
@@ -150,7 +150,7 @@ def test_pins_are_checked_where_they_are_read() -> None:
 
 def every_plan(job: Job) -> Plans:
     """All factorisations of the GPUs and the batch, whatever other rules say, thinned to 500."""
-    plans = concatenate(list(lattice(job, [GpuProduct(), Batch()])))
+    plans = Plans.joined(list(lattice(job, [GpuProduct(), Batch()])))
     return plans.take(np.arange(0, len(plans), max(1, len(plans) // 500)))
 
 

@@ -57,10 +57,11 @@ def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
 def filled_passes(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
     """Weight-gradient passes that fill the bubble of 1F1B: (pp - 1) x filled, at most pp + m - 2 [1].
 
-    `schedule` is the code of a schedule. With the most, the step is as short as its first stage waits:
-    (m + pp - 1) (F + B) + W.
+    `schedule` is the code of a schedule. With the most, the step is as short as its first stage waits: the last
+    micro-batch comes back after m + pp - 1 forward passes F and as many backward ones B, and its weights W remain.
 
-    Source: Qi et al., arXiv 2401.10241, section 2.3; see closed_form.zero_bubble_time and zero_bubble_h2_time.
+    Source: Qi et al., arXiv 2401.10241, section 2.3 (ZB-H1 and ZB-H2) and section 4 (ZB-2p); the most derived, and held
+    against objectives/pipeline/simulator.py by the tests.
 
     >>> filled_passes(SCHEDULES.index("zero-bubble-2p"), 8, [1, 8, 15, 32]).tolist(), filled_passes(0, 8, 4).tolist()
     ([7.0, 14.0, 21.0, 21.0], 0.0)
@@ -76,7 +77,7 @@ def bubble_left(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> 
     Schedule.left, but of zero-bubble schedules at least (2 (pp - 1) - (m - 1)) / (3 (pp - 1)): no more micro-batches
     than there are, less the one whose weights come last, lend their weights' gradients to fill it.
 
-    Source: closed_form.zero_bubble_time.
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md (what is left); the least as in `filled_passes`.
 
     >>> bubble_left(SCHEDULES.index("zero-bubble-2p"), 8, [1, 8, 15, 32]).round(3).tolist()
     [0.667, 0.333, 0.0, 0.0]

@@ -223,7 +223,7 @@ def filled_bubble(bill: Bill) -> FloatArray:
 
     `filled_passes` of W, the mean stage's weight gradients for one micro-batch: half of its backward products.
 
-    Source: Qi et al., arXiv 2401.10241, section 2.3; see closed_form.zero_bubble_time and zero_bubble_h2_time.
+    Source: Qi et al., arXiv 2401.10241, section 2.3.
     """
     plans, counts = bill.plans, kinds_of(bill.job.model)
     passes = filled_passes(plans.schedule, plans.pp, plans.num_microbatches)
