@@ -102,14 +102,14 @@ def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
 def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[Message, ...]:
     """Messages of the forward pass of one module that is recomputed by name.
 
-    MLP, mixture and shared experts: the block of tensor parallelism around their products; the mixture its dispatch
-    and combine too. Up-projections of latent attention: the latent vectors that sequence parallelism has split,
+    MLP (of dense layers), mixture and shared experts (of the others): the block of tensor parallelism around their
+    products; the mixture its dispatch and combine too. Up-projections of latent attention: the latent vectors that sequence parallelism has split,
     tokens x (q_rank + kv_rank) x 2 B; queries that have none are projected from the layer's input.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py for the latent vectors.
     """
     found: list[Message] = []
-    if module in GATHERS:
+    if module in GATHERS and moe == (module != "mlp"):
         has_block = tensor_blocks(job.model, shapes, moe) > 1 if moe else np.ones(np.shape(shapes.tp), dtype=np.bool_)
         found += tensor_messages(job.model, shapes, has_block.astype(np.float64))
     if module == "moe" and moe:

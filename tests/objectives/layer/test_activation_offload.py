@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optimizer.objectives.layer.activation_offload import host_seconds, movable_bytes, offloaded_modules
 
 from optimizer.job import Job
 from optimizer.objectives.kernels.operators import Shapes
-from optimizer.objectives.layer.activation_offload import host_seconds, movable_bytes, offloaded_modules
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optimizer.objectives.layer.communication import collectives_per_pass, copies_sent
 
 from optimizer.job import Job
 from optimizer.objectives.kernels.operators import Shapes
-from optimizer.objectives.layer.communication import collectives_per_pass, copies_sent
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans

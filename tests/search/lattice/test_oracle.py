@@ -24,7 +24,9 @@ MOST = 300
 DEFAULTS = Tuning(fixed=Knobs())
 
 
-@pytest.mark.parametrize("job", [small_job(8), small_job(8, model=MIXTURE), small_job(8, hbm=6e9), small_job(1, hbm=22e9)])
+@pytest.mark.parametrize(
+    "job", [small_job(8), small_job(8, model=MIXTURE), small_job(8, hbm=6e9), small_job(1, hbm=22e9)]
+)
 def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job: Job) -> None:
     """Whatever the sweep leaves untuned because of its bound could not have been the best, and the first of equals is
     taken.
