@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.answer import Answer
 from optimizer.errors import InvalidFile, UnknownName
-from optimizer.readers.answer_file import read_answer
+from optimizer.readers.answer_file import SavedPlan, read_answer
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def test_what_was_written_comes_back(gpt3_answer: Answer, document: dict[str, An
     assert saved.job == gpt3_answer.job
     assert saved.plan == gpt3_answer.plan
     assert saved.knobs == gpt3_answer.knobs
-    assert saved.alternatives == tuple(other.plan for other in gpt3_answer.alternatives)
+    assert saved.alternatives == tuple(
+        SavedPlan(plan=other.plan, knobs=other.knobs) for other in gpt3_answer.alternatives
+    )
     assert saved.claims is not None
     assert (saved.claims.proven, saved.claims.lower_bound, saved.claims.space) == (True, 5.0, 12345)
     assert saved.document == document

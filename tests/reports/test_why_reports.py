@@ -9,7 +9,7 @@ import pytest
 from optimizer.answer import Clash
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.plan import Plan
+from optimizer.plan import Knobs, Plan
 from optimizer.reports.check_report import check_report
 from optimizer.reports.comparison_report import comparison_report, verdict
 from optimizer.reports.screen import screen_text
@@ -91,7 +91,7 @@ def test_a_check_shows_what_is_broken_first(gpt3_job: Job, gpt3_plan: Plan, esti
 
 
 def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
-    best = Best(job=gpt3_job, plan=gpt3_plan, estimate=estimate, swept=NOTHING)
+    best = Best(job=gpt3_job, plan=gpt3_plan, knobs=Knobs(), estimate=estimate, swept=NOTHING)
 
     def effect(name: str, gain: float, found: Best | None = best, changed: tuple[str, ...] = ()) -> Effect:
         variation = Variation(name=name, change="1 -> 2", kind="hardware", job=gpt3_job)
@@ -109,7 +109,7 @@ def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan
 
 
 def test_losses_say_when_the_shape_cannot_stay(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
-    before = Best(job=gpt3_job, plan=gpt3_plan, estimate=estimate, swept=NOTHING)
+    before = Best(job=gpt3_job, plan=gpt3_plan, knobs=Knobs(), estimate=estimate, swept=NOTHING)
     after = replace(before, job=replace(gpt3_job, gpus=896), estimate=replace(estimate, step_time=6.25))
     loss = Loss(nodes=1, gpus=1016, before=before, kept=None, best=after)
     assert loss.loss(after) == pytest.approx(0.2)

@@ -14,7 +14,7 @@ from optimizer.model import Experts, LatentAttention, Model
 from optimizer.objectives.step.estimate import Costs
 from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.presets import load_cluster
-from optimizer.readers.answer_file import Claims, SavedAnswer
+from optimizer.readers.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.recomputation import MODULES
 from optimizer.stack import Features, Stack
 
@@ -60,7 +60,9 @@ def saved(answer: Answer) -> SavedAnswer:
         plan=answer.plan,
         knobs=answer.knobs,
         claims=Claims(**claims),
-        alternatives=tuple(other.plan for other in answer.alternatives),
+        alternatives=tuple(SavedPlan(plan=other.plan, knobs=other.knobs) for other in answer.alternatives),
+        trials=answer.trials,
+        seed=answer.seed,
         document=json.loads(json.dumps(answer.to_dict())),
     )
 

@@ -102,9 +102,10 @@ def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
 def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[Message, ...]:
     """Messages of the forward pass of one module that is recomputed by name.
 
-    MLP, mixture and shared experts: the block of tensor parallelism around their products; the mixture its dispatch
-    and combine too. Up-projections of latent attention: the latent vectors that sequence parallelism has split,
-    tokens x (q_rank + kv_rank) x 2 B; queries that have none are projected from the layer's input.
+    MLP of dense layers, mixture and shared experts of the others: the block of tensor parallelism around their
+    products; the mixture its dispatch and combine too. Up-projections of latent attention: the latent vectors that
+    sequence parallelism has split, tokens x (q_rank + kv_rank) x 2 B; queries that have none are projected from the
+    layer's input.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py for the latent vectors.
     """

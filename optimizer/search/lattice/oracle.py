@@ -196,7 +196,7 @@ def _trimmed(points: Points) -> Points:
     fitting = fastest[points.fits[fastest]]
     if len(fitting):
         limit = points.seconds[fitting[0]]
-        keep |= points.fits & ((points.least <= limit) | (points.seconds <= limit * (1 + BAND)))
+        keep |= points.fits & (points.least <= limit * (1 + BAND))
         keep[fitting[:FASTEST]] = True
         keep[fitting[firsts(points.plans.take(fitting))]] = True
     return points.take(np.flatnonzero(keep))

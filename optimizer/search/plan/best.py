@@ -11,7 +11,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import LaidOut, best_even, lay_out
+from optimizer.search.layouts.band import LaidOut, best_even, lay_out, smoothed
 from optimizer.search.layouts.given import as_given
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -42,9 +42,9 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     found, _ = laid_out_best(job, space, swept, tuning)
     if found is None or found.best is None:
         return None
-    best = found.best
-    estimate = estimate_of(job, price(job, Plans.of([best.plan]), best.knobs), 0)
-    return Best(job=job, plan=best.plan, knobs=best.knobs, estimate=estimate, swept=swept)
+    best = smoothed(job, found.best.plan, found.best.knobs, seed=tuning.seed)
+    estimate = estimate_of(job, price(job, Plans.of([best]), found.best.knobs), 0)
+    return Best(job=job, plan=best, knobs=found.best.knobs, estimate=estimate, swept=swept)
 
 
 def laid_out_best(

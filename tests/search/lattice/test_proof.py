@@ -20,7 +20,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import FIELDS, Plans
 from optimizer.search.lattice import oracle
-from optimizer.search.lattice.enumerate import alike, concatenate, lattice
+from optimizer.search.lattice.enumerate import Space, alike, lattice
 from optimizer.search.lattice.proof import core, program_of, prove
 from optimizer.search.layouts import band
 from optimizer.search.layouts import given as given_layouts
@@ -41,7 +41,7 @@ JOBS = {
 def whole(job: Job) -> Plans:
     """Every plan that satisfies the structural rules, none for an impossible job."""
     parts = list(lattice(job, structural(job)))
-    return concatenate(parts) if parts else Plans.of(())
+    return Plans.joined(parts) if parts else Plans.of(())
 
 
 @settings(max_examples=150, deadline=None)
@@ -55,7 +55,7 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
     assume(len(plans))
     costs = price(job, plans)
     fits = costs.reserved <= job.usable_memory
-    proof = prove(job, (*structural(job), Memory(price=price)), plans, costs.step_time)
+    proof = prove(job, (*structural(job), Memory()), plans, costs.step_time)
     assert proof.proven
     if not fits.any():
         assert proof.point == -1
@@ -71,7 +71,7 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
 @settings(max_examples=50, deadline=None)
 @given(jobs())
 def test_what_was_posted_reads_like_the_checks_on_plans_that_break_rules_too(job: Job) -> None:
-    every = concatenate(list(lattice(job, [GpuProduct(), Batch()])) or [Plans.of(())])
+    every = Plans.joined(list(lattice(job, [GpuProduct(), Batch()])) or [Plans.of(())])
     assume(len(every))
     plans = every.take(np.arange(0, len(every), max(1, len(every) // 2000)))
     rules = structural(job)
@@ -130,7 +130,7 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
     job = JOBS[name]
     plans = whole(job)
     even = price(job, plans)
-    laid = band.lay_out(job, lattice(job, structural(job)))
+    laid = band.lay_out(job, Space(job, structural(job)))
     fits = even.reserved <= job.usable_memory
     assert laid.best is not None
     assert len(laid.held.plans) == len(plans)
@@ -144,7 +144,7 @@ def test_the_core_of_rules_that_clash_names_some_of_them_only() -> None:
     """Eight GPUs under tp = 3: no plan satisfies the rules named, and where one satisfies all none is named."""
     job = small_job(8, fixed={"tp": 3})
     rules = structural(job)
-    points = concatenate(list(lattice(job, [])))
+    points = Plans.joined(list(lattice(job, [])))
     names = core(job, rules, points)
     assert "gpu-product" in names
     assert len(names) < len(rules)

@@ -13,6 +13,7 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.plan.best import best_plan
 from optimizer.search.why.conflict import Question, conflict, minimal
 from tests.search.jobs import jobs, simple_price, small_job
 
@@ -92,10 +93,13 @@ def test_no_smaller_move_of_a_limit_works(job: Job) -> None:
 
 
 def test_relaxing_memory_as_told_makes_the_job_feasible() -> None:
-    job = small_job(4, hbm=10e9)
-    relaxed = replace(job, limits=replace(job.limits, hbm=12e9))
-    assert sweep(job, structural(job), price=simple_price).best < 0
-    assert sweep(relaxed, structural(relaxed), price=simple_price).best >= 0
+    job = small_job(4, hbm=2.4e9)
+    told = next(clash.relaxation for clash in conflict(job) if clash.rule == "memory")
+    enough = float(told.split()[3]) * 1e9
+    assert told == f"HBM 2.4 -> {enough / 1e9:.0f} GB"
+    assert best_plan(job) is None
+    assert best_plan(job.with_limits(hbm=enough)) is not None
+    assert best_plan(job.with_limits(hbm=enough - 1e9)) is None
 
 
 def test_another_number_of_gpus_may_come_with_a_batch_that_it_can_share() -> None:

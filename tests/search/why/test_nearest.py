@@ -14,7 +14,8 @@ from optimizer.constraints.batch import REACH, Batch
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.pipeline.closed_form import bubble_fraction, bubble_left
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.leanest import LeastMemory
