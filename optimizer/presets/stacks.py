@@ -13,12 +13,12 @@ from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
 from optimizer.readers.text import read_text
 from optimizer.recomputation import MODULES
-from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Stack
+from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Fixed, Stack
 
 DEFAULT_STACK = "megatron-core"
 WORDS = {"attention": ATTENTION, "dispatcher": DISPATCHERS, "selective": SELECTIVE}
 WANTED = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "tuple": "a list"}
-TABLES = ("parameters", "features", "intervals", "ranges", "residuals", "provenance")
+TABLES = ("parameters", "fixed", "features", "intervals", "ranges", "residuals", "provenance")
 
 
 def stack_names() -> tuple[str, ...]:
@@ -60,8 +60,10 @@ def read_stack(path: Path) -> Stack:
     }
     return Stack(
         name=data.get("name", path.stem),
+        parent=data.get("parent", ""),
         features=Features(**features),
         parameters={key: float(value) for key, value in data.get("parameters", {}).items()},
+        fixed={key: Fixed(value=float(item["value"]), why=item["why"]) for key, item in data.get("fixed", {}).items()},
         provenance=Provenance(**data.get("provenance", {})),
         runs=int(data.get("runs", 0)),
         residuals=data.get("residuals", {}),
@@ -76,23 +78,35 @@ def _problems(data: Mapping[str, Any]) -> list[str]:
     if wrong:
         return [f"{name}: expected a table, but got {data[name]!r}" for name in wrong]
     return [
-        *_parameter_problems(data.get("parameters", {})),
+        *_parameter_problems("parameters", data.get("parameters", {})),
+        *_fixed_problems(data.get("fixed", {}), data.get("parameters", {})),
         *_feature_problems(data.get("features", {})),
         *_interval_problems(data.get("intervals", {}), data.get("ranges", {})),
     ]
 
 
-def _parameter_problems(parameters: Mapping[str, Any]) -> list[str]:
+def _parameter_problems(table: str, parameters: Mapping[str, Any]) -> list[str]:
     problems = []
     for key, value in parameters.items():
         parameter = PARAMETERS.get(key)
         if parameter is None:
             hint = nearest(key, PARAMETERS)
-            problems.append(f"parameters.{key}: unknown{f'; did you mean {hint[0]}?' if hint else ''}")
+            problems.append(f"{table}.{key}: unknown{f'; did you mean {hint[0]}?' if hint else ''}")
         elif not isinstance(value, int | float) or not parameter.low <= value <= parameter.high:
             bounds = f"{parameter.low:g} to {parameter.high:g} [{parameter.unit}]"
-            problems.append(f"parameters.{key}: expected a number from {bounds}, but got {value!r}")
+            problems.append(f"{table}.{key}: expected a number from {bounds}, but got {value!r}")
     return problems
+
+
+def _fixed_problems(fixed: Mapping[str, Any], fitted: Mapping[str, Any]) -> list[str]:
+    whole = {key: item for key, item in fixed.items() if isinstance(item, Mapping) and set(item) == {"value", "why"}}
+    problems = [
+        f'fixed.{key}: expected {{ value = ..., why = "..." }}, but got {item!r}'
+        for key, item in fixed.items()
+        if key not in whole
+    ]
+    problems += [f"fixed.{key}: is in parameters too; keep one of them" for key in fixed if key in fitted]
+    return problems + _parameter_problems("fixed", {key: item["value"] for key, item in whole.items()})
 
 
 def _feature_problems(features: Mapping[str, Any]) -> list[str]:
