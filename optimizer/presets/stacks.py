@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.errors import UnknownName
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
-from optimizer.stack import Features, Stack
+from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 
 DEFAULT_STACK = "megatron-core"
 
@@ -45,6 +45,10 @@ def _preset(name: str) -> Stack:
     values: dict[str, Any] = {
         table: {key: float(value) for key, value in data.get(table, {}).items()}
         for table in ("parameters", "residuals", "intervals")
+    }
+    known = data.get("fixed", {})
+    values["fixed"] = {
+        key: Fixed(value=float(known[key]["value"]), why=known[key]["why"]) for key in PARAMETERS if key in known
     }
     values["ranges"] = {key: (float(low), float(high)) for key, (low, high) in data.get("ranges", {}).items()}
     values["features"], values["provenance"] = Features(**features), Provenance(**data["provenance"])

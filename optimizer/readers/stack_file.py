@@ -6,6 +6,9 @@ attention = "flash3"
 [parameters]                # those that were fitted, of optimizer.stack.PARAMETERS
 gemm_efficiency = 0.87
 
+[fixed]                     # those that no run of the software tells, and why they are what they are
+dp_overlap = { value = 1.0, why = "hides wherever it can" }
+
 name, runs, devices, [residuals], [intervals], [ranges] and [provenance] tell of the fit and may be left out.
 """
 
@@ -35,7 +38,7 @@ from optimizer.readers.tables import (
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import ATTENTION, DISPATCHERS, PARAMETERS, SELECTIVE, Features, Parameter, Stack
+from optimizer.stack import ATTENTION, DISPATCHERS, PARAMETERS, SELECTIVE, Features, Fixed, Parameter, Stack
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
@@ -55,6 +58,10 @@ def _intervals(widths: dict[str, float]) -> dict[str, float]:
     if wide:
         raise ValueError(f"half-widths in log above {WIDEST} say nothing: {', '.join(wide)}")
     return widths
+
+
+def _given(table: Table) -> dict[str, Any]:
+    return {name: getattr(table, name) for name in PARAMETERS if name in table.model_fields_set}
 
 
 def _bounded(parameter: Parameter) -> tuple[Any, None]:
@@ -83,10 +90,13 @@ _FEATURES = table_of(
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
 _PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)
+_EACH_FIXED: Any = {name: (part(Fixed, value=hint), None) for name, (hint, _) in _BOUNDED.items()}
+_FIXED = create_model("FixedParameters", __base__=Table, **_EACH_FIXED)
 KEYS = table_of(
     Stack,
     features=(Annotated[_FEATURES, AfterValidator(_features), NEEDED], ...),
-    parameters=Annotated[_PARAMETERS, AfterValidator(lambda table: table.model_dump(exclude_unset=True))],
+    parameters=Annotated[_PARAMETERS, AfterValidator(_given)],
+    fixed=Annotated[_FIXED, AfterValidator(_given)],
     runs=Natural,
     residuals=dict[str, Number],
     devices=Texts,
@@ -101,8 +111,11 @@ def read_stack(path: Path) -> Stack:
 
     Raises InvalidFile with every problem found.
     """
-    problems: list[str] = []
-    table = validated(KEYS, {"name": path.stem} | read_toml(path), problems)
-    if table is None:
+    data = read_toml(path)
+    fitted, fixed = (data.get(name) for name in ("parameters", "fixed"))
+    both = [name for name in fixed if name in fitted] if isinstance(fitted, dict) and isinstance(fixed, dict) else []
+    problems = [f"fixed.{name}: is in parameters too; keep one of them" for name in both]
+    table = validated(KEYS, {"name": path.stem} | data, problems)
+    if table is None or problems:
         raise InvalidFile(path, problems)
     return Stack(**dict(table))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.calibration.least_squares import EDGE, RUNS_PER_PARAMETER, to_unit
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.stack_file import stack_toml, write_stack
 from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.presets import load_stack, stack_names
@@ -18,9 +20,21 @@ from optimizer.stack import PARAMETERS
 def test_presets_keep_to_the_bounds_and_name_their_source(name: str) -> None:
     stack = load_stack(name)
     assert stack.name == name
-    assert all(PARAMETERS[key].low <= value <= PARAMETERS[key].high for key, value in stack.parameters.items())
+    fixed = {key: item.value for key, item in stack.fixed.items()}
+    assert all(PARAMETERS[key].low <= value <= PARAMETERS[key].high for key, value in fixed.items())
+    assert all(item.why for item in stack.fixed.values())
     assert stack.provenance.source != ""
     assert stack.provenance.date != ""
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_no_fitted_parameter_of_a_preset_lies_on_a_bound(name: str) -> None:
+    """Nor is one fitted for fewer than three runs."""
+    stack = load_stack(name)
+    for key, value in stack.parameters.items():
+        assert EDGE <= to_unit(key, value) <= 1 - EDGE, key
+    times = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
+    assert len(times) * RUNS_PER_PARAMETER <= stack.runs or not stack.runs
 
 
 @pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
@@ -84,12 +98,16 @@ def test_features_are_what_some_software_does(tmp_path: Path, text: str, problem
 def test_all_problems_of_a_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        '[parameters]\nlaunch = 9.0\nlanch = 1e-6\n[features]\nattention = "flsh"\ndropout = 3\nfused_nrm = true\n'
+        '[parameters]\nlaunch = 9.0\nlanch = 1e-6\n[fixed]\nlaunch = 3e-6\nstraggler = {value = 7, why = "seen"}\n'
+        '[features]\nattention = "flsh"\ndropout = 3\nfused_nrm = true\n'
     )
     with pytest.raises(InvalidFile) as caught:
         read_stack(path)
     text = str(caught.value)
-    assert len(caught.value.problems) == 5
+    assert len(caught.value.problems) == 8
+    assert 'fixed.launch: expected { value = ..., why = "..." }, but got 3e-06' in text
+    assert "fixed.launch: is in parameters too; keep one of them" in text
+    assert "fixed.straggler: expected a number from 0 to 0.05 [1], but got 7" in text
     assert "parameters.launch: expected a number from 5e-07 to 0.0002 [s], but got 9.0" in text
     assert "parameters.lanch: unknown key; did you mean launch?" in text
     assert "features.fused_nrm: unknown key; did you mean fused_norm" in text
@@ -114,6 +132,7 @@ def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
     write_stack(stack, path)
     again = read_stack(path)
     assert again.features == stack.features
+    assert again.fixed == stack.fixed
     assert again.parameters == pytest.approx(dict(stack.parameters), rel=1e-3)
     assert stack_toml(again) == stack_toml(stack)
 
