@@ -36,7 +36,7 @@ def test_lay_out_layers(benchmark: BenchmarkFixture, model: str, recompute: str)
     gpus, seq_len, batch, plan = PLANS[model]
     job = Job(
         model=load_model(model),
-        cluster=load_cluster("dgx-h100"),
+        cluster=load_cluster("dgx-h200"),
         stack=load_stack("megatron-core"),
         gpus=gpus,
         seq_len=seq_len,
