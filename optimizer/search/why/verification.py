@@ -34,7 +34,7 @@ CUT_SHORT = dict.fromkeys(
 )
 # What all else follows from.
 GIVEN = {
-    "job, knobs": "taken as they are; what follows from them is checked",
+    "job, knobs, search": "taken as they are; what follows from them is checked",
     "plan": "another that keeps the rules and costs the same would pass for it",
     "number of alternatives": "--top and --within are not in the file: the slowest may be missing",
 }

@@ -19,6 +19,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.conflict import Question, conflict
@@ -149,5 +150,5 @@ def test_61_layers_that_fit_unevenly_only_need_no_more_memory() -> None:
     least, evenly = (float(text.split()[3]) for text in told)
     assert least < evenly
     for job, size in ((free, least), (even, evenly)):
-        assert best_plan(job.with_limits(hbm=size * 1e9), LEAN) is not None
-        assert best_plan(job.with_limits(hbm=(size - 1) * 1e9), LEAN) is None
+        assert best_plan(job.with_limits(hbm=size * 1e9), Tuning(fixed=LEAN)) is not None
+        assert best_plan(job.with_limits(hbm=(size - 1) * 1e9), Tuning(fixed=LEAN)) is None

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Path_ = tuple[str | int, ...]
 CHANGES = 300
 # Where another value makes another question or plan, of which everything else may be true as well.
-FREE = ("job.", "knobs.", "plan.")
+FREE = ("job.", "knobs.", "plan.", "search.")
 OPTIONAL = (("explain",), ("why_not",), ("assumptions",))
 
 
