@@ -31,9 +31,9 @@ def layout_line(certificate: Certificate, pp: int) -> str:
 def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: int) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
-    The proof is about the knobs of the answer; the bound over all knobs is said beside it.
+    The proof is about the knobs that each plan was given; the bound over all knobs is said beside it.
     """
-    verdict = "Proven optimal at these knobs" if certificate.proven else "Not proven optimal"
+    verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
     lines = [
         f"{verdict}: lower bound {seconds(certificate.lower_bound)}, best {seconds(certificate.best)}, "
         f"gap {certificate.gap:.2%}, {certificate.space:,} plans in the space."
