@@ -51,7 +51,7 @@ def test_no_restriction_beats_the_free_answer(seed: int) -> None:
 
 
 def test_a_smaller_micro_batch_does_not_beat_a_free_one_where_the_optimizer_is_on_the_host() -> None:
-    """Four H200s hold Mixtral's optimizer state only in part, so that what lies on the host differs from plan to plan."""
+    """Four H200s hold Mixtral's optimizer state in part: what lies on the host differs by plan."""
     job = Job(
         model=load_model("mixtral-8x7b"),
         cluster=load_cluster("dgx-h200"),

@@ -15,13 +15,15 @@ from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import Rule, nearest_first
 from optimizer.constraints.space import domains
 from optimizer.job import Job
-from optimizer.plan import IntArray, Plans
-from optimizer.search.lattice.enumerate import walk
+from optimizer.plan import FIELDS, IntArray, Plans
+from optimizer.search.lattice.enumerate import plans_of, walk
 from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.variables import VARIABLES
 
 FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
 PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's
 NEAR_BATCH = 10  # the batch may move by one part in so many with the number of GPUs
+FEW = 2**10  # most combinations of values that one rule is asked about by itself
 COUNTS = ("micro_batch", "num_microbatches")
 OPTIONS = {"zero_stage": 1, "shard": 0, "recompute": 0, "activation_offload": 0}  # and a value of each, as a code
 Values = Mapping[str, tuple[int, ...]]
@@ -47,6 +49,8 @@ class Numbers:
         batch = self.job.global_batch
         near = nearest_first(np.arange(batch - batch // NEAR_BATCH, batch + batch // NEAR_BATCH + 1), batch)
         both = np.append(near, batch)
+        if self._hopeless(others, both):
+            return None
         values = self._values(others, both)
         replicas: IntArray | None = None
         for position, some in enumerate(growing(others, self.job.gpus)):
@@ -61,6 +65,8 @@ class Numbers:
     def nearest_batch(self, others: IntArray) -> Job | None:
         """The job with the nearest of these batches."""
         gpus = np.array([self.job.gpus])
+        if self._hopeless(gpus, others):
+            return None
         return self._paired(*self.screened(gpus, others, self._values(gpus, others)), others)
 
     def _among(self, counts: IntArray, near: IntArray, values: Values) -> Job | None:
@@ -140,6 +146,10 @@ class Numbers:
             values |= {"ep": (1,), "etp": (1,)} if self._free("ep", "etp") else {}
         return values
 
+    def _hopeless(self, counts: IntArray, batches: IntArray) -> bool:
+        """Whether rules that look at few combinations leave some variable no value, whatever the number."""
+        return not all(consistent(self.job, self.rules, domains(self.job, counts, batches)).values())
+
     def _leanest(self, values: Values) -> Values:
         """These values with micro-batches of one sequence, and the most of them that were asked for."""
         most = [pin.high for pin in self._asked()]
@@ -172,6 +182,22 @@ class Numbers:
         """Whether the job asks for no values of these variables."""
         limits = self.job.limits
         return not any(name in asked for name in names for asked in (limits.fixed, limits.ranges, limits.choices))
+
+
+def consistent(job: Job, rules: Sequence[Rule], values: Values) -> Values:
+    """The values left by one rule after the other, each asked alone where its variables have few combinations."""
+    for rule in rules:
+        if not set(rule.variables) <= values.keys():
+            continue
+        axes = [np.array(values[name], dtype=np.int64) for name in rule.variables]
+        if (count := int(np.prod([len(axis) for axis in axes]))) > FEW:
+            continue
+        grid = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+        columns = {name: np.full(count, VARIABLES[name].neutral, dtype=np.int64) for name in FIELDS}
+        columns |= dict(zip(rule.variables, grid, strict=True))
+        keep = rule.check(job, plans_of(columns))
+        values = {**values, **{name: tuple(np.unique(columns[name][keep]).tolist()) for name in rule.variables}}
+    return values
 
 
 def growing(numbers: IntArray, number: int) -> Iterator[IntArray]:

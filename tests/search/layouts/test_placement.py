@@ -128,9 +128,15 @@ def test_a_stack_that_cuts_evenly_still_chooses_what_to_rebuild() -> None:
     assert 0 < sum(layout.recomputed) < 126
 
 
-def test_deepseek_s_published_layout_is_found() -> None:
-    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L."""
+def test_deepseek_s_published_layout_is_as_fast_as_the_best() -> None:
+    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L.
+
+    Its slowest stage is that of the best layout; what stages do once per step makes 0.01 % between them.
+    """
     job = job_of("deepseek-v3", 400e9)
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
-    placed = best_layout(job, plan).of(plan)
-    assert plan_layout(placed, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
+    published = replace(plan, layers_per_stage=(3, *(2,) * 29, 0, 0), mtp_ahead=1)
+    assert plan_layout(published, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
+    theirs, best = placed_layout(layout_problem(job, plan), published.placement), best_layout(job, plan)
+    assert theirs.slowest == pytest.approx(best.slowest)
+    assert best.objective <= theirs.objective < best.objective * 1.0005

@@ -20,6 +20,7 @@ from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.why.conflict import Question, conflict
+from optimizer.search.why.nearest import Numbers
 from tests.search.jobs import jobs, small_job
 
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
@@ -147,3 +148,17 @@ def test_what_was_looked_at_is_said_where_nothing_is_enough() -> None:
     assert clashes["gpu-product"].remedy == clashes["gpu-product"].note == GpuProduct().none(small_job(8))
     assert "1,000,000 GPUs" in clashes["gpu-product"].note
     assert clashes["fix tp=5"].remedy == "enough: drop fix tp=5"
+
+
+def test_no_number_is_looked_at_where_a_pin_alone_breaks_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack without ZeRO-3 has no plan of it on any number of GPUs, of which a million would be tried."""
+    job = Job(
+        model=load_model("llama3.2-1b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=8,
+        seq_len=2048,
+        global_batch=16,
+    ).with_limits(fixed={"zero_stage": 3})
+    monkeypatch.setattr(Numbers, "_first", lambda *_: pytest.fail("numbers were tried"))
+    assert {clash.rule for clash in conflict(job)} == {"zero-stage", "fix zero_stage=3"}
