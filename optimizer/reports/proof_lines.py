@@ -31,11 +31,7 @@ def layout_line(certificate: Certificate, pp: int) -> str:
 def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: int) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
-<<<<<<< HEAD
     The proof is about each plan at the best knobs that were found for it; the bound over all knobs is said beside it.
-=======
-    The proof is about the knobs that each plan was given; the bound over all knobs is said beside it.
->>>>>>> invar
     """
     verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
     lines = [

@@ -31,7 +31,7 @@ class Cost:
 
     forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
     seconds by term that rebuilding the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
-    cover_forward, cover_backward: computation under which other messages can hide, cover_again: what rebuilding adds to
+    cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again: what rebuilding adds to
     the latter; hidden, hidden_again: communication that hides inside the layer; host: what the host needs for its
     kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a layer that is spared,
     kept_recomputed: of one that is rebuilt, once: held once per stage while modules are rebuilt, rebuilt: while whole
@@ -104,8 +104,8 @@ def _head_cost(job: Job, few: Plans, rows: IntArray) -> Cost:
         forward={HEAD: time.forward.total},
         backward={HEAD: time.backward.total},
         weight=time.backward.terms["gemm"] / 2,
-        cover_forward=time.forward.compute,
-        cover_backward=time.backward.compute,
+        cover_forward=time.forward.busy,
+        cover_backward=time.backward.busy,
         static=logits[rows],
     )
 
@@ -140,9 +140,9 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         backward={name: parts[1] for name, parts in terms.items()},
         again={name: whole * parts[2] for name, parts in terms.items()},
         weight=time.backward.terms["gemm"] / 2,
-        cover_forward=time.forward.compute,
-        cover_backward=time.backward.compute + more.compute,
-        cover_again=whole * time.full.compute,
+        cover_forward=time.forward.busy,
+        cover_backward=time.backward.busy + more.busy,
+        cover_again=whole * time.full.busy,
         hidden=time.forward.hidden + time.backward.hidden + more.hidden,
         hidden_again=whole * time.full.hidden,
         host=time.host,

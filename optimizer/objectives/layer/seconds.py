@@ -48,6 +48,11 @@ class Phase:
         """The terms that keep the GPU's units busy, under which communication can hide [s]."""
         return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
 
+    @property
+    def busy(self) -> FloatArray:
+        """Computation with what the GPU waits for the host, while data parallelism's messages travel on [s]."""
+        return self.compute + self.terms["launch"]
+
     def take(self, rows: IntArray) -> Phase:
         """The pass at these shapes."""
         return Phase(terms={term: seconds[rows] for term, seconds in self.terms.items()}, hidden=self.hidden[rows])

@@ -127,8 +127,9 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
 
 
 def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
-    """Sum over the kinds of layers on each stage x what one of the kind has; one nothing where none has any."""
-    return sum((stages.counts[kind] * values for kind, values in each.items() if np.any(values)), np.zeros((1, 1)))
+    """Sum over the kinds of layers on each stage x what one of the kind has."""
+    parts = (stages.counts[kind] * values for kind, values in each.items() if np.any(values))
+    return sum(parts, np.zeros(stages.exists.shape))
 
 
 def elements_on(bill: Bill, stages: Stages, part: str) -> FloatArray:

@@ -58,12 +58,16 @@ def alternatives(
     points: Points,
     laid: LaidOut,
     best: Plan,
+    seconds: float,
     count: int,
     tuning: Tuning,
     *,
     time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, each at its own knobs: the first, while there is time, as best laid out."""
+    """The runners-up of the best plan, whose step takes so many `seconds`, each at its own knobs.
+
+    The first of them, while there is time, are as best laid out.
+    """
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
     searched = chosen[: 0 if job.layout_given else PLACED]
@@ -80,7 +84,6 @@ def alternatives(
         return ()
     plans, settings = zip(*first.values(), strict=True)
     costs = price(job, Plans.of(plans), joined_knobs([columns(knobs, 1) for knobs in settings]))
-    seconds = laid.best.seconds if laid.best else np.inf
     return tuple(
         Alternative(
             plan=plans[index],

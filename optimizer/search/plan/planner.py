@@ -88,9 +88,10 @@ def _searched(
         best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
         points, left = swept.points, _left(time_limit, clock)
-        others = alternatives(job, points, laid, best, top, tuning, time_limit=left) if points else ()
+        seconds = estimate.step_time
+        others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
-        ties = near_ties(points, best, laid.best.seconds, others) if points else NearTies()
+        ties = near_ties(points, best, seconds, others) if points else NearTies()
     return Answer(
         status="optimal" if certificate.proven else "feasible",
         job=job,

@@ -15,7 +15,8 @@ from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.memory_terms import OPTIMIZER_BYTES
-from optimizer.objectives.step.once import bucket_messages, once_per_step
+from optimizer.objectives.step.buckets import bucket_messages
+from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
 
@@ -44,7 +45,7 @@ def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Pl
     """12 B for each element that a rank updates, but for those whose state is on the host."""
     bill, stages = priced(job, plan)
     kept = stage_memory(bill, stages, settings_of).terms["optimizer"]
-    updated = once_per_step(bill, stages, settings_of).inputs["updated"]
+    updated = once_per_step(work_of(bill, stages), settings_of).inputs["updated"]
     np.testing.assert_allclose(kept, OPTIMIZER_BYTES * (1 - settings_of.offload) * updated, rtol=1e-12)
 
 
@@ -83,7 +84,7 @@ def test_messages_reduce_the_gradients_that_memory_holds(job: Job, plan: Plan, s
     width = float(job.stack.features.grad_bytes)
     whole = {part: width * held(bill, stages, part) for part in PARTS}
     sent = dict.fromkeys(PARTS, np.zeros(len(stages.exists)))
-    for message in bucket_messages(job, bill.plans, settings_of):
+    for message in bucket_messages(job, bill.plans, bill.groups, settings_of):
         if message.purpose.startswith("gradients"):
             part = reduced(message)
             sent[part] = sent[part] + message.times[0] * message.size[0] * held(bill, stages, part)

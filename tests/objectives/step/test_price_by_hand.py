@@ -15,7 +15,7 @@ from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import simulate
 from optimizer.objectives.pipeline.stages import EMBEDDING, HEAD, LAYERS, MTP, Runs, layer_sequence, stages_of
-from optimizer.objectives.step.once import once_per_step
+from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.objectives.step.price import Step, price_bill
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
 from optimizer.search.lattice.enumerate import lattice
@@ -51,7 +51,7 @@ def simulated(bill: Bill, plan: Plan, setting: Knobs) -> float:
 def with_the_rest(bill: Bill, setting: Knobs, pipeline: float) -> float:
     """A pipeline with the once-per-step work of the stage that has most of it, the host's time and stragglers [s]."""
     job, stages = bill.job, stages_of(bill.job.model, bill.plans)
-    step = pipeline + float(once_per_step(bill, stages, setting).total.max()) + job.stack["step_overhead"]
+    step = pipeline + float(once_per_step(work_of(bill, stages), setting).total.max()) + job.stack["step_overhead"]
     nodes = max(1.0, float(bill.plans.gpus[0]) / job.cluster.gpus_per_node)
     return step * (1 + job.stack["straggler"] * float(np.log2(nodes)))
 
