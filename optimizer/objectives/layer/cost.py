@@ -31,11 +31,11 @@ class Cost:
 
     forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
     seconds by term that rebuilding the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
-    cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again: what rebuilding adds to
-    the latter; hidden, hidden_again: communication that hides inside the layer; host: what the host needs for its
-    kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a layer that is spared,
-    kept_recomputed: of one that is rebuilt, once: held once per stage while modules are rebuilt, rebuilt: while whole
-    layers are, static: whatever is in flight [B].
+    cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again:
+    what rebuilding adds to the latter; hidden, hidden_again: communication that hides inside the layer; host: what the
+    host needs for its kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a
+    layer that is spared, kept_recomputed: of one that is rebuilt, once: held once per stage while modules are rebuilt,
+    rebuilt: while whole layers are, static: whatever is in flight [B].
     """
 
     forward: Terms

@@ -13,9 +13,9 @@ from optimizer.objectives.layer.parameters import parameters
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
+from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.memory_terms import OPTIMIZER_BYTES
-from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
