@@ -53,14 +53,16 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
 def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dict[str, dict[str, FloatArray]]:
     """Inputs of every formula but that of fragmentation, which the others make up."""
     job, plans = bill.job, bill.plans
-    kinds = list(bill.entries)
-    layers = np.stack([stages.counts[kind] for kind in kinds])
-    rebuilt = np.stack([stages.recomputed.get(kind, 0.0 * stages.exists) for kind in kinds])
     held = {part: elements_on(bill, stages, part) for part in ("shared", "experts")}
 
-    def column(name: str) -> FloatArray:
-        entries = bill.entries.values()
-        return np.stack([entry.gathered(getattr(entry.cost, name)) for entry in entries])[:, None]
+    def kinds(*names: str) -> list[str]:
+        found = [k for k, e in bill.entries.items() if any(np.any(getattr(e.cost, name)) for name in names)]
+        return found or [EMBEDDING]
+
+    def column(name: str, some: list[str]) -> FloatArray:
+        return np.stack([bill.entries[kind].gathered(getattr(bill.entries[kind].cost, name)) for kind in some])[:, None]
+
+    keeping, losing = kinds("kept", "kept_recomputed"), kinds("static")
 
     found: dict[str, dict[str, FloatArray]] = {}
     for state, (shared, experts) in state_bytes(job, plans).items():
@@ -73,13 +75,16 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         }
     found["activations"] = {
         "in_flight": stages.in_flight,
-        "layers": layers,
-        "kept": column("kept"),
-        "rebuilt": rebuilt,
-        "kept_rebuilt": column("kept_recomputed"),
+        "layers": np.stack([stages.counts[kind] for kind in keeping]),
+        "kept": column("kept", keeping),
+        "rebuilt": np.stack([stages.recomputed.get(kind, 0.0 * stages.exists) for kind in keeping]),
+        "kept_rebuilt": column("kept_recomputed", keeping),
         "once": once_held(bill, stages),
     }
-    found["logits"] = {"layers": layers, "static": column("static")}
+    found["logits"] = {
+        "layers": np.stack([stages.counts[kind] for kind in losing]),
+        "static": column("static", losing),
+    }
     found["buffers"] = {
         "workspace": np.full((len(stages.exists), len(plans)), job.stack["workspace"]),
         "unsharded": unsharded_bytes(bill),

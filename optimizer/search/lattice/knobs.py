@@ -158,22 +158,24 @@ class _Spot:
         """
         rest = Step(bill=self.bill, stages=self.stages, knobs=self.knobs(place)).rest
         before = self.once(place[:, None])[0]
-        best, least = place, before * 1.0
 
-        def seconds_of(move: FloatArray) -> float:
-            nonlocal best, least
-            moved = np.clip(place + move[:, None], 0.0, 1.0)
-            seconds = self.once(moved[:, None])[0]
-            better = seconds < np.minimum(least, before - NOTEWORTHY * rest)
-            best, least = np.where(better, moved, best), np.where(better, seconds, least)
-            return float((rest - before + seconds).min())
+        def moved(moves: FloatArray) -> tuple[FloatArray, FloatArray]:
+            places = np.clip(place[:, None] + moves[:, :, None], 0.0, 1.0)
+            return places, self.once(places)
+
+        def lost(trial: Any) -> float:
+            return float((rest - before + moved(_move(trial)[:, None])[1][0]).min())
 
         if study is None and trials <= STARTUP:
-            for move in random_moves(trials, seed):
-                seconds_of(np.array(move))
+            moves = random_moves(trials, seed)
         else:
-            _study(self.bill.job, seed, study).optimize(lambda trial: seconds_of(_move(trial)), n_trials=trials)
-        return best
+            search = _study(self.bill.job, seed, study)
+            search.optimize(lost, n_trials=trials)
+            moves = tuple(tuple(trial.params[name] for name in BOX) for trial in search.trials if trial.params)
+        places, seconds = moved(np.array(moves).T)
+        first = np.argmin(seconds, axis=0)[None]
+        better = np.take_along_axis(seconds, first, axis=0)[0] < before - NOTEWORTHY * rest
+        return np.where(better, np.take_along_axis(places, first[None], axis=1)[:, 0], place)
 
 
 @cache
