@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.flops import CONVENTIONS, MEGATRON
+from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import interval, mfu
 from optimizer.plan import Knobs, Plan
 
@@ -22,13 +22,15 @@ STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. `lower_bound` and `best` are step times [s]; `gap` is 1 - lower_bound / best.
+    """What was proven. `lower_bound` and `best` are step times [s]; `gap` is best / lower_bound - 1.
 
-    `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and the `candidates` among the
-    fastest went through CP-SAT. Over all layouts of the layers, `band` plans could beat the best even split, `even` [s]
-    (infinite where none fits), and CP-SAT laid out `solved` of them. All times hold for the answer's knobs;
-    `knob_bound` is a time that no setting of the continuous knobs beats on any plan [s]. `method` says in words what
-    was proven over what. `given`: the user placed the layers, so that no other layout was compared.
+    `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and `candidates` of them went
+    through CP-SAT: all (`held_all`), or those that could be fastest. Over all layouts of the layers, `band` plans could
+    beat the best even split, `even` [s] (infinite where none fits), and CP-SAT laid out `solved` of them. All times
+    hold for each plan's own knobs; `knob_bound` is a time that no setting of the continuous knobs beats on any plan
+    [s]. `method` says in words what was proven over what. `given`: the user placed the layers, so that no other layout
+    was compared. `by_format`: where several number formats were searched, the certificate of each, of which this one
+    is what holds over all of them.
     """
 
     proven: bool
@@ -43,38 +45,48 @@ class Certificate:
     solved: int = 0
     method: str = ""
     given: bool = False
+    by_format: Mapping[str, Certificate] = field(default_factory=dict)
+
+    @property
+    def held_all(self) -> bool:
+        """Whether CP-SAT held every plan of the lattice."""
+        return 0 < self.space <= self.candidates
 
     @property
     def layout_gain(self) -> float | None:
         """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
-        return self.even / self.best - 1.0 if self.even < float("inf") else None
+        return round(self.even / self.best - 1.0, 12) if self.even < float("inf") else None
 
     @property
     def gap(self) -> float:
-        """Relative distance of the best plan from the bound; 1 without a plan.
+        """How far the best plan may be from the optimum, over the bound; infinite without a plan.
 
-        >>> Certificate(proven=False, lower_bound=9.0, best=10.0, space=5).gap
-        0.1
+        >>> Certificate(proven=False, lower_bound=8.0, best=10.0, space=5).gap
+        0.25
         """
-        return round(1.0 - self.lower_bound / self.best, 12) if self.best < float("inf") else 1.0
+        return round(self.best / self.lower_bound - 1.0, 12) if self.best < float("inf") else self.best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure, `slower` times the best plan's step time minus one."""
+    """A runner-up of another structure at its own knobs, `slower` times the best plan's step time minus one."""
 
     plan: Plan
+    knobs: Knobs = Knobs()
     estimate: Estimate
     slower: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The best plan in another number format, `slower` times the best plan's step time minus one; None if none fits."""
+    """The best plan in another number format at its own knobs, `slower` times the best plan's step time minus one; None
+    if none fits.
+    """
 
     dtype: str
     status: str
     plan: Plan | None = None
+    knobs: Knobs = field(default_factory=Knobs)
     estimate: Estimate | None = None
     slower: float = 0.0
 
@@ -89,18 +101,28 @@ class NearTies:
 
 @dataclass(frozen=True, kw_only=True)
 class Clash:
-    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none)."""
+    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none).
+
+    `note` says what was looked at where nothing helps.
+    """
 
     rule: str
     reason: str
     relaxation: str = ""
+    note: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in words."""
+        return f"enough: {self.relaxation}" if self.relaxation else self.note
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
 
-    `formats` are the number formats besides the job's that were searched too.
+    `formats` are the number formats besides the job's that were searched too; `trials` and `seed` those of the search
+    for knobs.
     """
 
     status: str
@@ -114,6 +136,8 @@ class Answer:
     conflict: tuple[Clash, ...] = ()
     near_ties: NearTies = field(default_factory=NearTies)
     flags: tuple[str, ...] = ()
+    trials: int = 0
+    seed: int = 0
     search_s: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,6 +153,7 @@ class Answer:
             "alternatives": [
                 {
                     "plan": plan_dict(other.plan),
+                    "knobs": asdict(other.knobs),
                     "estimate": _sure(self.job, other.plan, other.estimate),
                     "slower": other.slower,
                 }
@@ -139,6 +164,7 @@ class Answer:
                     "dtype": other.dtype,
                     "status": other.status,
                     "plan": plan_dict(other.plan) if other.plan else None,
+                    "knobs": asdict(other.knobs),
                     "estimate": _sure(replace(self.job, dtype=other.dtype), other.plan, other.estimate)
                     if other.plan and other.estimate
                     else None,
@@ -149,6 +175,7 @@ class Answer:
             "conflict": [asdict(clash) for clash in self.conflict],
             "near_ties": asdict(self.near_ties),
             "flags": list(self.flags),
+            "search": {"trials": self.trials, "seed": self.seed},
             "search_s": dict(self.search_s),
         }
 
@@ -224,22 +251,23 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "interval_kind": time.kind,
         "interval_reasons": list(time.reasons),
         "memory_interval_bytes": [memory.low, memory.high],
-        "mfu_convention": MEGATRON,
+        "mfu_convention": CAUSAL,
         "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
     }
 
 
 def certificate_dict(certificate: Certificate) -> dict[str, Any]:
-    """A certificate as plain values; times in seconds, None for the best of no plan."""
+    """A certificate as plain values; times in seconds, None for best and gap of no plan."""
     found = certificate.best < float("inf")
     return {
         "proven": certificate.proven,
         "lower_bound_s": certificate.lower_bound,
         "best_s": certificate.best if found else None,
-        "gap": certificate.gap,
+        "gap": certificate.gap if found else None,
         "space": certificate.space,
         "fitting": certificate.fitting,
         "candidates": certificate.candidates,
+        "held_all": certificate.held_all,
         "knob_bound_s": certificate.knob_bound,
         "even_split_s": certificate.even if certificate.even < float("inf") else None,
         "layout_gain": certificate.layout_gain,
@@ -247,6 +275,7 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
         "layouts_solved": certificate.solved,
         "layout_given": certificate.given,
         "method": certificate.method,
+        "by_format": {dtype: certificate_dict(part) for dtype, part in certificate.by_format.items()},
     }
 
 

@@ -96,6 +96,11 @@ class Job:
         return any(name in self.limits.fixed for name in PLACING)
 
     @property
+    def rebuilds_all(self) -> bool:
+        """Whether the user asked for all layers to be recomputed, so that none can be spared."""
+        return self.limits.fixed.get("recompute") == "full" and REBUILT not in self.limits.fixed
+
+    @property
     def wide_dtype(self) -> str:
         """The format of everything but quantised matrix products."""
         return "bf16" if self.quantised else self.dtype

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.recomputation import RECOMPUTE
+from optimizer.variables import SCHEDULES as SCHEDULES
+from optimizer.variables import VARIABLES
 
 IntArray = NDArray[np.int64]
-
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +144,13 @@ class Plan:
 
         >>> Plan(tp=8, pp=4, dp=32, micro_batch=2, sequence_parallel=True).summary()
         'TP 8 SP, PP 4, DP 32, micro-batch 2, ZeRO-1'
+        >>> Plan(tp=2, etp=2, dp=4).summary()
+        'TP 2, ETP 2, PP 1, DP 4, micro-batch 1, ZeRO-1'
         """
         parts = [f"TP {self.tp}{' SP' if self.sequence_parallel else ''}"]
         parts += [f"CP {self.cp}"] * (self.cp > 1)
-        parts += [f"EP {self.ep}" + (f" x ETP {self.etp}" if self.etp > 1 else "")] * (self.ep > 1)
+        experts = [f"{name} {degree}" for name, degree in (("EP", self.ep), ("ETP", self.etp)) if degree > 1]
+        parts += [" x ".join(experts)] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
@@ -160,29 +163,11 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """What was priced once per distinct combination of some columns: `values`, and the row of each plan in them.
-
-    The values hold for their `owner` alone, a job.
-    """
-
-    owner: object
-    values: Any
-    rows: IntArray
-
-    def at(self, index: Any) -> Table:
-        """The table of the plans at these positions."""
-        return Table(owner=self.owner, values=self.values, rows=self.rows[index])
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plans:
     """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into RECOMPUTE and
     SCHEDULES.
 
-    One code path prices one plan or a million: every cost function takes this and returns arrays of its length. `memo`
-    holds what has been derived from the columns, which never change; `tables`, of columns other than `recompute`, are
-    handed on to some of the plans and to the same plans recomputed or laid out otherwise.
+    One code path prices one plan or a million: every cost function takes this and returns arrays of its length.
     """
 
     tp: IntArray
@@ -201,8 +186,6 @@ class Plans:
     activation_offload: IntArray
     schedule: IntArray
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
-    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    tables: dict[object, Table] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -224,11 +207,10 @@ class Plans:
         columns: dict[str, Any] = {}
         for name in FIELDS:
             values: Sequence[Any] = [getattr(row, name) for row in rows]
-            if name == "recompute":
-                values = [RECOMPUTE.index(value) for value in values]
-            elif name == "schedule":
-                values = [SCHEDULES.index(value) for value in values]
-            columns[name] = np.array(values, dtype=bool if name == "sequence_parallel" else np.int64)
+            variable = VARIABLES[name]
+            if variable.names:
+                values = [variable.names.index(value) for value in values]
+            columns[name] = np.array(values, dtype=bool if variable.switch else np.int64)
         placements = tuple(row.placement for row in rows)
         return cls(**columns, placements=placements if any(placements) else None)
 
@@ -238,22 +220,21 @@ class Plans:
         placements = None
         if self.placements is not None:
             placements = tuple(self.placements[i] for i in np.arange(len(self))[index])
-        taken = Plans(**columns, placements=placements)
-        for name, table in self.tables.items():
-            taken.tables[name] = table.at(index)
-        return taken
+        return Plans(**columns, placements=placements)
 
-    def recomputed(self, recompute: IntArray) -> Plans:
-        """The same plans under other modes of recomputation."""
-        return self._like(replace(self, recompute=recompute))
+    @classmethod
+    def joined(cls, parts: Sequence[Plans]) -> Plans:
+        """Several batches of plans as one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
+        placed = [part.placements or (Placement(),) * len(part) for part in parts]
+        several = tuple(chain.from_iterable(placed)) if any(part.placements for part in parts) else None
+        return cls(**columns, placements=several)
 
     def placed(self, placements: Sequence[Placement]) -> Plans:
         """The same plans with their layers placed so."""
-        return self._like(replace(self, placements=tuple(placements) if any(placements) else None))
-
-    def _like(self, other: Plans) -> Plans:
-        other.tables.update(self.tables)
-        return other
+        return replace(self, placements=tuple(placements) if any(placements) else None)
 
     def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""
@@ -262,8 +243,9 @@ class Plans:
     def plans(self) -> list[Plan]:
         """Every plan as a scalar value."""
         columns = {name: getattr(self, name).tolist() for name in FIELDS}
-        columns["recompute"] = [RECOMPUTE[mode] for mode in columns["recompute"]]
-        columns["schedule"] = [SCHEDULES[schedule] for schedule in columns["schedule"]]
+        for name in FIELDS:
+            if words := VARIABLES[name].names:
+                columns[name] = [words[value] for value in columns[name]]
         placements = self.placements or (Placement(),) * len(self)
         return [
             Plan(
@@ -275,9 +257,5 @@ class Plans:
             for *values, placed in zip(*columns.values(), placements, strict=True)
         ]
 
-    def without_placements(self) -> Plans:
-        """The same plans with their layers split as evenly as can be."""
-        return self if self.placements is None else Plans(**{name: getattr(self, name) for name in FIELDS})
 
-
-FIELDS = tuple(f.name for f in fields(Plans) if f.name not in ("placements", "memo", "tables"))
+FIELDS = tuple(f.name for f in fields(Plans) if f.name != "placements")

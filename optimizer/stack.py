@@ -1,7 +1,7 @@
-"""How well a training software uses the hardware: few parameters, each physical, bounded and fitted.
+"""How well a training software uses the hardware: few parameters, each physical, bounded, and fitted or known.
 
-A Stack is one set of values for PARAMETERS. `optimize calibrate` fits it from measured runs; presets/stacks holds
-the fitted ones with their source, date, number of runs and residuals.
+A Stack is one set of values for PARAMETERS. `optimize calibrate` fits those that measured runs tell and leaves the
+others at their defaults; presets/stacks holds the fitted ones with their source, date, number of runs and residuals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from optimizer.model import Provenance
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One fitted parameter: its bounds, unit and meaning."""
+    """One parameter: its default, bounds, unit and meaning."""
 
     default: float
     low: float
@@ -109,6 +109,14 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """The value of a parameter that no run of the stack fits: a fact about the software, or another stack's."""
+
+    value: float
+    why: str
+
+
 SELECTIVE = ("core", "ops", "qkv")
 DISPATCHERS = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
@@ -122,8 +130,9 @@ class Features:
     (kernels written for the device). selective: what selective recomputation rebuilds, one of SELECTIVE: the attention
     core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
     one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
-    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes, grad_bytes: bytes per
-    element of the resident weight and of the accumulated gradient. fp32_reduce: gradients are reduced in fp32.
+    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes: bytes per element of the
+    weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
+    grad_bytes: bytes per element of the gradients, as they are held and as they travel.
     fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
     zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
@@ -148,7 +157,6 @@ class Features:
     default_dtype: str = ""
     grad_bytes: int = 4
     param_bytes: int = 2
-    fp32_reduce: bool = False
     fused_accumulation: bool = True
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")
@@ -173,15 +181,19 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """A training software: facts about it, and the fitted parameters (see PARAMETERS for units and bounds).
+    """A training software: facts about it, and its parameters (see PARAMETERS for units and bounds).
 
-    `intervals` holds half-widths of prediction intervals in log, `ranges` the span of the runs it was fitted to by
-    coordinate (optimizer.objectives.step.interval); `devices` are those of these runs.
+    `parameters` are fitted to its runs, `fixed` ones known; all others are at their default. A fit starts from the
+    stack named `parent` and takes from it what the runs do not tell. `intervals` holds half-widths of prediction
+    intervals in log, `ranges` the span of the runs it was fitted to by coordinate (optimizer.objectives.step.interval);
+    `devices` are those of these runs.
     """
 
     name: str
+    parent: str = ""
     features: Features = Features()
     parameters: Mapping[str, float] = field(default_factory=dict)
+    fixed: Mapping[str, Fixed] = field(default_factory=dict)
     provenance: Provenance = Provenance()
     runs: int = 0
     residuals: Mapping[str, float] = field(default_factory=dict)
@@ -190,12 +202,20 @@ class Stack:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
-        """The value of one parameter, its default when the preset does not fit it.
+        """The value of one parameter: fitted, else fixed, else its default.
 
         >>> Stack(name="mine", parameters={"launch": 6e-6})["launch"]
         6e-06
         """
-        return self.parameters.get(name, PARAMETERS[name].default)
+        if name in self.parameters:
+            return self.parameters[name]
+        return self.fixed[name].value if name in self.fixed else PARAMETERS[name].default
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many parameters are fitted, fixed and at their default."""
+        known = self.fixed.keys() - self.parameters.keys()
+        return len(self.parameters), len(known), len(PARAMETERS) - len(self.parameters) - len(known)
 
     @property
     def imbalance(self) -> float:

@@ -122,7 +122,7 @@ def test_shards_and_separate_stores_add_up(finished: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("none.toml",), "no such study file"),
+        (("none.toml",), "cannot be read: No such file or directory; `optimize batch --help` shows what to write"),
         (("show",), "name a study file, or a --store"),
         (("show", "--store", "none.db"), "no such file"),
         (("STUDY", "--shard", "0/2"), "is not i/n with i from 1 to n"),

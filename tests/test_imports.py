@@ -46,11 +46,11 @@ def test_the_package_alone_imports_nothing_heavy() -> None:
     assert loaded("import optimizer") == set()
 
 
-def test_planning_does_without_reports_in_html() -> None:
-    code = (
-        "from optimizer.cli import cli\ncli(['--model', 'llama3-8b', '--gpus', '8', '--json'], standalone_mode=False)"
-    )
-    assert not loaded(code) & {"plotly", "jinja2"}
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_planning_from_presets_needs_neither_reports_in_html_nor_checks_of_files(options: list[str]) -> None:
+    arguments = ["--model", "llama3-8b", "--gpus", "8", *options]
+    code = f"from optimizer.cli import cli\ncli({arguments!r}, standalone_mode=False)"
+    assert not loaded(code) & {"plotly", "jinja2", "pydantic"}
 
 
 def test_every_public_name_is_there() -> None:

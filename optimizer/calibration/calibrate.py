@@ -9,17 +9,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.calibration import settle
 from optimizer.calibration.fit import TIME_PARAMETERS, Fit, fit_times
 from optimizer.calibration.groups import device_name, gathered, model_name, source_name
 from optimizer.calibration.intervals import time_errors, with_intervals
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
-from optimizer.calibration.predict import with_parameters
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, errors_of
 from optimizer.errors import InputError
 from optimizer.model import Provenance
-from optimizer.objectives.step.estimate import FloatArray
-from optimizer.stack import Stack
+from optimizer.objectives.arrays import FloatArray
+from optimizer.presets import load_stack, stack_names
+from optimizer.stack import PARAMETERS, Stack
 
 SLOW_LAUNCH = 3e-5  # the second start: a host that launches kernels slowly is another valley of the loss
 STARTS: tuple[Mapping[str, float], ...] = ({}, {"launch": SLOW_LAUNCH})
@@ -32,14 +33,16 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A fitted stack and how it came about. `errors` are log(predicted / measured) of the `timed` runs."""
+    """A fitted stack and how it came about. `errors` are log(predicted / measured) of the `timed` runs.
+
+    `spreads` are those of the fitted parameters, after the runs / before them.
+    """
 
     stack: Stack
     start: Stack
     timed: tuple[Run, ...]
     errors: FloatArray
-    free: tuple[str, ...]
-    at_bound: tuple[str, ...]
+    spreads: Mapping[str, float]
     memory: MemoryFit
     refused: tuple[Run, ...]
     doubtful: int
@@ -64,12 +67,14 @@ def calibrate(
     date: str = "",
     evaluations: int = 20,
     keep: str = "",
+    anew: bool = False,
     report: Report = lambda text: None,
 ) -> Calibration:
     """Fit the parameters of `start` to clean runs, but for those to `keep`: "times", "all" or none of them.
 
-    Two starts guard against the two valleys of the launch time; the better one wins. Memory parameters follow, then
-    the intervals, the ranges and the residuals.
+    Two starts guard against the two valleys of the launch time; the one of less cost wins. Parameters that the runs do
+    not tell keep the values of `start`, or `anew` their defaults; those on a bound are fixed there (see settle). Memory
+    parameters follow, then the intervals, the ranges and the residuals.
 
     Raises InputError when no clean run has a step time and all that pricing needs.
     """
@@ -77,39 +82,74 @@ def calibrate(
     timed = [run for run in clean if run.step_time]
     if not timed:
         raise InputError(_nothing_to_fit(runs))
-    free = informed(timed)
-    stack = start
-    at_bound: tuple[str, ...] = ()
+    names = () if keep == "all" else MEMORY_PARAMETERS if keep else tuple(PARAMETERS)
+    parent = load_stack(start.parent) if (anew or keep) and start.parent else None
+    origin = settle.anew(start, tuple(PARAMETERS), parent) if anew or keep else start
+    home = settle.anew(start, names, parent) if anew else start
+    clean = [_under(run, home) for run in clean]
+    stack, solutions = home, []
     if not keep:
-        fit = _best_fit(timed, start, free, evaluations, report)
-        stack, at_bound = with_parameters(start, fit.parameters), fit.at_bound
-    report(f"memory: {sum(bool(run.memory) for run in clean)} peaks")
-    memory = fit_memory(clean, stack, free=() if keep == "all" else MEMORY_PARAMETERS)
-    stack, at_bound = with_parameters(stack, memory.parameters), (*at_bound, *memory.at_bound)
+        stack, fit = _settled_times(clean, home, start.parameters, evaluations, report)
+        solutions.append(fit.solution)
+    stack, memory = _settled_memory(clean, stack, start.parameters, keep == "all", report)
+    if memory.solution:
+        solutions.append(memory.solution)
+    told = tuple(name for solution in solutions for name in solution.names)
+    stack = settle.inherited(stack, start.parent if anew else start.name, set(names).difference(told))
     clean = [_under(run, stack) for run in clean]
     timed = [run for run in clean if run.step_time]
     errors = time_errors(timed, stack.parameters)
     report("intervals: runs left out")
-    stack = with_intervals(replace(stack, residuals={}), clean, free)
+    stack = with_intervals(replace(stack, residuals={}), clean, home=origin)
     stack = replace(
         stack,
         name=name or start.name,
+        parent=start.parent if anew or start.name not in stack_names() else start.name,
         runs=len(timed),
         residuals=_residuals(errors, memory) | dict(stack.residuals),
-        provenance=start.provenance if keep == "all" else _provenance(timed, date),
+        provenance=start.provenance if keep == "all" else _provenance(timed, date, start.provenance.note),
     )
     return Calibration(
         stack=stack,
         start=start,
         timed=tuple(timed),
         errors=errors,
-        free=free,
-        at_bound=at_bound,
+        spreads={name: spread for solution in solutions for name, spread in solution.spreads.items()},
         memory=memory,
         refused=tuple(run for run in runs if run.job is None),
         doubtful=sum(run.job is not None and bool(run.doubted) for run in runs),
         suspects=_suspects(timed, errors),
     )
+
+
+def _settled_times(
+    clean: Sequence[Run], home: Stack, guess: Mapping[str, float], evaluations: int, report: Report
+) -> tuple[Stack, Fit]:
+    """The parameters of time that the runs tell, fitted from the better of two starts."""
+    timed = [run for run in clean if run.step_time]
+    free = tuple(name for name in informed(timed) if name not in home.fixed)
+
+    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> Fit:
+        report(f"times: {len(timed)} runs, {len(names)} parameters")
+        under = [_under(run, stack) for run in timed]
+        return fit_times(under, stack, free=names, evaluations=evaluations, guess=begin)
+
+    first = min((fit(home, free, {**guess, **other}) for other in STARTS), key=lambda found: found.cost)
+    return settle.settled(fit, lambda found: found.solution, home, free, first, len(timed))
+
+
+def _settled_memory(
+    clean: Sequence[Run], home: Stack, guess: Mapping[str, float], keep: bool, report: Report
+) -> tuple[Stack, MemoryFit]:
+    """The parameters of memory that the runs tell."""
+    free = () if keep else tuple(name for name in MEMORY_PARAMETERS if name not in home.fixed)
+
+    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> MemoryFit:
+        report(f"memory: {sum(bool(run.memory) for run in clean)} peaks, {len(names)} parameters")
+        return fit_memory([_under(run, stack) for run in clean], stack, free=names, guess=begin)
+
+    first = fit(home, free, guess)
+    return settle.settled(fit, lambda found: found.solution, home, free, first, first.informative)
 
 
 def _name(key: Callable[[Run], str], pair: tuple[Run, float]) -> str:
@@ -145,20 +185,13 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
     return (*(name for name in TIME_PARAMETERS if not absent.get(name, False)), *extra)
 
 
-def _best_fit(timed: Sequence[Run], start: Stack, free: Sequence[str], evaluations: int, report: Report) -> Fit:
-    fits = []
-    for number, other in enumerate(STARTS, start=1):
-        report(f"times: {len(timed)} runs, {len(free)} parameters, start {number} of {len(STARTS)}")
-        begin = replace(start, parameters={**start.parameters, **other})
-        fits.append(fit_times(timed, begin, free=free, evaluations=evaluations))
-    return min(fits, key=lambda fit: float(np.sum(np.sqrt(1.0 + (fit.residuals / 0.05) ** 2))))
-
-
 def _under(run: Run, stack: Stack) -> Run:
     """The run priced with the fitted parameters; the features stay those of its row."""
     if run.job is None:
         return run
-    return replace(run, job=replace(run.job, stack=replace(run.job.stack, parameters=stack.parameters)))
+    return replace(
+        run, job=replace(run.job, stack=replace(run.job.stack, parameters=stack.parameters, fixed=stack.fixed))
+    )
 
 
 def _errors(log_errors: FloatArray) -> Errors:
@@ -174,9 +207,9 @@ def _residuals(errors: FloatArray, memory: MemoryFit) -> dict[str, float]:
     return residuals
 
 
-def _provenance(timed: Sequence[Run], date: str) -> Provenance:
+def _provenance(timed: Sequence[Run], date: str, note: str) -> Provenance:
     source = "fitted to " + ", ".join(sorted({source_name(run) for run in timed}))
-    return Provenance(source=source[:LONGEST_SOURCE], date=date, grade="A")
+    return Provenance(source=source[:LONGEST_SOURCE], date=date, grade="A", note=note)
 
 
 def _suspects(timed: Sequence[Run], errors: FloatArray) -> tuple[tuple[Run, float], ...]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.calibration.predict import Batch, batches, predict
+from optimizer.calibration.least_squares import PRIOR, Solution, solve
+from optimizer.calibration.predict import Batch, batches, step_times
 from optimizer.calibration.runs import Run
 from optimizer.errors import InputError
-from optimizer.objectives.step.estimate import FloatArray
-from optimizer.stack import PARAMETERS, Stack
+from optimizer.objectives.arrays import FloatArray
+from optimizer.stack import Stack
 
 TIME_PARAMETERS = (
     "gemm_efficiency",
@@ -32,19 +33,24 @@ TIME_PARAMETERS = (
     "step_overhead",
     "straggler",
 )
-SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
-PRIOR_SPREAD = 0.25  # of a parameter around its default, as a share of the distance between its bounds
-PRIOR = SCALE / PRIOR_SPREAD  # weight of a parameter's distance against a run's error, whose spread is SCALE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """Fitted parameters, those at a bound, and log(predicted / measured) of each run."""
+    """The parameters at the least cost, and log(predicted / measured) of each run."""
 
-    parameters: Mapping[str, float]
-    at_bound: tuple[str, ...]
+    solution: Solution
     residuals: FloatArray
-    evaluations: int
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The fitted values."""
+        return self.solution.parameters
+
+    @property
+    def cost(self) -> float:
+        """What the fit minimised: weighted soft-L1 losses of the runs, and the prior."""
+        return self.solution.cost
 
 
 def fit_times(
@@ -53,45 +59,36 @@ def fit_times(
     free: Sequence[str] = TIME_PARAMETERS,
     evaluations: int = 40,
     prior: float = PRIOR,
+    guess: Mapping[str, float] | None = None,
 ) -> Fit:
-    """Fit `free` parameters so that log(predicted / measured step time) is small for most runs.
+    """Fit `free` parameters so that log(predicted / measured step time) is small for most runs, all else as in `start`.
 
-    Each parameter moves on [0, 1] between its bounds, in log where they are positive and far apart; the soft-L1 loss
-    (scale SCALE) bounds the pull of wrong rows, table_weights that of long tables, and a prior as strong as one run
-    holds what the others do not inform: many runs outvote it, seven cannot be met exactly by fifteen parameters.
+    The soft-L1 loss bounds the pull of wrong rows, table_weights that of long tables, and a prior as strong as one run
+    holds at the values of `start` what the others do not inform: many runs outvote it, seven cannot be met exactly by
+    fifteen parameters. The search begins at `guess`, else at `start`.
 
     Raises InputError when no run has a step time.
     """
-    from scipy.optimize import least_squares
-
     usable = [run for run in runs if run.job is not None and run.step_time]
     if not usable:
         raise InputError("no run has both a step time and everything that pricing needs")
     grouped = batches(usable)
     measured = np.array([run.step_time for run in usable], dtype=np.float64)
-    origin = np.array([to_unit(name, start[name]) for name in free])
+    home = {name: start[name] for name in free}
 
-    def residuals(unit: FloatArray) -> FloatArray:
-        values = {name: from_unit(name, u) for name, u in zip(free, unit, strict=True)}
-        return np.concatenate([log_error(grouped, measured, values), prior * (unit - origin)])
+    def errors(values: Mapping[str, float]) -> FloatArray:
+        return log_error(grouped, measured, {**start.parameters, **values})
 
-    counts = np.concatenate([table_weights(usable), np.ones(len(free))])
-
-    def loss(squares: FloatArray) -> FloatArray:
-        root = np.sqrt(1.0 + squares)
-        return np.stack([counts * 2.0 * (root - 1.0), counts / root, counts * -0.5 / root**3])
-
-    guess = np.clip(origin, 0.02, 0.98)
-    found = least_squares(
-        residuals, guess, bounds=(0, 1), loss=loss, f_scale=SCALE, diff_step=1e-3, max_nfev=evaluations, x_scale=1.0
+    found = solve(
+        errors,
+        free,
+        home,
+        home | dict(guess or {}),
+        weights=table_weights(usable),
+        prior=prior,
+        evaluations=evaluations,
     )
-    values = {name: from_unit(name, u) for name, u in zip(free, found.x, strict=True)}
-    return Fit(
-        parameters=values,
-        at_bound=tuple(name for name, u in zip(free, found.x, strict=True) if u < 0.005 or u > 0.995),
-        residuals=log_error(grouped, measured, values),
-        evaluations=int(found.nfev),
-    )
+    return Fit(solution=found, residuals=errors(found.parameters))
 
 
 def table_weights(runs: Sequence[Run]) -> FloatArray:
@@ -112,27 +109,4 @@ def table_weights(runs: Sequence[Run]) -> FloatArray:
 
 def log_error(grouped: Sequence[Batch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) of every run [1]."""
-    return np.log(predict(grouped, len(measured), parameters).step_time / measured)
-
-
-def to_unit(name: str, value: float) -> float:
-    """Position of a parameter's value between its bounds, 0 to 1."""
-    low, high, logarithmic = _scale(name)
-    if logarithmic:
-        return float(np.log(max(value, low) / low) / np.log(high / low))
-    return (value - low) / (high - low)
-
-
-def from_unit(name: str, unit: float) -> float:
-    """The value at a position between the bounds.
-
-    >>> round(from_unit("launch", to_unit("launch", 7e-6)), 9)
-    7e-06
-    """
-    low, high, logarithmic = _scale(name)
-    return float(low * (high / low) ** unit) if logarithmic else float(low + unit * (high - low))
-
-
-def _scale(name: str) -> tuple[float, float, bool]:
-    parameter = PARAMETERS[name]
-    return parameter.low, parameter.high, parameter.low > 0 and parameter.high / parameter.low > 4
+    return np.asarray(np.log(step_times(grouped, len(measured), parameters) / measured))

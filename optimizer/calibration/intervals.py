@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.fit import TIME_PARAMETERS, log_error
+from optimizer.calibration.fit import log_error
 from optimizer.calibration.groups import folds
-from optimizer.calibration.leave_out import HeldOut, held_out
+from optimizer.calibration.leave_out import DEFAULTS, HeldOut, held_out
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error, measured_memory
 from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import EXPERTS, LEVEL, STARVED, STARVED_MFU, Interval, difficulty, interval, mfu
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
@@ -28,8 +28,6 @@ ENOUGH = 60  # below, the coverage of a 90 % quantile scatters by more than four
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LEFT_OUT = "left_out_"  # begins the names of residuals of runs left out
 WIDER = 1.5  # an extrapolation without held-out runs: at least this much wider than an interpolation
-
-Progress = Callable[[int, int], None]
 
 
 def conformal(scores: FloatArray, level: float = LEVEL) -> float:
@@ -44,26 +42,25 @@ def conformal(scores: FloatArray, level: float = LEVEL) -> float:
     return float(np.sort(scores)[rank - 1])
 
 
-def with_intervals(
-    stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), progress: Progress = lambda done, total: None
-) -> Stack:
+def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), home: Stack = DEFAULTS) -> Stack:
     """The fitted stack with intervals from the runs it was fitted to, and the devices and ranges these span.
 
-    `free`: the parameters that were fitted to times; those the stack holds when it is empty. Its residuals get the
-    errors on groups of like runs left out, left_out_mape and left_out_median [1].
+    `free`: the parameters that were fitted to times; those the stack holds when it is empty. `home` has the values that
+    the prior of the fit held. The residuals get the errors on groups of like runs left out, left_out_mape and
+    left_out_median [1].
     """
     timed = [run for run in runs if run.job is not None and run.step_time]
-    names = tuple(free) or tuple(name for name in TIME_PARAMETERS if name in stack.parameters)
+    names = tuple(free) or tuple(name for name in stack.parameters if name not in MEMORY_PARAMETERS)
     widths: dict[str, float] = {}
     residuals = {key: value for key, value in stack.residuals.items() if not key.startswith(LEFT_OUT)}
     if len(timed) >= FEWEST:
-        left = held_out(timed, folds(timed), stack, names, time_errors, progress)
+        left = held_out(timed, folds(timed), stack, names, time_errors, home)
         widths |= _time_widths(left, timed, stack)
         residuals |= left_out_errors(left)
     known = [run for run in runs if run.job is not None and run.memory]
     if len(known) >= FEWEST:
         fitted = tuple(name for name in MEMORY_PARAMETERS if name in stack.parameters)
-        left = held_out(known, folds(known), stack, fitted, memory_errors, progress)
+        left = held_out(known, folds(known), stack, fitted, memory_errors, home)
         widths |= _widths("memory", np.abs(left.errors), left)
     return replace(
         stack,

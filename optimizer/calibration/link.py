@@ -10,10 +10,10 @@ import numpy as np
 from optimizer.errors import InputError
 from optimizer.hardware import Cluster, Device, Link, Tier
 from optimizer.model import Provenance
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.protocols import quantities
 from optimizer.objectives.network.topology import span
-from optimizer.objectives.step.estimate import FloatArray
 from optimizer.readers.nccl_tests import CollectiveSample
 
 FITTED = "-fitted"

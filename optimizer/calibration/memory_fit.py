@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.fit import from_unit, to_unit
-from optimizer.calibration.predict import Batch, batches, with_parameters
+from optimizer.calibration.least_squares import PRIOR, SCALE, Solution, solve
+from optimizer.calibration.predict import Batch, batches
 from optimizer.calibration.runs import Run
-from optimizer.objectives.layer.distinct import distinct
-from optimizer.objectives.layer.shapes import SHAPE_KEYS
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.estimate import FloatArray
-from optimizer.objectives.step.peak_memory import peak_memory
-from optimizer.plan import Knobs
+from optimizer.objectives.step.memory import stage_memory
 from optimizer.stack import Stack
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
-SCALE = 0.05  # of the soft-L1 loss [1 in log]
-PRIOR = 0.02
 FEWEST = 10  # peaks, or runs out of memory, that a fit needs
 SOFTNESS = 0.02  # log distance from the limit within which a verdict is not yet certain
 VERDICTS = 0.5  # weight of all verdicts against as many measured peaks
@@ -29,13 +25,21 @@ VERDICTS = 0.5  # weight of all verdicts against as many measured peaks
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """Fitted parameters, those at a bound, log(predicted / measured) of the runs with a peak, and wrong verdicts."""
+    """The parameters at the least cost, log(predicted / measured) of the runs with a peak, and wrong verdicts.
 
-    parameters: Mapping[str, float]
-    at_bound: tuple[str, ...]
+    `informative` counts peaks, runs out of memory or verdicts wrong before the fit, whichever are most.
+    """
+
+    solution: Solution | None
     residuals: FloatArray
+    informative: int
     verdicts: int
     wrong_verdicts: int
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The fitted values."""
+        return self.solution.parameters if self.solution else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +80,12 @@ def predicted_memory(
     """Reserved and allocated peak of every run, without pricing its time [B]."""
     reserved, allocated = np.full(count, np.nan), np.full(count, np.nan)
     for batch in grouped:
-        job = replace(batch.job, stack=with_parameters(batch.job.stack, parameters))
-        few, inverse = distinct(batch.plans, SHAPE_KEYS)
-        stages = stages_of(job.model, batch.plans)
-        terms, total = peak_memory(job, batch.plans, stages, few, inverse, Knobs())
-        places = list(batch.places)
-        reserved[places], allocated[places] = total, total - terms["fragmentation"]
+        job = batch.under(parameters)
+        held = stage_memory(bill_of(job, batch.plans), stages_of(job.model, batch.plans))
+        places, fullest = list(batch.places), held.reserved.argmax(axis=0)
+        reserved[places] = held.reserved.max(axis=0)
+        fragments = np.take_along_axis(held.terms["fragmentation"], fullest[None], axis=0)[0]
+        allocated[places] = reserved[places] - fragments
     return reserved, allocated
 
 
@@ -91,53 +95,40 @@ def fit_memory(
     free: Sequence[str] = MEMORY_PARAMETERS,
     evaluations: int = 30,
     prior: float = PRIOR,
+    guess: Mapping[str, float] | None = None,
 ) -> MemoryFit:
     """Fit `free` so that measured peaks are met and runs fit, or run out of memory, as they did.
 
     Peaks enter as log errors under a soft-L1 loss; a verdict as softplus(log distance on the wrong side of the usable
     memory / SOFTNESS), runs out of memory and runs that fitted weighing alike. Runs with neither are left aside.
-    Fewer than FEWEST peaks and fewer than FEWEST runs out of memory fit nothing: runs that all fitted say only that
-    memory is not larger, and would pull every parameter down.
+    Fewer than FEWEST peaks, runs out of memory and wrong verdicts at the values of `start` fit nothing: runs that all
+    fitted, as they should, say only that memory is not larger, and would pull every parameter down.
     """
-    from scipy.optimize import least_squares
-
     known = [run for run in runs if run.job is not None and run.memory]
     judged = [run for run in runs if run.job is not None and run.out_of_memory is not None]
-    failed = np.array([bool(run.out_of_memory) for run in judged])
-    if not known and not judged:
-        return MemoryFit(parameters={}, at_bound=(), residuals=np.zeros(0), verdicts=0, wrong_verdicts=0)
+    failed = np.array([bool(run.out_of_memory) for run in judged], dtype=bool)
     peaks, grouped_peaks, grouped_verdicts = measured_memory(known), batches(known), batches(judged)
     balance = _balance(failed) * np.sqrt(VERDICTS * max(len(known), len(judged)))
-    origin = np.array([to_unit(name, start[name]) for name in free])
-    weight = prior * np.sqrt(len(known) + len(judged))
 
-    def values_at(unit: FloatArray) -> dict[str, float]:
-        return {name: from_unit(name, u) for name, u in zip(free, unit, strict=True)}
-
-    def residuals(unit: FloatArray) -> FloatArray:
-        values = values_at(unit)
+    def errors(values: Mapping[str, float]) -> FloatArray:
+        values = {**start.parameters, **values}
         excess = _excess(grouped_verdicts, judged, start, values)
-        wrong = np.where(failed, -excess, excess) / SOFTNESS
-        doubt = SCALE * np.sqrt(np.logaddexp(0.0, wrong))
-        return np.concatenate(
-            [log_memory_error(grouped_peaks, peaks, values), balance * doubt, weight * (unit - origin)]
-        )
+        beyond = np.where(failed, -excess, excess) / SOFTNESS
+        doubt = SCALE * np.sqrt(np.logaddexp(0.0, beyond))
+        return np.concatenate([log_memory_error(grouped_peaks, peaks, values), balance * doubt])
 
-    best = origin
-    if free and max(len(known), int(failed.sum())) < FEWEST:
-        free = ()
-        best = origin = origin[:0]
-    if free:
-        guess = np.clip(origin, 0.02, 0.98)
-        best = least_squares(
-            residuals, guess, bounds=(0, 1), loss="soft_l1", f_scale=SCALE, diff_step=1e-3, max_nfev=evaluations
-        ).x
-    values = values_at(best)
+    wrong = int(np.sum((_excess(grouped_verdicts, judged, start, start.parameters) > 0) != failed))
+    informative = max(len(known), int(failed.sum()), wrong)
+    found = None
+    if free and informative >= FEWEST:
+        home = {name: start[name] for name in free}
+        found = solve(errors, free, home, home | dict(guess or {}), prior=prior, evaluations=evaluations)
+    values = {**start.parameters, **(found.parameters if found else {})}
     excess = _excess(grouped_verdicts, judged, start, values)
     return MemoryFit(
-        parameters=values,
-        at_bound=tuple(name for name, u in zip(free, best, strict=True) if u < 0.005 or u > 0.995),
+        solution=found,
         residuals=log_memory_error(grouped_peaks, peaks, values),
+        informative=informative,
         verdicts=len(judged),
         wrong_verdicts=int(np.sum((excess > 0) != failed)),
     )

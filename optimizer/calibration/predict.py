@@ -9,8 +9,10 @@ import numpy as np
 
 from optimizer.calibration.runs import Run
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import FloatArray
-from optimizer.objectives.step.price import price
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.price import Step, price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.stack import Stack
 
@@ -22,6 +24,10 @@ class Batch:
     job: Job
     plans: Plans
     places: tuple[int, ...]
+
+    def under(self, parameters: Mapping[str, float]) -> Job:
+        """The job with some parameters of its stack replaced."""
+        return replace(self.job, stack=with_parameters(self.job.stack, parameters))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +57,28 @@ def batches(runs: Sequence[Run]) -> list[Batch]:
     return [Batch(job=job, plans=Plans.of(plans), places=tuple(places)) for job, plans, places in groups.values()]
 
 
-def predict(
-    grouped: Sequence[Batch], count: int, parameters: Mapping[str, float] | None = None, knobs: Knobs = Knobs()
-) -> Predictions:
+def predict(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float] | None = None) -> Predictions:
     """Price every batch; `parameters` override those of each run's stack."""
     step, reserved, allocated = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
     time: dict[str, FloatArray] = {}
     for batch in grouped:
-        job = batch.job
-        if parameters is not None:
-            job = replace(job, stack=with_parameters(job.stack, parameters))
-        costs = price(job, batch.plans, knobs)
+        costs = price(batch.under(parameters or {}), batch.plans)
         places = list(batch.places)
         step[places], reserved[places], allocated[places] = costs.step_time, costs.reserved, costs.allocated
         for term, seconds in costs.time.items():
             time.setdefault(term, np.zeros(count))[places] = seconds
     return Predictions(step_time=step, reserved=reserved, allocated=allocated, time=time)
+
+
+def step_times(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]) -> FloatArray:
+    """Step time of every run [s], without its memory and its breakdown, which a fit does not need."""
+    seconds = np.full(count, np.nan)
+    for batch in grouped:
+        bill = bill_of(batch.under(parameters), batch.plans)
+        seconds[list(batch.places)] = Step(
+            bill=bill, stages=stages_of(bill.job.model, batch.plans), knobs=Knobs()
+        ).seconds
+    return seconds
 
 
 def with_parameters(stack: Stack, parameters: Mapping[str, float]) -> Stack:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
+from collections.abc import Mapping, Sequence
+from math import nan
 
 from optimizer.errors import InputError
+from optimizer.units import HUGE, LARGEST
 
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),
@@ -14,15 +15,24 @@ COUNTS = (
 QUANTITIES = ("step_time_s", "mem_gb")
 
 
-def number_problems(row: Mapping[str, str]) -> list[str]:
+def number_problems(
+    row: Mapping[str, str], counts: Sequence[str] = COUNTS, quantities: Sequence[str] = QUANTITIES
+) -> list[str]:
     """One sentence for each cell that must hold a number and does not; blank cells are fine.
 
     >>> number_problems({"tp": "two", "pp": "4.0", "step_time_s": "-1"})
     ["tp must be a whole number of at least 1, but got 'two'", "step_time_s must be a positive number, but got '-1'"]
     """
-    wrong = [(name, "a whole number of at least 1") for name in COUNTS if not _is_count(row.get(name, ""))]
-    wrong += [(name, "a positive number") for name in QUANTITIES if not _is_positive(row.get(name, ""))]
-    return [f"{name} must be {kind}, but got {row[name]!r}" for name, kind in wrong]
+    problems = []
+    for name in (*counts, *quantities):
+        if text := row.get(name, ""):
+            least, most = ("a whole number of at least 1", LARGEST) if name in counts else ("a positive number", HUGE)
+            value = _value(text)
+            if not value > 0 or (name in counts and value % 1):
+                problems.append(f"{name} must be {least}, but got {text!r}")
+            elif value > most:
+                problems.append(f"{name} must be at most {most}, but got {text!r}")
+    return problems
 
 
 def number(row: Mapping[str, str], key: str) -> float:
@@ -55,14 +65,9 @@ def flag(row: Mapping[str, str], key: str, default: bool) -> bool:
     return text.startswith(("true", "on", "1", "yes"))
 
 
-def _is_positive(text: str) -> bool:
-    if not text:
-        return True
+def _value(text: str) -> float:
+    """The number in a text, not a number where there is none."""
     try:
-        return isfinite(float(text)) and float(text) > 0
+        return float(text)
     except ValueError:
-        return False
-
-
-def _is_count(text: str) -> bool:
-    return _is_positive(text) and (not text or float(text) == int(float(text)))
+        return nan

@@ -10,12 +10,14 @@ from optimizer.stack import FEATURES, PARAMETERS, Features, Stack
 
 
 def stack_toml(stack: Stack) -> str:
-    """The stack as TOML: features that differ from the defaults, parameters with unit and meaning, residuals.
+    """The stack as TOML: features that differ from the defaults, fitted parameters, fixed ones and why, residuals.
 
     >>> print(stack_toml(Stack(name="mine", parameters={"launch": 6e-6})).splitlines()[0])
     name = "mine"
     """
     lines = [f'name = "{stack.name}"', f"runs = {stack.runs}"]
+    if stack.parent:
+        lines.insert(1, f"parent = {_value(stack.parent)}")
     if stack.devices:
         lines.append(f"devices = {_value(stack.devices)}")
     default = Features()
@@ -25,6 +27,13 @@ def stack_toml(stack: Stack) -> str:
     for name, parameter in PARAMETERS.items():
         if name in stack.parameters:
             lines.append(f"{name} = {stack.parameters[name]:.4g}  # {parameter.unit}: {parameter.meaning}")
+    if stack.fixed:
+        lines += ["", "[fixed]"]
+        lines += [
+            f"{name} = {{ value = {stack.fixed[name].value:.4g}, why = {_value(stack.fixed[name].why)} }}"
+            for name in PARAMETERS
+            if name in stack.fixed
+        ]
     lines += ["", "[residuals]", *(f"{key} = {value:.4g}" for key, value in stack.residuals.items())]
     if stack.intervals:
         lines += ["", "[intervals]", *(f"{key} = {value:.4g}" for key, value in stack.intervals.items())]

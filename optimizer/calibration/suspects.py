@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from math import log
 
 from optimizer.calibration.validation import Priced
+from optimizer.objectives.step.formula import COMPUTE
 from optimizer.objectives.step.interval import mfu
+from optimizer.objectives.step.time_terms import burning
 
 LARGE_SHARE = 0.25  # of the predicted time, for a term other than compute to be named
 SLOW = 0.10
-COMPUTE = ("gemm", "attention", "head")
 
 
 def worst(rows: Sequence[Priced], count: int = 10) -> list[Priced]:
@@ -35,12 +36,12 @@ def suspicion(row: Priced) -> str:
 
 def _dominant(row: Priced) -> str:
     """The largest term of the predicted time besides compute if it is large, otherwise compute."""
-    terms = {name: value for name, value in (row.terms or {}).items() if name not in COMPUTE}
+    terms = {name: value for name, value in (row.terms or {}).items() if name not in burning(COMPUTE)}
     if not terms or not row.step_time:
         return "not priced"
     name = max(terms, key=lambda term: terms[term])
     share = terms[name] / row.step_time
     if share >= LARGE_SHARE:
         return f"{name.replace('_', ' ')} is {share:.0%} of the predicted time"
-    compute = sum((row.terms or {}).get(term, 0.0) for term in COMPUTE) / row.step_time
+    compute = sum((row.terms or {}).get(term, 0.0) for term in burning(COMPUTE)) / row.step_time
     return f"matrix products and attention are {compute:.0%} of the predicted time"

@@ -12,7 +12,7 @@ from optimizer.calibration.memory_fit import counts_reserved
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Choice, Errors, Verdicts, choice_of, errors_of
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import Interval, interval
 
 BY: Mapping[str, Callable[[Run], str]] = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.values import merged, pinned
+from optimizer.commands.values import pinned
 from optimizer.errors import InputError, PartialFailure
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ A study is a TOML file; each key takes one value or a list:
     bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix,
     time_limit, seed                      # as the options
     fix = ["", "layout=even", "tp=8,pp=4"]
-    trials = 8                            # on the knobs; 0: the defaults
+    trials = 8                            # on the knobs; 0: a grid alone
     token_budget = 15e12                  # of the whole run: days, cost
     prices = {h100 = 2.5}                 # USD per GPU-hour, not the presets'
     [scenarios.long]                      # with scenarios, each is planned
@@ -224,13 +224,11 @@ def default_store(study: Path) -> str:
 
 def make_job(combination: Combination) -> Job:
     """The job of one combination, with the defaults of `optimize`."""
-    limits = dict(combination.limits)
-    pins = merged(limits.pop("fix").items())
     request = {
         name: getattr(combination, name)
         for name in ("model", "gpus", "cluster", "device", "stack", "seq_len", "global_batch", "dtype")
     }
-    job, _ = job_of(Request(**request, limits={**limits, **pins}))
+    job, _ = job_of(Request(**request, limits=combination.limits))
     if combination.tokens_per_batch is None:
         return job
     from dataclasses import replace

@@ -37,8 +37,15 @@ OUT = click.Path(dir_okay=False, path_type=Path)
     default=None,
     help="Do not fit the parameters of time, or none at all: residuals and intervals are measured anew.",
 )
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="What the runs do not tell takes its default, not the value of the stack to start from.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the fitted stack and its residuals as JSON.")
-def calibrate(runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, as_json: bool) -> None:
+def calibrate(
+    runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
+) -> None:
     """Fit, print, write."""
     import datetime
 
@@ -54,6 +61,7 @@ def calibrate(runs: Path, stack: str, out: Path | None, evaluations: int, keep: 
         date=datetime.date.today().isoformat(),
         evaluations=evaluations,
         keep=keep or "",
+        anew=anew,
         report=lambda text: click.echo(f"calibrate: {text}", err=True),
     )
     if out is not None:
@@ -80,12 +88,13 @@ def _runs_of(path: Path, name: str) -> tuple[Stack, list[Run]]:
     from optimizer.calibration.runs import read_runs
     from optimizer.presets import load_stack
 
-    start = load_stack(name) if name else None
-    rows = read_runs(path, start)
-    named = Counter(run.row.get("stack", "") for run in rows if run.row.get("stack"))
-    if start is not None:
-        own = [run for run in rows if run.row.get("stack") == start.name]
-        return start, own or rows
+    rows = read_runs(path)
+    named = Counter(run.stack_name for run in rows if run.row.get("stack"))
+    if name:
+        start = load_stack(name)
+        started = read_runs(path, start)
+        own = [run for run, as_named in zip(started, rows, strict=True) if as_named.stack_name == start.name]
+        return start, own if start.name in named else started
     used = Counter(run.stack_name for run in rows)
     if len(used) > 1:
         listed = ", ".join(f"{stack} ({count} rows)" for stack, count in (named or used).most_common(8))

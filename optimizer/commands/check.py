@@ -1,4 +1,4 @@
-"""`optimize check`: a plan verified without a solver."""
+"""`optimize check`: an answer, or a plan, verified."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from optimizer.readers.answer_file import SavedAnswer
 
 BROKEN = 3
-HELP = """Check a plan without any solver: every rule, its price, its claims, and the bound by listing all plans.
+HELP = """Check an answer: every rule, every value by finding it again, and the bound by listing all plans.
 
 PLAN is a file with the output of optimize --json, or - for stdin; --model, --cluster and --stack then say where to
-find what the file only names. With --megatron-args, a launch script or an argument file is checked for the job that
-the other options describe. Exit code 3 when something does not hold.
+find what the file only names. No solver runs, but for the conflict of an answer without a plan and for --why-not; what
+is not checked is listed with the reason. With --megatron-args, a launch script or an argument file is checked for the
+job that the other options describe. Exit code 3 when something does not hold.
 
 \b
 optimize --model gpt3 --gpus 1024 --json | optimize check -

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.study import POSITIVE, check_output, print_screen, study_job, study_options, write_page
-from optimizer.errors import Infeasible, InputError
+from optimizer.commands.study import (
+    POSITIVE,
+    check_output,
+    print_screen,
+    study_job,
+    study_options,
+    study_plan,
+    warn,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.plan import Knobs, Plan
     from optimizer.studies.networks import Verdict
 
 HELP = """What a plan sends: messages, volume, hops, latency and energy, per layer and per step.
@@ -60,9 +68,9 @@ def communication(
     job, assumed = study_job(gpus, fix, hbm_limit, options)
     output = _Output(as_json=as_json, as_csv=as_csv, html=html)
     if network:
-        _judge(job, _plan(job, best), network, output)
+        _judge(job, *study_plan(job, best), network, assumed, output)
     elif fix or best:
-        _study(job, _plan(job, best), assumed, output)
+        _study(job, *study_plan(job, best), assumed, output)
     else:
         _compare(job, strategy, assumed, output)
 
@@ -74,30 +82,14 @@ class _Output:
         self.as_json, self.as_csv, self.html = as_json, as_csv, html
 
 
-def _plan(job: Job, best: bool) -> Plan:
-    if best:
-        from optimizer.search.plan.planner import plan
-
-        answer = plan(job, top=1, trials=0)
-        if answer.plan is None:
-            raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
-        return answer.plan
-    from optimizer.studies.pinned import pinned_plan
-
-    if job.limits.ranges or job.limits.choices:
-        raise InputError(
-            "a study needs one plan: pin variables to single values, or add --best to search among several"
-        )
-    return pinned_plan(job, job.limits.fixed)
-
-
-def _study(job: Job, plan: Plan, assumed: tuple[str, ...], output: _Output) -> None:
+def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output: _Output) -> None:
     from optimizer.answer import job_dict, plan_dict
     from optimizer.reports.table import csv_text, json_text
     from optimizer.studies.communication import communication as study_of
     from optimizer.studies.report import communication as report
 
-    study = study_of(job, plan)
+    study = study_of(job, plan, knobs)
+    warn(study.room)
     records = report.communication_records(study)
     if output.as_json:
         content = {
@@ -111,6 +103,7 @@ def _study(job: Job, plan: Plan, assumed: tuple[str, ...], output: _Output) -> N
             "step_time_s": study.estimate.step_time,
             "mfu": study.estimate.mfu,
             "energy_j": study.energy,
+            **study.room.to_dict(),
             "assumptions": list(assumed),
         }
         click.echo(json_text(content))
@@ -138,22 +131,28 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
     write_page(output.html, lambda: _charts().strategies_page(job, strategies))
 
 
-def _judge(job: Job, plan: Plan, names: tuple[str, ...], output: _Output) -> None:
+def _judge(
+    job: Job, plan: Plan, knobs: Knobs, names: tuple[str, ...], assumed: tuple[str, ...], output: _Output
+) -> None:
     from optimizer.answer import job_dict, plan_dict
     from optimizer.reports.table import csv_text, json_text
+    from optimizer.studies.communication import communication as study_of
     from optimizer.studies.networks import bottleneck
     from optimizer.studies.networks import network as network_of
     from optimizer.studies.report import strategies as report
 
-    verdicts: tuple[Verdict, ...] = bottleneck(job, plan, [network_of(name, job) for name in names])
+    verdicts: tuple[Verdict, ...] = bottleneck(job, plan, [network_of(name, job) for name in names], knobs)
+    room = study_of(job, plan, knobs).room
+    warn(room)
     records = report.networks_records(verdicts)
     if output.as_json:
-        click.echo(json_text({"job": job_dict(job), "plan": plan_dict(plan), "networks": records}))
+        content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}
+        click.echo(json_text(content | {"assumptions": list(assumed)}))
     elif output.as_csv:
         click.echo(csv_text(records), nl=False)
     else:
-        print_screen(report.networks_report(job, plan, verdicts))
-    write_page(output.html, lambda: _charts().networks_page(job, verdicts, plan.summary()))
+        print_screen(report.networks_report(plan, verdicts, room, assumed))
+    write_page(output.html, lambda: _charts().networks_page(job, verdicts, plan.summary(), room))
 
 
 def _charts() -> Any:

@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 INFEASIBLE = 3
 LIST = "LIST|LOW:HIGH"
+HELP = """Find the machines that give the best time, cost and energy for a training run.
+
+\b
+optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
+    --hardware h100,gb200-nvl72 --gpus 1024:32768 --deadline 90d \\
+    --budget 200M --html report.html
+"""
 
 
-@click.command()
+@click.command(help=HELP)
 @click.option("--model", default="", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
 @click.option("--tokens", type=float, default=0.0, metavar="N", help="Tokens to train on, such as 15.6e12.")
 @click.option(
@@ -52,7 +59,8 @@ LIST = "LIST|LOW:HIGH"
     "--term",
     default="",
     type=click.Choice(["", "on_demand", "reserved_1y", "reserved_3y", "spot", "capacity_block"]),
-    help="Rental term. [one-year reserved where known]",
+    metavar="TERM",
+    help="on_demand, reserved_1y, reserved_3y, spot or capacity_block. [reserved_1y where known]",
 )
 @click.option("--rent", type=Named(), multiple=True, metavar="NAME=USD", help="Rent of one GPU-hour; repeatable.")
 @click.option(
@@ -96,12 +104,7 @@ LIST = "LIST|LOW:HIGH"
 )
 @click.pass_context
 def pareto(ctx: click.Context, /, **options: Any) -> None:
-    r"""Find the machines that give the best time, cost and energy for a training run.
-
-    \b
-    optimize pareto --model llama3.1-405b --tokens 15.6e12 --hardware h100,gb200-nvl72 \
-        --gpus 1024:32768 --deadline 90d --budget 200M --html report.html
-    """
+    """Run the command; the exit code says what came of it."""
     ctx.exit(run_pareto(**options))
 
 

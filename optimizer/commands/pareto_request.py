@@ -150,19 +150,24 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
 
 def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
     """The runs of a CSV with the columns model, tokens and, if wanted, seq_len and global_batch."""
+    from optimizer.calibration.row_numbers import number_problems
+
     try:
         lines = list(csv.DictReader(read_text(path).splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidFile(path, [f"cannot be read: {error}"]) from None
     if not lines or not {"model", "tokens"} <= set(lines[0]) or set(lines[0]) - set(PORTFOLIO_COLUMNS):
         raise InvalidFile(path, [f"needs a line of headings with model and tokens, of {', '.join(PORTFOLIO_COLUMNS)}"])
     runs, problems = [], []
     for number, line in enumerate(lines, start=2):
+        wrong = number_problems(line, PORTFOLIO_COLUMNS[2:], ("tokens",))
+        wrong += [f"{name} is missing" for name in ("model", "tokens") if not line[name]]
+        problems += [f"line {number}: {problem}" for problem in wrong]
+        if wrong:
+            continue
         try:
-            seq_len, batch = (int(line[name]) if line.get(name) else None for name in PORTFOLIO_COLUMNS[2:])
+            seq_len, batch = (int(float(line[name])) if line.get(name) else None for name in PORTFOLIO_COLUMNS[2:])
             runs.append(_run(line["model"], float(line["tokens"]), seq_len, batch, cluster)[0])
-        except (ValueError, TypeError):
-            problems.append(f"line {number}: tokens, seq_len and global_batch must be numbers")
         except InputError as error:
             problems.append(f"line {number}: {error}")
     if problems:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,6 +122,7 @@ def run_plan(
     search = partial(
         plan,
         top=top if within is None else EVERY_STRUCTURE,
+        within=float("inf") if within is None else within,
         trials=trials,
         time_limit=time_limit and time_limit / len(formats),
         seed=seed,
@@ -130,9 +130,6 @@ def run_plan(
     )
     answer = best_format(job, formats, search)
     job = answer.job
-    if within is not None:
-        near = tuple(other for other in answer.alternatives if other.slower <= within)
-        answer = replace(answer, alternatives=near)
     comparison = comparison_of(answer, why_not)
     terms = []
     if explained and answer.plan is not None and answer.knobs is not None:

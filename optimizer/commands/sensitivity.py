@@ -50,16 +50,11 @@ def sensitivity(
     model, gpus = required_job(model, gpus, "optimize sensitivity")
     limits = limits_of(options)
     job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits, **options))
-    from optimizer.search.plan.knobs import STARTS
     from optimizer.search.why.resilience import losses
     from optimizer.search.why.what_binds import sensitivity as effects_of
 
-    # Where nothing fits at the default knobs it may with all optimizer state on the host.
-    for knobs in STARTS:
-        lost = losses(job, lost_nodes, knobs) if lost_nodes else ()
-        found = effects_of(job, knobs)
-        if found is not None:
-            break
+    lost = losses(job, lost_nodes) if lost_nodes else ()
+    found = effects_of(job)
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     if as_json:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from optimizer.job import Job
+    from optimizer.plan import Knobs, Plan
+    from optimizer.studies.room import Room
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
@@ -49,6 +51,36 @@ def study_job(
     """The job of the options, and what was assumed."""
     limits = {"hbm": hbm_limit, **merged(fix)}
     return job_of(Request(gpus=gpus, limits=limits, **options))
+
+
+def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
+    """The plan to study and its knobs: the best one, or the one that the pins make, at the default knobs.
+
+    Raises Infeasible where there is none, InputError where the pins leave several or none.
+    """
+    from optimizer.errors import Infeasible, InputError
+    from optimizer.plan import Knobs
+
+    if best:
+        from optimizer.search.plan.planner import plan
+
+        answer = plan(job, top=1, trials=0)
+        if answer.plan is None:
+            raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
+        return answer.plan, answer.knobs
+    from optimizer.studies.pinned import pinned_plan
+
+    if job.limits.ranges or job.limits.choices:
+        raise InputError(
+            "a study needs one plan: pin variables to single values, or add --best to search among several"
+        )
+    return pinned_plan(job, job.limits.fixed), Knobs()
+
+
+def warn(room: Room) -> None:
+    """Say on stderr that a plan cannot run, whatever else is printed."""
+    if room.warning:
+        click.echo(f"warning: the plan {room.warning}", err=True)
 
 
 def print_screen(report: RenderableType) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from optimizer.commands.study import POSITIVE, check_output, print_screen, study_job, study_options, write_page
-from optimizer.errors import Infeasible, InputError
-
-if TYPE_CHECKING:
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+from optimizer.commands.study import (
+    POSITIVE,
+    check_output,
+    print_screen,
+    study_job,
+    study_options,
+    study_plan,
+    warn,
+    write_page,
+)
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.
 
@@ -48,11 +52,12 @@ def timeline(
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     check_output(as_json, as_csv)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
-    from optimizer.studies.report import timeline as report
     from optimizer.reports.table import csv_text, json_text
+    from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 
-    study = timeline_of(job, _plan(job, best or not fix), best=layout == "best")
+    study = timeline_of(job, *study_plan(job, best or not fix), best=layout == "best")
+    warn(study.room)
     if as_json:
         from optimizer.answer import job_dict, plan_dict
         from optimizer.exports.layout import runs_layout
@@ -62,6 +67,7 @@ def timeline(
             "plan": plan_dict(study.plan),
             "layout": runs_layout(study.layout.kinds),
             "layout_proven": study.layout.proven,
+            **study.room.to_dict(),
             "makespan_s": study.timeline.makespan,
             "closed_form_s": study.closed_form,
             "stages": report.timeline_records(study),
@@ -73,20 +79,3 @@ def timeline(
     else:
         print_screen(report.timeline_report(study, assumed))
     write_page(html, lambda: report.timeline_page(study))
-
-
-def _plan(job: Job, best: bool) -> Plan:
-    if best:
-        from optimizer.search.plan.planner import plan
-
-        answer = plan(job, top=1, trials=0)
-        if answer.plan is None:
-            raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
-        return answer.plan
-    from optimizer.studies.pinned import pinned_plan
-
-    if job.limits.ranges or job.limits.choices:
-        raise InputError(
-            "a timeline needs one plan: pin variables to single values, or add --best to search among several"
-        )
-    return pinned_plan(job, job.limits.fixed)

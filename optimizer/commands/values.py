@@ -10,15 +10,10 @@ import click
 
 from optimizer.errors import InputError, nearest
 from optimizer.units import parse
+from optimizer.variables import UNLIMITED, VARIABLES
 
 # What people type besides the names of optimizer.plan.Plan.
-SHORT_NAMES = {
-    "mbs": "micro_batch",
-    "mb": "micro_batch",
-    "micro_batch_size": "micro_batch",
-    "sp": "sequence_parallel",
-    "zero": "zero_stage",
-    "virtual_pp": "vpp",
+SHORT_NAMES = {short: name for name, variable in VARIABLES.items() for short in variable.typed} | {
     "layers": "layers_per_stage",
     "rebuilt": "recompute_layers",
 }
@@ -116,12 +111,11 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     """
     from optimizer.constraints.given_layout import counts
     from optimizer.job import EVEN, LAYOUT, PLACING
-    from optimizer.plan import FIELDS, SCHEDULES
-    from optimizer.recomputation import RECOMPUTE, written
+    from optimizer.recomputation import written
 
     key = name.lower().replace("-", "_")
     key = SHORT_NAMES.get(key, key)
-    known = (*FIELDS, *PLACING)
+    known = (*VARIABLES, *PLACING)
     if key not in known:
         close = nearest(key, known)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
@@ -131,28 +125,28 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     if key in PLACING:
         return key, text if key == LAYOUT else ",".join(map(str, counts(key, text)))
     text = ",".join(written(part.strip()) for part in text.split(",")) if key == "recompute" else text
-    choices = {"recompute": RECOMPUTE, "schedule": SCHEDULES, "sequence_parallel": ON + OFF}.get(key)
+    choices = ON + OFF if VARIABLES[key].switch else VARIABLES[key].names
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 1 and ".." in text and choices is None:
+    if len(parts) == 1 and ".." in text and not choices:
         low, _, high = text.partition("..")
         return key, (_integer(key, low.strip()), _integer(key, high.strip()))
     values = frozenset(_value(key, part, choices) for part in parts)
     return key, values if len(values) > 1 else next(iter(values))
 
 
-def _value(key: str, text: str, choices: Sequence[str] | None) -> Value:
+def _value(key: str, text: str, choices: Sequence[str]) -> Value:
     from optimizer.recomputation import MODES, MODULES, SIGN
 
     if ".." in text:
         kind = "has no ranges" if choices else "takes a range or a list, not both"
         raise InputError(f"{key} {kind}; write its values as {key}={','.join(choices[:2]) if choices else '2,4,8'}")
-    if choices is None:
+    if not choices:
         return _integer(key, text)
     if text not in choices:
         whole = MODES if key == "recompute" else choices
         hint = f"; modules are joined by {SIGN}: {', '.join(MODULES)}" if key == "recompute" else ""
         raise InputError(f"{key} must be one of {', '.join(whole)}, but got {text!r}{hint}")
-    return text in ON if key == "sequence_parallel" else text
+    return text in ON if VARIABLES[key].switch else text
 
 
 def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
@@ -161,7 +155,7 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
     >>> merged((("tp", 8), ("pp", (2, 8)), ("vpp", frozenset({6, 1}))))
     {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
     """
-    from optimizer.constraints.pins import ordered
+    from optimizer.constraints.pins import as_limits
 
     values: dict[str, Pinned] = {}
     for name, value in pins:
@@ -170,18 +164,13 @@ def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
                 f"--fix {name}={_written(values[name])} contradicts --fix {name}={_written(value)}; keep one"
             )
         values[name] = value
-    return {
-        "fixed": {name: value for name, value in values.items() if not isinstance(value, tuple | frozenset)},
-        "ranges": {name: value for name, value in values.items() if isinstance(value, tuple)},
-        "choices": {name: ordered(name, value) for name, value in values.items() if isinstance(value, frozenset)},
-    }
+    return as_limits(values)
 
 
 def _integer(key: str, text: str) -> int:
-    smallest = 0 if key in ("zero_stage", "shard", "activation_offload") else 1
-    largest = {"zero_stage": 3, "activation_offload": 100}.get(key)
-    if not text.isdecimal() or int(text) < smallest or (largest is not None and int(text) > largest):
-        allowed = f"an integer from {smallest} to {largest}" if largest is not None else f"an integer >= {smallest}"
+    smallest, largest = VARIABLES[key].least, VARIABLES[key].most
+    if not text.isdecimal() or not smallest <= int(text) <= largest:
+        allowed = f"an integer from {smallest} to {largest}" if largest < UNLIMITED else f"an integer >= {smallest}"
         raise InputError(f"{key} must be {allowed}, but got {text!r}")
     return int(text)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import BoolArray
+from optimizer.constraints.rule import BoolArray, nearest_first
 from optimizer.job import Job
-from optimizer.plan import Plans
+from optimizer.plan import IntArray, Plans
+
+REACH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,19 @@ class Batch:
         sequences = "one sequence" if job.global_batch == 1 else f"{job.global_batch:,} sequences"
         return f"dp x micro-batch must divide the global batch of {sequences}"
 
-    def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
-        """Batches that more replicas divide: multiples of the GPU count and its halves, thirds, ..., nearest first."""
-        divisors = [job.gpus // part for part in range(1, 129) if job.gpus % part == 0]
-        nearest = {count * max(1, round(job.global_batch / count)) for count in divisors}
-        above = {count * -(-job.global_batch // count) for count in divisors}
-        for batch in sorted((nearest | above) - {job.global_batch}, key=lambda b: (abs(b - job.global_batch), b)):
-            yield replace(job, global_batch=batch), f"global batch {job.global_batch:,} -> {batch:,}"
+    def others(self, job: Job) -> IntArray:
+        """Every batch up to the largest looked at, nearest first."""
+        return nearest_first(np.arange(1, largest(job) + 1, dtype=np.int64), job.global_batch)
+
+    def moved(self, job: Job, other: Job) -> str:
+        """The change from one job to another."""
+        return f"global batch {job.global_batch:,} -> {other.global_batch:,}"
+
+    def none(self, job: Job) -> str:
+        """That none of those batches is enough."""
+        return f"no global batch up to {largest(job):,} is enough"
+
+
+def largest(job: Job) -> int:
+    """The largest other batch that is looked at: REACH times the job's, or so many sequences per GPU."""
+    return REACH * max(job.global_batch, job.gpus)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil
+
+import numpy as np
 
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import BoolArray, FloatArray
+from optimizer.constraints.rule import BoolArray, FloatArray, at_least
 from optimizer.job import Job
-from optimizer.objectives.pipeline.closed_form import bubble_fraction, bubble_left
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.plan import Plans
 
 
@@ -29,19 +31,11 @@ class Bubble:
         return self.required(job, plans) <= job.limits.bubble
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the fewest micro-batches for every pipeline, and at least that many."""
-        fewest = "fewest_microbatches"
-        counts = program.domains["num_microbatches"]
-        rows = []
-        shapes = ("pp", "vpp", "schedule")
-        for pp, vpp, schedule in product(*(program.domains[name] for name in shapes)):
-            enough = [
-                m for m in counts if bubble_fraction(pp, vpp, m, bubble_left(schedule, pp, m)) <= job.limits.bubble
-            ]
-            rows += [(pp, vpp, schedule, min(enough))] if enough else []
-        program.add(fewest, counts)
-        program.allow((*shapes, fewest), rows, literal)
-        program.at_least("num_microbatches", fewest, literal)
+        """A table of pipelines and numbers of micro-batches."""
+        rows = np.array(list(product(*(program.domains[name] for name in self.variables))))
+        pp, vpp, counts, schedule = rows.T
+        waits = bubble_fraction(pp, vpp, counts, bubble_left(schedule, pp, counts))
+        program.allow(self.variables, rows[waits <= job.limits.bubble], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
@@ -54,5 +48,5 @@ class Bubble:
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A higher ceiling, in tenths of a percent."""
-        limit = ceil(required * 1000 - 1e-9) / 1000
+        limit = at_least(required, 1000)
         return job.with_limits(bubble=limit), f"bubble {job.limits.bubble:.1%} -> {limit:.1%}"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import BoolArray
+from optimizer.constraints.rule import BoolArray, nearest_first
 from optimizer.job import Job
-from optimizer.plan import Plans
-
-FINE_STEPS = 8
-COARSE_STEPS = 28
-NEAR_BATCH = 0.1  # share by which the batch may move with the number of GPUs
+from optimizer.plan import IntArray, Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,37 +42,21 @@ class GpuProduct:
         gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus:,} GPUs ({shape})"
         return f"tp x cp x pp x dp must be exactly {gpus}"
 
-    def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
-        """Other counts of whole nodes, nearest by ratio first: every one close by, then coarser.
+    def others(self, job: Job) -> IntArray:
+        """Every number of whole nodes on the cluster, and of GPUs inside one node, nearest first."""
+        node, most = job.cluster.gpus_per_node, job.cluster.max_gpus
+        inside = np.arange(1, min(node - 1, most) + 1, dtype=np.int64)
+        return nearest_first(np.concatenate([inside, np.arange(node, most + 1, node, dtype=np.int64)]), job.gpus)
 
-        Each with the job's batch, then with one close by that more of its replicas can share.
-        """
-        node = job.cluster.gpus_per_node
-        base = max(node, job.gpus // node * node)
-        counts = {base + node * step for step in range(-FINE_STEPS, FINE_STEPS + 1)}
-        for power in range(COARSE_STEPS):
-            counts |= {int(base * ratio**power) // node * node for ratio in (1.25, 2.0, 0.5)}
-        counts = {count for count in counts if 1 <= count <= job.cluster.max_gpus} - {job.gpus}
-        for count in sorted(counts, key=lambda count: (max(count / job.gpus, job.gpus / count), count)):
-            yield replace(job, gpus=count), f"{job.gpus:,} -> {count:,} GPUs"
-            batch = shared_batch(job.global_batch, count)
-            if batch != job.global_batch:
-                words = f"{job.gpus:,} -> {count:,} GPUs with a global batch of {batch:,}"
-                yield replace(job, gpus=count, global_batch=batch), words
+    def moved(self, job: Job, other: Job) -> str:
+        """The change from one job to another."""
+        batch = f" with a global batch of {other.global_batch:,}" if other.global_batch != job.global_batch else ""
+        return f"{job.gpus:,} -> {other.gpus:,} GPUs{batch}"
 
-
-def shared_batch(batch: int, gpus: int) -> int:
-    """The batch, within a tenth of this one, that the largest divisor of the GPUs divides.
-
-    >>> shared_batch(508, 2048), shared_batch(1536, 1024), shared_batch(48, 1009)
-    (512, 1536, 48)
-    """
-    parts = [part for part in range(1, int(gpus**0.5) + 1) if gpus % part == 0]
-    for divisor in sorted({*parts, *(gpus // part for part in parts)}, reverse=True):
-        near = divisor * round(batch / divisor)
-        if near and abs(near - batch) <= NEAR_BATCH * batch:
-            return near
-    return batch
+    def none(self, job: Job) -> str:
+        """That none of those numbers is enough."""
+        counts = f"no number of GPUs inside a node, nor of whole nodes up to {job.cluster.max_gpus:,} GPUs"
+        return f"{counts}, is enough, even with a batch a tenth off"
 
 
 def prime_factors(number: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Protocol
 
 import numpy as np
 
@@ -13,33 +12,22 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.peak_memory import reserved_memory
-from optimizer.plan import FIELDS, KnobColumns, Knobs, Plans
+from optimizer.objectives.step.memory import reserved_memory
+from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.units import GB
 
 Price = Callable[[Job, Plans], Costs]
-
-
-class KnobPrice(Protocol):
-    """Costs of plans at given knobs."""
-
-    def __call__(self, job: Job, plans: Plans, knobs: Knobs | KnobColumns = ...) -> Costs:
-        """Price the plans."""
-        ...
-
-
-POINT = "point"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Peak reserved memory <= usable memory.
 
-    CP-SAT reads it off the table of the program's points, so the program needs a variable POINT. `price` replaces the
-    memory that the objective finds at the `knobs`.
+    CP-SAT is told which of the program's points fit: `fits`. `price` replaces the memory that the objective finds at
+    the `knobs`.
     """
 
-    points: Plans | None = None
+    fits: BoolArray | None = None
     knobs: Knobs = Knobs()
     price: Price | None = None
     name: str = "memory"
@@ -50,11 +38,9 @@ class Memory:
         return self.required(job, plans) <= job.usable_memory
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """The point is one that fits."""
-        if self.points is not None:
-            reserved = np.ceil(self.required(job, self.points)).tolist()
-            fitting = [point for point, size in enumerate(reserved) if int(size) <= int(job.usable_memory)]
-            program.restrict(POINT, fitting, literal)
+        """None of the points that do not fit."""
+        if self.fits is not None:
+            program.forbid([program.points[point] for point in np.flatnonzero(~self.fits)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError, nearest
 from optimizer.job import PLACING, Job
-from optimizer.plan import FIELDS, SCHEDULES, Plans
-from optimizer.recomputation import RECOMPUTE, wanted
+from optimizer.plan import FIELDS, Plans
+from optimizer.recomputation import wanted
+from optimizer.variables import UNLIMITED, VARIABLES
 
-NAMES = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
+# A value, the two ends of a range, or several values.
+Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,16 +107,15 @@ def code(name: str, value: int | str | bool) -> int:
     >>> code("recompute", "full"), code("sequence_parallel", True), code("tp", 8)
     (2, 1, 8)
     """
-    variable(name)
-    if name in NAMES:
-        if value not in NAMES[name]:
-            expected = wanted() if name == "recompute" else ", ".join(NAMES[name])
+    known = VARIABLES[variable(name)]
+    if known.names:
+        if value not in known.names:
+            expected = wanted() if name == "recompute" else ", ".join(known.names)
             raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
-        return NAMES[name].index(str(value))
-    least = 0 if name in ("sequence_parallel", "zero_stage", "shard", "activation_offload") else 1
-    most = {"sequence_parallel": 1, "zero_stage": 3, "activation_offload": 100}.get(name, 2**31)
+        return known.names.index(str(value))
+    least, most = known.least, known.most
     if isinstance(value, str) or not least <= int(value) <= most:
-        bounds = f"between {least} and {most}" if most < 2**31 else f"of at least {least}"
+        bounds = f"between {least} and {most}" if most < UNLIMITED else f"of at least {least}"
         raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")
     return int(value)
 
@@ -130,6 +132,19 @@ def listed(values: Sequence[int | str | bool]) -> str:
     ('2,4', 'none,full')
     """
     return ",".join(shown(value) for value in values)
+
+
+def as_limits(pinned: Mapping[str, Pinned]) -> dict[str, Any]:
+    """Pins as the fields of optimizer.job.Limits: a value is fixed, two ends are a range, a set is a choice.
+
+    >>> as_limits({"tp": 8, "pp": (2, 8), "vpp": frozenset({6, 1})})
+    {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
+    """
+    return {
+        "fixed": {name: value for name, value in pinned.items() if not isinstance(value, tuple | frozenset)},
+        "ranges": {name: value for name, value in pinned.items() if isinstance(value, tuple)},
+        "choices": {name: ordered(name, value) for name, value in pinned.items() if isinstance(value, frozenset)},
+    }
 
 
 def ordered(name: str, values: Iterable[int | str | bool]) -> tuple[int | str | bool, ...]:

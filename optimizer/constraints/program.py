@@ -1,4 +1,4 @@
-"""A CP-SAT program with named integer variables and named rules.
+"""A CP-SAT program: integer variables by number, some of them named, and constraints, some under the name of a rule.
 
 Written on the solver's own messages: the usual Python layer imports pandas, a third of a second that nobody asked for,
 and adds a table one tuple at a time.
@@ -7,107 +7,150 @@ and adds a table one tuple at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 FEASIBLE, OPTIMAL, INFEASIBLE, UNKNOWN = "FEASIBLE", "OPTIMAL", "INFEASIBLE", "UNKNOWN"
+LIMIT = 2**60
+Term = tuple[int, int]
+Variable = int | str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """What the solver said: its status, the values by variable, the bound, and the rules that cannot hold together."""
+    """What the solver said: its status, the values by variable (None without a solution), its bound, and the names of
+    rules that cannot hold together.
+    """
 
     status: str
-    values: Mapping[str, int] = field(default_factory=dict)
-    bound: float = 0.0
+    values: tuple[int, ...] | None
+    bound: float
     core: tuple[str, ...] = ()
 
 
 class Program:
-    """Variables with sparse domains, constraints under enforcement literals, one objective."""
+    """Variables are numbered in the order of their making; a term is (variable, coefficient).
 
-    def __init__(self, domains: Mapping[str, Iterable[int]]) -> None:
-        """A program with these variables, each with its values."""
+    A literal is a variable of 0 and 1, `~literal` its negation. A constraint under a literal holds where that is true.
+    """
+
+    def __init__(self, domains: Mapping[str, Iterable[int]] | None = None) -> None:
+        """A program with these named variables, each with its values."""
         from ortools.sat.python import cp_model_helper
 
-        self.domains = {name: tuple(sorted({int(value) for value in values})) for name, values in domains.items()}
         self.message: Any = cp_model_helper.CpModelProto()
+        self.domains: dict[str, tuple[int, ...]] = {}
         self.index: dict[str, int] = {}
         self.literals: dict[str, int] = {}
-        for name, values in self.domains.items():
-            self.index[name] = self._variable(name, values)
+        self.points: list[int] = []
+        for name, values in (domains or {}).items():
+            self.domains[name] = tuple(sorted({int(value) for value in values}))
+            self.index[name] = self.choice(self.domains[name])
+
+    def variable(self, low: int, high: int) -> int:
+        """An integer in [low, high]."""
+        self.message.variables.add().domain.extend([low, high])
+        return len(self.message.variables) - 1
+
+    def choice(self, values: Sequence[int]) -> int:
+        """An integer of these, in increasing order."""
+        self.message.variables.add().domain.extend(intervals(np.asarray(values, dtype=np.int64)))
+        return len(self.message.variables) - 1
 
     def literal(self, name: str) -> int:
-        """The enforcement literal of a rule."""
+        """The literal under which a rule is posted."""
         if name not in self.literals:
-            self.literals[name] = self._variable(f"rule {name}", (0, 1))
+            self.literals[name] = self.variable(0, 1)
         return self.literals[name]
 
-    def allow(self, variables: Sequence[str], rows: Iterable[Sequence[int]], literal: int | None = None) -> None:
+    def hold(self, columns: Mapping[str, NDArray[np.int64]]) -> None:
+        """One literal for every row of these columns: exactly one is true, and the named variables have its values.
+
+        Exactly one of "not variable = value" and the rows with that value is true: the value is implied by its rows
+        and implies one of them.
+        """
+        rows = len(next(iter(columns.values())))
+        self.points = [self.variable(0, 1) for _ in range(rows)]
+        self.exactly_one(self.points)
+        literals = np.array(self.points)
+        for name, column in columns.items():
+            values = np.array(self.domains[name])
+            for value in values if len(values) > 1 else ():
+                equal = self.variable(0, 1)
+                self.restrict(name, [value], equal)
+                self.restrict(name, values[values != value], ~equal)
+                self.exactly_one([~equal, *literals[column == value].tolist()])
+
+    def linear(self, terms: Sequence[Term], low: int | None, high: int | None) -> None:
+        """Low <= sum of terms <= high."""
+        linear = self.message.constraints.add().linear
+        linear.vars.extend([variable for variable, _ in terms])
+        linear.coeffs.extend([coefficient for _, coefficient in terms])
+        linear.domain.extend([-LIMIT if low is None else low, LIMIT if high is None else high])
+
+    def allow(self, variables: Sequence[Variable], rows: Iterable[Sequence[int]], literal: int | None = None) -> None:
         """The variables take one of these rows of values."""
         values = np.asarray(list(rows) if not isinstance(rows, np.ndarray) else rows, dtype=np.int64)
         if values.size == 0:
             return self._never(literal)
-        constraint = self._constraint(literal)
-        for name in variables:
-            expression = constraint.table.exprs.add()
-            expression.vars.append(self.index[name])
+        table = self._constraint(literal).table
+        for variable in variables:
+            expression = table.exprs.add()
+            expression.vars.append(self._number(variable))
             expression.coeffs.append(1)
-        constraint.table.values.extend(values.ravel().tolist())
+        table.values.extend(values.ravel().tolist())
         return None
 
-    def restrict(self, variable: str, values: Iterable[int], literal: int | None = None) -> None:
+    def restrict(self, variable: Variable, values: Iterable[int], literal: int | None = None) -> None:
         """The variable takes one of these values."""
         allowed = np.unique(np.asarray(list(values), dtype=np.int64))
         if allowed.size == 0:
             return self._never(literal)
-        constraint = self._constraint(literal)
-        constraint.linear.vars.append(self.index[variable])
-        constraint.linear.coeffs.append(1)
-        constraint.linear.domain.extend(intervals(allowed))
+        linear = self._constraint(literal).linear
+        linear.vars.append(self._number(variable))
+        linear.coeffs.append(1)
+        linear.domain.extend(intervals(allowed))
         return None
 
-    def at_least(self, larger: str, smaller: str, literal: int | None = None) -> None:
-        """`larger` is at least `smaller`."""
-        constraint = self._constraint(literal)
-        constraint.linear.vars.extend([self.index[larger], self.index[smaller]])
-        constraint.linear.coeffs.extend([1, -1])
-        constraint.linear.domain.extend([0, 2**40])
+    def exactly_one(self, literals: Sequence[int]) -> None:
+        """One of the literals is true and no other."""
+        self.message.constraints.add().exactly_one.literals.extend(literals)
 
-    def add(self, name: str, values: Iterable[int]) -> None:
-        """One more variable."""
-        self.domains[name] = tuple(sorted({int(value) for value in values}))
-        self.index[name] = self._variable(name, self.domains[name])
+    def forbid(self, literals: Iterable[int], literal: int | None = None) -> None:
+        """None of the literals is true."""
+        self._constraint(literal).bool_and.literals.extend([~each for each in literals])
 
-    def minimise(self, variable: str) -> None:
-        """The objective."""
-        self.message.objective.vars.append(self.index[variable])
-        self.message.objective.coeffs.append(1)
+    def minimise(self, terms: Sequence[Term]) -> None:
+        """The objective, in place of any other."""
+        self.message.clear_objective()
+        self.message.objective.vars.extend([variable for variable, _ in terms])
+        self.message.objective.coeffs.extend([coefficient for _, coefficient in terms])
 
-    def hint(self, values: Mapping[str, int]) -> None:
-        """A solution to start from."""
-        for name, value in values.items():
-            self.message.solution_hint.vars.append(self.index[name])
-            self.message.solution_hint.values.append(int(value))
+    def hint(self, values: Mapping[int, int]) -> None:
+        """Values of some variables to start from."""
+        self.message.solution_hint.vars.extend(values.keys())
+        self.message.solution_hint.values.extend(values.values())
 
     def enforce(self) -> None:
         """Every rule holds."""
         for literal in self.literals.values():
-            constraint = self._constraint(None)
-            constraint.bool_or.literals.append(literal)
+            self.message.constraints.add().bool_or.literals.append(literal)
 
     def assume(self) -> None:
         """Every rule is an assumption, so that an infeasible program names those that clash."""
         self.message.assumptions.extend(self.literals.values())
 
-    def solve(self, seed: int = 0, time_limit: float | None = None, *, prepare: bool = True) -> Solution:
-        """Solve with one worker, so that the same program and seed give the same solution.
+    def solve(
+        self, seed: int = 0, time_limit: float | None = None, effort: float | None = None, *, prepare: bool = True
+    ) -> Solution:
+        """Solve with one worker: the same program and seed give the same solution unless the time limit [s] cuts in.
 
-        Without `prepare` the search starts at once: a table of a hundred rows is decided by propagation, and presolve,
-        probing, symmetries and linear relaxation would cost four times what they save.
+        `effort` limits the solver's deterministic time, about seconds, in the same way on every machine. Without
+        `prepare` the search starts at once, without presolve, probing, symmetries and linear relaxation: what
+        propagation decides alone is decided sooner.
         """
         from ortools.sat.python import cp_model_helper
 
@@ -119,25 +162,25 @@ class Program:
             parameters.cp_model_probing_level = parameters.symmetry_level = parameters.linearization_level = 0
         if time_limit is not None:
             parameters.max_time_in_seconds = max(time_limit, 0.001)
+        if effort is not None:
+            parameters.max_deterministic_time = effort
         wrapper: Any = cp_model_helper.SolveWrapper()
         wrapper.set_parameters(parameters)
         response = wrapper.solve(self.message)
         status = response.status.name
-        if status in (FEASIBLE, OPTIMAL):
-            solution = list(response.solution)
-            values = {name: int(solution[index]) for name, index in self.index.items()}
-            return Solution(status=status, values=values, bound=response.best_objective_bound)
-        if status == INFEASIBLE:
-            named = {index: name for name, index in self.literals.items()}
-            core = {named[index] for index in response.sufficient_assumptions_for_infeasibility if index in named}
-            return Solution(status=status, core=tuple(name for name in self.literals if name in core))
-        return Solution(status=UNKNOWN, bound=response.best_objective_bound)
+        if status not in (OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN):
+            raise ValueError(f"CP-SAT rejects the program: {status}")
+        found = status in (OPTIMAL, FEASIBLE)
+        clashing = set(response.sufficient_assumptions_for_infeasibility) if status == INFEASIBLE else set()
+        return Solution(
+            status=status,
+            values=tuple(int(value) for value in response.solution) if found else None,
+            bound=response.best_objective_bound,
+            core=tuple(name for name, literal in self.literals.items() if literal in clashing),
+        )
 
-    def _variable(self, name: str, values: Sequence[int]) -> int:
-        variable = self.message.variables.add()
-        variable.name = name
-        variable.domain.extend(intervals(np.asarray(values, dtype=np.int64)))
-        return len(self.message.variables) - 1
+    def _number(self, variable: Variable) -> int:
+        return self.index[variable] if isinstance(variable, str) else variable
 
     def _constraint(self, literal: int | None) -> Any:
         constraint = self.message.constraints.add()

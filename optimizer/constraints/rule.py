@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import floor
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.program import Program
 from optimizer.job import Job
-from optimizer.plan import Plans
+from optimizer.plan import IntArray, Plans
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -56,9 +56,37 @@ class Measured(Rule, Protocol):
 
 
 @runtime_checkable
-class Stepped(Rule, Protocol):
-    """A rule that other jobs satisfy: nearest first, each with the change in words."""
+class Numbered(Rule, Protocol):
+    """A rule about a number of the job, which other numbers may satisfy."""
 
-    def steps(self, job: Job) -> Iterator[tuple[Job, str]]:
-        """Jobs to try in turn."""
+    def others(self, job: Job) -> IntArray:
+        """Every other number that may be offered, nearest first."""
         ...
+
+    def moved(self, job: Job, other: Job) -> str:
+        """The change from the job to one with another number, in words."""
+        ...
+
+    def none(self, job: Job) -> str:
+        """That none of the others is enough, in words."""
+        ...
+
+
+def at_least(required: float, steps: int) -> float:
+    """The smallest multiple of one step, of so many to 1, that is no less than this.
+
+    >>> at_least(0.0588, 1000), at_least(0.07, 100), at_least(0.1 + 0.2, 1000)
+    (0.059, 0.07, 0.301)
+    """
+    count = floor(required * steps)
+    return next(limit for limit in (count / steps, (count + 1) / steps) if limit >= required)
+
+
+def nearest_first(numbers: IntArray, number: int) -> IntArray:
+    """Rising numbers other than this one by their difference from it, of two as near the smaller first.
+
+    >>> nearest_first(np.array([8, 9, 10, 11, 12, 13]), 10).tolist()
+    [9, 11, 8, 12, 13]
+    """
+    others = numbers[numbers != number]
+    return np.asarray(others[np.argsort(np.abs(others - number), kind="stable")])

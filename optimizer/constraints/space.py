@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
 from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import PLACING, Job
 from optimizer.objectives.layer.module_sets import searched_modes
-from optimizer.plan import SCHEDULES
+from optimizer.plan import SCHEDULES, IntArray
 from optimizer.recomputation import RECOMPUTE
 
 WIDEST_TP = 64
-FREE = (
-    "tp",
-    "cp",
-    "pp",
-    "micro_batch",
-    "vpp",
-    "ep",
-    "etp",
-    "sequence_parallel",
-    "zero_stage",
-    "shard",
-    "recompute",
-    "activation_offload",
-)
-DERIVED = ("dp", "num_microbatches", "schedule")
 
 
-def domains(job: Job) -> dict[str, tuple[int, ...]]:
-    """Values of the FREE variables; the DERIVED ones follow from them unless they are pinned.
+def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = None) -> dict[str, tuple[int, ...]]:
+    """Values of the free variables and the options; the derived ones follow from them unless they are pinned.
 
+    `gpus` and `batches` stand for the job's: what any of them allows is in.
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
     Of the modules that may be rebuilt few sets are in (`searched_modes`), unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
-    degrees = divisors(job.gpus)
+    counts = np.array([job.gpus]) if gpus is None else gpus
+    degrees = _degrees(job, counts)
+    modes = {mode for some in _alike(job, counts) for mode in searched_modes(some)}
     experts = model.experts.count if model.experts else 1
     values: dict[str, set[int]] = {
         "tp": {tp for tp in degrees if tp <= max(WIDEST_TP, ceiling(job))},
         "cp": {cp for cp in degrees if cp == 1 or cp * max(256, limits.min_cp_tokens // 2) <= job.seq_len},
         "pp": {pp for pp in degrees if pp <= model.layers},
-        "micro_batch": {size for size in divisors(job.global_batch) if size <= 2 * limits.max_micro_batch},
+        "micro_batch": _sizes(job, batches),
         "vpp": set(_chunks(job)),
-        "ep": {ep for ep in divisors(experts) if ep <= job.gpus},
+        "ep": {ep for ep in divisors(experts) if ep <= counts.max()},
         "etp": {etp for etp in degrees if etp <= ceiling(job)} if model.experts else {1},
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
-        "shard": _groups(job),
+        "shard": _groups(job, degrees),
         "activation_offload": _on_host(job),
-        "recompute": {RECOMPUTE.index(mode) for mode in searched_modes(job)},
+        "recompute": set(map(RECOMPUTE.index, modes)),
     }
     if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
@@ -62,10 +55,31 @@ def domains(job: Job) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(allowed)) for name, allowed in values.items()}
 
 
-def _groups(job: Job) -> set[int]:
+def _degrees(job: Job, counts: IntArray) -> tuple[int, ...]:
+    """Divisors of the numbers of GPUs; of several none beyond what the degrees and groups asked for may be."""
+    if len(counts) == 1:
+        return divisors(int(counts[0]))
+    most = max(WIDEST_TP, ceiling(job), job.seq_len // 256, job.model.layers, job.limits.ranges.get("shard", (0, 0))[1])
+    return tuple(degree for degree in range(1, min(most, int(counts.max())) + 1) if (counts % degree == 0).any())
+
+
+def _sizes(job: Job, batches: IntArray | None) -> set[int]:
+    """Micro-batches of up to twice the limit that divide the batch, or one of these."""
+    most = 2 * job.limits.max_micro_batch
+    if batches is None:
+        return {size for size in divisors(job.global_batch) if size <= most}
+    return {size for size in range(1, min(most, int(batches.max())) + 1) if (batches % size == 0).any()}
+
+
+def _alike(job: Job, counts: IntArray) -> list[Job]:
+    """A job for each of these numbers of GPUs, those of more than a node as one: their ranks share experts alike."""
+    return [replace(job, gpus=count) for count in np.unique(np.minimum(counts, job.cluster.gpus_per_node)).tolist()]
+
+
+def _groups(job: Job, degrees: Iterable[int]) -> set[int]:
     """Replicas over which states may be sharded, 0 for all; smaller groups pay where weights are gathered (ZeRO-3)."""
     if "shard" in job.limits.ranges or "shard" in job.limits.choices:
-        return {0, *divisors(job.gpus)}
+        return {0, *degrees}
     return {0, *divisors(job.cluster.gpus_per_node)} if 3 in job.stack.features.zero_stages else {0}
 
 

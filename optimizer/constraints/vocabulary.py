@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import BoolArray, FloatArray
+from optimizer.constraints.rule import BoolArray, FloatArray, at_least
 from optimizer.job import Job
 from optimizer.plan import Plans
 
@@ -52,5 +52,5 @@ class Vocabulary:
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A larger share of padding."""
-        limit = ceil(required * 100) / 100
+        limit = at_least(required, 100)
         return job.with_limits(vocab_padding=limit), f"vocabulary padding {job.limits.vocab_padding:.0%} -> {limit:.0%}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optimizer.model import Model
-from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.plan import Plan, balanced, virtual_stages
 
 LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
-from optimizer.objectives.layer.activation_offload import offloaded_modules
+from optimizer.objectives.kernels.activations import offloaded_modules
 from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ prefix `experts_`, `mla_` or `window_`. An empty cell takes the field's default.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -51,8 +52,9 @@ def load_model(name_or_path: str | Path) -> Model:
     preset = _index().get(_key(str(name_or_path)))
     if preset is not None:
         return _preset(preset)
-    path = Path(name_or_path).expanduser()
-    if path.exists():
+    place = os.path.expanduser(name_or_path)
+    path = Path(place)
+    if os.path.exists(place):  # unlike Path.exists, false for no name and for one too long for a file
         return _read(path)
     if path.suffix in (".json", ".toml") or str(name_or_path).startswith((".", "/", "~")):
         raise InputError(f"no model file {str(path)!r}; give a preset, a config.json or its folder, or a TOML file")

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InvalidFile, UnknownName, nearest
+from optimizer.errors import UnknownName
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
-from optimizer.readers.text import read_text
-from optimizer.recomputation import MODULES
-from optimizer.stack import ATTENTION, DISPATCHERS, FEATURES, PARAMETERS, SELECTIVE, Features, Stack
+from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 
 DEFAULT_STACK = "megatron-core"
-WORDS = {"attention": ATTENTION, "dispatcher": DISPATCHERS, "selective": SELECTIVE}
-WANTED = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "tuple": "a list"}
-TABLES = ("parameters", "features", "intervals", "ranges", "residuals", "provenance")
 
 
 def stack_names() -> tuple[str, ...]:
@@ -33,6 +27,8 @@ def load_stack(name: str) -> Stack:
     """
     path = Path(name)
     if path.suffix == ".toml":
+        from optimizer.readers.stack_file import read_stack
+
         return read_stack(path)
     if name not in stack_names():
         raise UnknownName("stack", name, stack_names())
@@ -41,92 +37,19 @@ def load_stack(name: str) -> Stack:
 
 @cache
 def _preset(name: str) -> Stack:
-    return read_stack(presets_folder() / "stacks" / f"{name}.toml")
-
-
-def read_stack(path: Path) -> Stack:
-    """Read and check one stack file; every problem is reported at once."""
-    try:
-        data = tomllib.loads(read_text(path))
-    except OSError as error:
-        raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFile(path, [f"is not TOML: {error}"]) from None
-    problems = list(_problems(data))
-    if problems:
-        raise InvalidFile(path, problems)
+    """A shipped file without the checks of read_stack, to which tests hold it: importing pydantic takes 0.1 s."""
+    data = tomllib.loads((presets_folder() / "stacks" / f"{name}.toml").read_text("utf-8"))
     features: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in data.get("features", {}).items()
+        key: tuple(value) if isinstance(value, list) else value for key, value in data["features"].items()
     }
-    return Stack(
-        name=data.get("name", path.stem),
-        features=Features(**features),
-        parameters={key: float(value) for key, value in data.get("parameters", {}).items()},
-        provenance=Provenance(**data.get("provenance", {})),
-        runs=int(data.get("runs", 0)),
-        residuals=data.get("residuals", {}),
-        devices=tuple(data.get("devices", ())),
-        intervals={key: float(value) for key, value in data.get("intervals", {}).items()},
-        ranges={key: (float(low), float(high)) for key, (low, high) in data.get("ranges", {}).items()},
-    )
-
-
-def _problems(data: Mapping[str, Any]) -> list[str]:
-    wrong = [name for name in TABLES if not isinstance(data.get(name, {}), Mapping)]
-    if wrong:
-        return [f"{name}: expected a table, but got {data[name]!r}" for name in wrong]
-    return [
-        *_parameter_problems(data.get("parameters", {})),
-        *_feature_problems(data.get("features", {})),
-        *_interval_problems(data.get("intervals", {}), data.get("ranges", {})),
-    ]
-
-
-def _parameter_problems(parameters: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for key, value in parameters.items():
-        parameter = PARAMETERS.get(key)
-        if parameter is None:
-            hint = nearest(key, PARAMETERS)
-            problems.append(f"parameters.{key}: unknown{f'; did you mean {hint[0]}?' if hint else ''}")
-        elif not isinstance(value, int | float) or not parameter.low <= value <= parameter.high:
-            bounds = f"{parameter.low:g} to {parameter.high:g} [{parameter.unit}]"
-            problems.append(f"parameters.{key}: expected a number from {bounds}, but got {value!r}")
-    return problems
-
-
-def _feature_problems(features: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for key, value in features.items():
-        if key not in FEATURES:
-            hint = nearest(key, FEATURES)
-            problems.append(f"features.{key}: unknown{f'; did you mean {hint[0]}?' if hint else ''}")
-            continue
-        kind = type(getattr(Features(), key))
-        if type(value) is not (list if kind is tuple else kind):
-            wanted = {
-                "bool": "true or false",
-                "int": "a whole number",
-                "float": "a number",
-                "str": "a text",
-                "tuple": "a list",
-            }
-            problems.append(f"features.{key}: expected {wanted[kind.__name__]}, but got {value!r}")
-        elif key in WORDS and value not in WORDS[key]:
-            problems.append(f"features.{key}: expected one of {', '.join(WORDS[key])}, but got {value!r}")
-        elif key == "recompute_modules" and (unknown := [name for name in value if name not in MODULES]):
-            problems.append(f"features.{key}: expected some of {', '.join(MODULES)}, but got {unknown}")
-    if features.get("recompute_modules") and features.get("selective", "core") != "core":
-        problems.append('features.recompute_modules: needs selective = "core"')
-    return problems
-
-
-def _interval_problems(intervals: Mapping[str, Any], ranges: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for key, value in intervals.items():
-        if not isinstance(value, int | float) or value < 0:
-            problems.append(f"intervals.{key}: expected a number of at least 0, but got {value!r}")
-    for key, value in ranges.items():
-        if not (isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)):
-            problems.append(f"ranges.{key}: expected two numbers, lowest and highest, but got {value!r}")
-    return problems
+    values: dict[str, Any] = {
+        table: {key: float(value) for key, value in data.get(table, {}).items()}
+        for table in ("parameters", "residuals", "intervals")
+    }
+    known = data.get("fixed", {})
+    values["fixed"] = {
+        key: Fixed(value=float(known[key]["value"]), why=known[key]["why"]) for key in PARAMETERS if key in known
+    }
+    values["ranges"] = {key: (float(low), float(high)) for key, (low, high) in data.get("ranges", {}).items()}
+    values["features"], values["provenance"] = Features(**features), Provenance(**data["provenance"])
+    return Stack(**{**data, **values, "devices": tuple(data.get("devices", ()))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 
 CHINCHILLA_FLOOR, CHINCHILLA_MODEL, CHINCHILLA_DATA = 1.69, 406.4, 410.7
 CHINCHILLA_ALPHA, CHINCHILLA_BETA = 0.34, 0.28

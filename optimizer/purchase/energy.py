@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.step.formula import COMPUTE, STREAM, WAIT
+from optimizer.objectives.step.time_terms import TIME_TERMS, burning
 
-COMPUTE = ("gemm", "attention", "head")
-MEMORY_BOUND = ("elementwise", "optimizer")
 # Utilisation that stands for a phase without matrix products: the centre of the lowest measured bin (below 5 % of the
 # peak) for communication and waiting, and (assumed) of the 10 to 20 % bin for kernels that only stream memory.
 WAITING_UTILISATION = 0.025
@@ -118,7 +118,7 @@ def compute_utilisation(time: Mapping[str, ArrayLike], executed_flops: ArrayLike
     >>> float(compute_utilisation({"gemm": 3.0, "head": 1.0, "bubble": 1.0}, 2.0e15, 1e15))
     0.5
     """
-    busy = sum((np.asarray(time[term], dtype=np.float64) for term in COMPUTE if term in time), np.asarray(0.0))
+    busy = sum((np.asarray(time[term], dtype=np.float64) for term in burning(COMPUTE) if term in time), np.asarray(0.0))
     flops = np.asarray(executed_flops, dtype=np.float64)
     rate: FloatArray = np.minimum(1.0, flops / np.maximum(busy * peak_bf16, 1e-30))
     return rate
@@ -145,14 +145,13 @@ def step_energy(
     busy = device_power(compute_utilisation(time, executed_flops, peak_bf16), curve.floor, curve.slope)
     slowdown = capped_slowdown(busy, curve.floor, cap)
     phases: dict[str, tuple[FloatArray, FloatArray]] = {
-        "compute": (slowdown, np.minimum(busy, cap)),
-        "stream": (np.asarray(1.0), np.minimum(device_power(STREAMING_UTILISATION, curve.floor, curve.slope), cap)),
-        "wait": (np.asarray(1.0), np.minimum(device_power(WAITING_UTILISATION, curve.floor, curve.slope), cap)),
+        COMPUTE: (slowdown, np.minimum(busy, cap)),
+        STREAM: (np.asarray(1.0), np.minimum(device_power(STREAMING_UTILISATION, curve.floor, curve.slope), cap)),
+        WAIT: (np.asarray(1.0), np.minimum(device_power(WAITING_UTILISATION, curve.floor, curve.slope), cap)),
     }
     wall, gpu = np.asarray(0.0), np.asarray(0.0)
     for term, seconds in time.items():
-        phase = "compute" if term in COMPUTE else "stream" if term in MEMORY_BOUND else "wait"
-        stretch, share = phases[phase]
+        stretch, share = phases[TIME_TERMS[term].burns]
         lasting = np.asarray(seconds, dtype=np.float64) * stretch
         wall = wall + lasting
         gpu = gpu + lasting * share * curve.limit
@@ -161,7 +160,7 @@ def step_energy(
         gpu=gpu,
         host=wall * curve.host,
         network=wall * curve.network,
-        peak_power=phases["compute"][1] * curve.limit + curve.host + curve.network,
+        peak_power=phases[COMPUTE][1] * curve.limit + curve.host + curve.network,
     )
 
 

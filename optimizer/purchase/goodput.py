@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

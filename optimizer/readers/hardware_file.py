@@ -18,25 +18,20 @@ oversubscription = 2.0
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
-from optimizer.errors import InputError, InvalidFile, nearest
+from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Cluster, Device, Link, Tier
 from optimizer.model import Provenance
-from optimizer.readers.text import read_text
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from optimizer.readers.hardware_schema import ClusterTable, DeviceTable, Table, TierTable
+from optimizer.readers.hardware_schema import ClusterTable, DeviceTable, TierTable
+from optimizer.readers.problems import validated
+from optimizer.readers.text import read_toml, shown
 
 FindDevice = Callable[[str], Device]
 FindLink = Callable[[str], Link]
-T = TypeVar("T", bound="Table")
 F = TypeVar("F", Device, Link)
 
 # The presets that a tier without a link behaves like, the innermost one and the others, but for its own values.
@@ -47,10 +42,8 @@ OWN_PERFORMANCE = {"latency", "efficiency", "half_message", "quantities"}
 
 def read_device(path: Path, *, find_device: FindDevice) -> Device:
     """The device that a TOML file describes; raises InvalidFile with every problem found."""
-    from optimizer.readers.hardware_schema import DeviceTable
-
     problems: list[str] = []
-    table = _validated(DeviceTable, _toml(path), "", problems)
+    table = validated(DeviceTable, read_toml(path), problems)
     device = _device(table, path, find_device, problems) if table else None
     if device is None or problems:
         raise InvalidFile(path, problems)
@@ -59,10 +52,8 @@ def read_device(path: Path, *, find_device: FindDevice) -> Device:
 
 def read_cluster(path: Path, *, find_device: FindDevice, find_link: FindLink) -> Cluster:
     """The cluster that a TOML file describes; raises InvalidFile with every problem found."""
-    from optimizer.readers.hardware_schema import ClusterTable
-
-    raw, problems = _toml(path), list[str]()
-    table = _validated(ClusterTable, raw, "", problems)
+    raw, problems = read_toml(path), list[str]()
+    table = validated(ClusterTable, raw, problems)
     device = _cluster_device(raw.get("device"), path, find_device, problems)
     links = _links(raw.get("tiers"), find_link, problems)
     if table:
@@ -84,60 +75,14 @@ def read_cluster(path: Path, *, find_device: FindDevice, find_link: FindLink) ->
     return replace(cluster, host_bandwidth=table.host_bandwidth_one_way or cluster.host_bandwidth)
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidFile(path, [f"not TOML: {error}"]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); give the path of a TOML file") from error
-
-
-def _validated(kind: type[T], raw: Mapping[str, Any], where: str, problems: list[str]) -> T | None:
-    """The table, or None after adding its problems to the list."""
-    from pydantic import ValidationError
-
-    try:
-        return kind.model_validate(raw)
-    except ValidationError as error:
-        problems += [_problem(detail, where, kind) for detail in error.errors()]
-        return None
-
-
-def _problem(detail: ErrorDetails, where: str, kind: type[Table]) -> str:
-    """One line for one problem: key, what is wrong, and the key that was probably meant."""
-    from optimizer.readers.hardware_schema import TierTable
-
-    at = where
-    for part in detail["loc"]:
-        at += f"[{part}]" if isinstance(part, int) else f"{'.' if at else ''}{part}"
-    key = str(detail["loc"][-1]) if detail["loc"] else ""
-    match detail["type"]:
-        case "extra_forbidden" if key.endswith("bandwidth") and key != "memory_bandwidth":
-            return (
-                f"{at}: does not say which way; write {key}_one_way, or bandwidth_duplex for both ways together [B/s]"
-            )
-        case "extra_forbidden":
-            close = nearest(key, (TierTable if detail["loc"][0] == "tiers" else kind).model_fields)
-            return f"{at}: unknown key" + (f"; did you mean {' or '.join(close)}?" if close else "")
-        case "missing":
-            return f"{at}: missing"
-        case "value_error":
-            return f"{at or 'file'}: {detail['msg'].removeprefix('Value error, ')}"
-        case _:
-            return f"{at}: {detail['msg'][0].lower()}{detail['msg'][1:]}, but got {detail['input']!r}"
-
-
 def _cluster_device(raw: object, path: Path, find_device: FindDevice, problems: list[str]) -> Device | None:
-    from optimizer.readers.hardware_schema import DeviceTable
-
     if isinstance(raw, dict):
-        table = _validated(DeviceTable, raw, "device", problems)
+        table = validated(DeviceTable, raw, problems, "device")
         return _device(table, path, find_device, problems) if table else None
     if isinstance(raw, str):
         return _found(find_device, raw, "device", problems)
     if raw is not None:
-        problems.append(f"device: expected the name of a preset or a table, but got {raw!r}")
+        problems.append(f"device: expected the name of a preset or a table, but got {shown(raw)}")
     return None
 
 

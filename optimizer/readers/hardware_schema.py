@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from optimizer.errors import InputError
-from optimizer.units import parse
+from optimizer.readers.tables import Count, Flag, Number, Positive, Share, Table, Text
+from optimizer.units import HUGE, parse
 
 EXAMPLES = {"B/s": "400 Gb/s", "B": "80 GB", "FLOP/s": "989.5 TFLOP/s", "s": "2 us", "W": "700 W", "J/bit": "5 pJ/bit"}
 
@@ -28,38 +30,36 @@ def quantity(value: Any, dimension: str) -> float:
         number = parse(value, dimension)
     except InputError as error:
         raise ValueError(f"{error}, {example}") from error
+    if number > HUGE:
+        raise ValueError(f"must be at most {HUGE:g} [{dimension}], but got {value!r}")
     if number < 0:
         raise ValueError(f"must not be negative, but got {value!r}")
     return number
 
 
-Rate = Annotated[float, BeforeValidator(partial(quantity, dimension="B/s")), Field(gt=0)]
+Rate = Annotated[float, BeforeValidator(partial(quantity, dimension="B/s")), Field(gt=0), "a rate above 0 [B/s]"]
+Memory = Annotated[float, BeforeValidator(partial(quantity, dimension="B")), Field(gt=0), "a size above 0 [B]"]
 Size = Annotated[float, BeforeValidator(partial(quantity, dimension="B"))]
-Flops = Annotated[float, BeforeValidator(partial(quantity, dimension="FLOP/s")), Field(gt=0)]
+Flops = Annotated[float, BeforeValidator(partial(quantity, dimension="FLOP/s")), Field(gt=0), "a rate above 0 [FLOP/s]"]
 Time = Annotated[float, BeforeValidator(partial(quantity, dimension="s"))]
 Power = Annotated[float, BeforeValidator(partial(quantity, dimension="W"))]
 Energy = Annotated[float, BeforeValidator(partial(quantity, dimension="J/bit"))]
-Share = Annotated[float, Field(gt=0, le=1)]
-
-
-class Table(BaseModel):
-    """A TOML table without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Topology = Annotated[Literal["switch", "mesh", "torus", "bus"], "one of switch, mesh, torus, bus"]
+_ONE_WAY = "does not say which way; write {}_one_way [B/s]"
 
 
 class DeviceTable(Table):
     """A device: complete, or `like` a preset with some values of its own."""
 
-    name: str
-    like: str | None = None
-    vendor: str | None = None
+    name: Text
+    like: Text | None = None
+    vendor: Text | None = None
     peak_flops: dict[str, Flops] | None = None
-    memory: Size | None = None
-    memory_nominal: Size | None = None
+    memory: Memory | None = None
+    memory_nominal: Memory | None = None
     memory_bandwidth: Rate | None = None
     l2_cache: Size | None = None
-    sms: PositiveInt | None = None
+    sms: Count | None = None
     power: Power | None = None
     measured_matmul: dict[str, Flops] | None = None
 
@@ -75,21 +75,26 @@ class DeviceTable(Table):
 class TierTable(Table):
     """A tier: a link by preset name, by its own values, or both."""
 
-    name: str
-    link: str | None = None
+    advice: ClassVar[Mapping[str, str]] = {
+        "bandwidth": f"{_ONE_WAY.format('bandwidth')}, or bandwidth_duplex for both ways together",
+        "p2p_bandwidth": _ONE_WAY.format("p2p_bandwidth"),
+    }
+
+    name: Text
+    link: Text | None = None
     bandwidth_one_way: Rate | None = None
     bandwidth_duplex: Rate | None = None
-    ports_per_gpu: PositiveFloat = 1.0
+    ports_per_gpu: Positive = 1.0
     latency: Time | None = None
     energy: Energy | None = None
     efficiency: Share | None = None
     half_message: Size | None = None
-    in_switch_reduction: bool | None = None
-    topology: Literal["switch", "mesh", "torus", "bus"] | None = None
+    in_switch_reduction: Flag | None = None
+    topology: Topology | None = None
     p2p_bandwidth_one_way: Rate | None = None
-    quantities: dict[str, float] | None = None
-    size: PositiveInt | None = None
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    quantities: dict[str, Number] | None = None
+    size: Count | None = None
+    oversubscription: Annotated[float, Field(strict=True, ge=1, le=HUGE), "a number of at least 1"] = 1.0
 
     @model_validator(mode="after")
     def _one_bandwidth(self) -> TierTable:
@@ -103,9 +108,11 @@ class TierTable(Table):
 class ClusterTable(Table):
     """A cluster: a device and the tiers of its network, innermost first."""
 
-    name: str
-    device: Any
-    gpus_per_node: PositiveInt = 8
-    max_gpus: PositiveInt = 1_000_000
+    advice: ClassVar[Mapping[str, str]] = {"host_bandwidth": _ONE_WAY.format("host_bandwidth")}
+
+    name: Text
+    device: Annotated[Any, "the name of a preset or a table"]
+    gpus_per_node: Count = 8
+    max_gpus: Count = 1_000_000
     host_bandwidth_one_way: Rate | None = None
-    tiers: Annotated[tuple[TierTable, ...], Field(min_length=1)]
+    tiers: Annotated[tuple[TierTable, ...], Field(min_length=1), "tables [[tiers]], innermost first"]

@@ -9,10 +9,12 @@ from typing import Any
 from optimizer.errors import InvalidFile, nearest
 from optimizer.model import Model, Provenance
 from optimizer.readers.huggingface_classic import CLASSIC
-from optimizer.readers.huggingface_dense import GATED, Family, Unsupported
+from optimizer.readers.huggingface_dense import GATED
+from optimizer.readers.huggingface_keys import Family
 from optimizer.readers.huggingface_moe import MOE
-from optimizer.readers.keys import read_json, values
 from optimizer.readers.model_checks import impossible
+from optimizer.readers.problems import validated
+from optimizer.readers.text import read_json, shown
 
 FAMILIES: Mapping[str, Family] = dict(sorted((GATED | CLASSIC | MOE).items()))
 _BY_ARCHITECTURE = {family.architecture: name for name, family in FAMILIES.items()}
@@ -27,17 +29,15 @@ def read_config(path: str | Path) -> Model:
     path = Path(path)
     if path.is_dir():
         path = path / "config.json"
-    data = read_json(path)
+    data, problems = read_json(path), list[str]()
     model_type = _model_type(path, data)
     family = FAMILIES[model_type]
-    config = values(path, _part(path, data, family), family.keys, where=f"{family.nested}." if family.nested else "")
-    try:
-        fields = family.fields(config)
-    except Unsupported as error:
-        raise InvalidFile(path, [str(error)]) from None
-    model = Model(name=_name(path, data), family=model_type, provenance=Provenance(source=str(path)), **fields)
-    problems = impossible(model)
-    if problems:
+    config = validated(family.keys, _part(path, data, family), problems, family.nested)
+    if config is None:
+        raise InvalidFile(path, problems)
+    provenance = Provenance(source=str(path))
+    model = Model(name=_name(path, data), family=model_type, provenance=provenance, **config.fields())
+    if problems := impossible(model):
         raise InvalidFile(path, problems)
     return model
 
@@ -69,7 +69,7 @@ def _part(path: Path, data: Mapping[str, Any], family: Family) -> Mapping[str, A
         return data
     part = data.get(family.nested)
     if not isinstance(part, dict):
-        raise InvalidFile(path, [f"{family.nested}: expected an object with the text model, got {part!r}"])
+        raise InvalidFile(path, [f"{family.nested}: expected an object with the text model, but got {shown(part)}"])
     return part
 
 

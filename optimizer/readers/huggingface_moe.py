@@ -2,277 +2,227 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from pydantic import AliasChoices, Field
+
 from optimizer.model import Experts, LatentAttention, SlidingWindow
-from optimizer.readers.huggingface_dense import (
-    COUNT,
-    DECODER,
-    FLAG_OFF,
-    FLAG_ON,
-    MAYBE_COUNT,
-    QWEN_SLIDING,
-    SLIDING,
+from optimizer.readers.huggingface_dense import Qwen2, Qwen3, QwenWindow
+from optimizer.readers.huggingface_keys import (
+    Biased,
     Config,
+    Decoder,
     Family,
     Fields,
-    Unsupported,
-    count,
-    decoder,
-    gated_rms,
-    head_dim,
-    mistral,
+    Gated,
+    Numbers,
+    Windowed,
     period,
-    qwen2,
-    qwen3,
-    text,
-    window,
 )
-from optimizer.readers.keys import Key
+from optimizer.readers.tables import Count, Flag, Natural, Text
 
 
-def mixtral(config: Config) -> Fields:
+class Mixture(Config):
+    """Experts, in every layer and as wide as a dense MLP unless a family says otherwise."""
+
+    ffn_hidden: Count = Field(alias="intermediate_size")
+    expert_count: Count = Field(alias="num_local_experts")
+    top_k: Count = Field(alias="num_experts_per_tok")
+
+    def _computed(self) -> Fields:
+        return super()._computed() | {"experts": self._experts(ffn_hidden=self.ffn_hidden)}
+
+    def _experts(self, **own: Any) -> Experts:
+        return Experts(count=self.expert_count, top_k=self.top_k, **own)
+
+
+class Mixtral(Windowed, Mixture):
     """Mixtral: every layer has experts."""
-    experts = Experts(
-        count=config["num_local_experts"],
-        top_k=config["num_experts_per_tok"],
-        ffn_hidden=config["intermediate_size"],
-    )
-    return mistral(config) | {"experts": experts}
 
 
-def qwen_experts(config: Config, shared: int = 0) -> Experts:
+class QwenExperts(QwenWindow, Mixture):
     """Experts in the last layer of every decoder_sparse_step, but for the dense layers listed."""
-    dense, every = sorted(config["mlp_only_layers"]), config["decoder_sparse_step"]
-    if dense != list(range(len(dense))) or (dense and every > 1):
-        raise Unsupported(f"mlp_only_layers = {dense} with decoder_sparse_step = {every} are not the first layers")
-    return Experts(
-        count=config["num_experts"],
-        top_k=config["num_experts_per_tok"],
-        ffn_hidden=config["moe_intermediate_size"],
-        shared_ffn_hidden=shared,
-        shared_gate=bool(shared),
-        first_dense_layers=len(dense),
-        every=every,
-    )
+
+    expert_count: Count = Field(alias="num_experts")
+    expert_hidden: Count = Field(alias="moe_intermediate_size")
+    decoder_sparse_step: Count = 1
+    mlp_only_layers: Numbers = ()
+
+    def _experts(self, **own: Any) -> Experts:
+        dense, every = sorted(self.mlp_only_layers), self.decoder_sparse_step
+        if dense != list(range(len(dense))) or (dense and every > 1):
+            raise ValueError(f"mlp_only_layers = {dense} with decoder_sparse_step = {every} are not the first layers")
+        own |= {"ffn_hidden": self.expert_hidden, "first_dense_layers": len(dense), "every": every}
+        return super()._experts(**own)
 
 
-def qwen2_moe(config: Config) -> Fields:
+class Qwen2Moe(QwenExperts, Qwen2):
     """Qwen1.5-MoE and Qwen2-57B-A14B: gated shared experts."""
-    return qwen2(config) | {"experts": qwen_experts(config, config["shared_expert_intermediate_size"])}
+
+    shared_hidden: Count = Field(alias="shared_expert_intermediate_size")
+
+    def _experts(self, **own: Any) -> Experts:
+        return super()._experts(**own, shared_ffn_hidden=self.shared_hidden, shared_gate=True)
 
 
-def qwen3_moe(config: Config) -> Fields:
+class Qwen3Moe(QwenExperts, Qwen3):
     """Qwen3-30B-A3B, 235B-A22B and Coder: no shared experts."""
-    return qwen3(config) | {"experts": qwen_experts(config)}
 
 
-def deepseek(config: Config) -> Fields:
-    """DeepSeek-V2, V3, R1 and Kimi K2: latent attention, the first layers dense."""
-    if config["attention_bias"]:
-        raise Unsupported("attention_bias = true is not supported with latent attention")
-    mla = LatentAttention(
-        q_rank=config["q_lora_rank"] or 0,
-        kv_rank=config["kv_lora_rank"],
-        nope_dim=config["qk_nope_head_dim"],
-        rope_dim=config["qk_rope_head_dim"],
-        v_dim=config["v_head_dim"],
-    )
-    shapes = gated_rms(config) | {"kv_heads": config["num_attention_heads"], "head_dim": config["v_head_dim"]}
-    return shapes | {
-        "mla": mla,
-        "experts": routed_experts(config, router_bias=config["topk_method"] == "noaux_tc"),
-        "mtp_layers": config["num_nextn_predict_layers"],
-    }
-
-
-def glm4_moe(config: Config) -> Fields:
-    """GLM-4.5: DeepSeek's experts with grouped-query attention."""
-    return gated_rms(config) | {
-        "attention_bias": config["attention_bias"],
-        "qk_norm": config["use_qk_norm"],
-        "experts": routed_experts(config, router_bias=True),
-        "mtp_layers": config["num_nextn_predict_layers"],
-    }
-
-
-def routed_experts(config: Config, router_bias: bool) -> Experts:
+class Routed(Gated, Mixture):
     """Routed and shared experts of one width, after the first dense layers."""
-    if config["moe_layer_freq"] != 1:
-        raise Unsupported(f"moe_layer_freq = {config['moe_layer_freq']}; only 1 is supported")
-    width = config["moe_intermediate_size"]
-    return Experts(
-        count=config["n_routed_experts"],
-        top_k=config["num_experts_per_tok"],
-        ffn_hidden=width,
-        shared_ffn_hidden=width * (config["n_shared_experts"] or 0),
-        first_dense_layers=config["first_k_dense_replace"],
-        router_bias=router_bias,
-    )
+
+    expert_count: Count = Field(alias="n_routed_experts")
+    n_shared_experts: Natural | None = None
+    expert_hidden: Count = Field(alias="moe_intermediate_size")
+    first_k_dense_replace: Natural = 0
+    moe_layer_freq: Count = 1
+    mtp_layers: Natural = Field(0, alias="num_nextn_predict_layers")
+    attention_bias: Flag = False
+    topk_method: Text = "noaux_tc"
+
+    def _experts(self, **own: Any) -> Experts:
+        if self.moe_layer_freq != 1:
+            raise ValueError(f"moe_layer_freq = {self.moe_layer_freq}; only 1 is supported")
+        return super()._experts(
+            ffn_hidden=self.expert_hidden,
+            shared_ffn_hidden=self.expert_hidden * (self.n_shared_experts or 0),
+            first_dense_layers=self.first_k_dense_replace,
+            router_bias=self.topk_method == "noaux_tc",
+        )
 
 
-def dbrx(config: Config) -> Fields:
+class Glm4Moe(Routed):
+    """GLM-4.5: DeepSeek's experts with grouped-query attention."""
+
+    qk_norm: Flag = Field(False, alias="use_qk_norm")
+
+
+class DeepSeek(Routed):
+    """DeepSeek-V3, R1 and Kimi K2: latent attention, the first layers dense."""
+
+    q_lora_rank: Count | None = None
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    head_dim: Count = Field(alias="v_head_dim")
+
+    def _computed(self) -> Fields:
+        if self.attention_bias:
+            raise ValueError("attention_bias = true is not supported with latent attention")
+        mla = LatentAttention(
+            q_rank=self.q_lora_rank or 0,
+            kv_rank=self.kv_lora_rank,
+            nope_dim=self.qk_nope_head_dim,
+            rope_dim=self.qk_rope_head_dim,
+            v_dim=self.head_dim,
+        )
+        return super()._computed() | {"kv_heads": self.heads, "mla": mla}
+
+
+class DeepSeekV2(DeepSeek):
+    """DeepSeek-V2, whose routers have no bias unless said."""
+
+    topk_method: Text = "greedy"
+
+
+class DbrxAttention(Config):
+    """The part attn_config of DBRX."""
+
+    kv_n_heads: Count
+
+
+class DbrxExperts(Config):
+    """The part ffn_config of DBRX."""
+
+    ffn_hidden_size: Count
+    moe_num_experts: Count
+    moe_top_k: Count
+
+
+class Dbrx(Decoder):
     """DBRX: gated experts in every layer, LayerNorm without biases."""
-    width, hidden = config["ffn_config.ffn_hidden_size"], config["d_model"]
-    experts = Experts(
-        count=config["ffn_config.moe_num_experts"], top_k=config["ffn_config.moe_top_k"], ffn_hidden=width
-    )
-    return {
-        "vocab": config["vocab_size"],
-        "hidden": hidden,
-        "ffn_hidden": width,
-        "layers": config["n_layers"],
-        "heads": config["n_heads"],
-        "kv_heads": config["attn_config.kv_n_heads"],
-        "head_dim": head_dim(hidden, config["n_heads"]),
-        "max_seq_len": config["max_seq_len"],
-        "tied_embeddings": config["tie_word_embeddings"],
-        "gated_mlp": True,
-        "activation": "swiglu",
-        "norm_bias": False,
-        "experts": experts,
-    }
 
+    hidden: Count = Field(alias="d_model")
+    layers: Count = Field(alias="n_layers")
+    heads: Count = Field(alias="n_heads")
+    max_seq_len: Count = Field(alias="max_seq_len")
+    attn_config: DbrxAttention
+    ffn_config: DbrxExperts
+    gated_mlp: ClassVar[bool] = True
+    activation: ClassVar[str] = "swiglu"
+    norm_bias: ClassVar[bool] = False
 
-def grok(config: Config) -> Fields:
-    """Grok-1: norms before and after each block, experts in every layer."""
-    shapes = decoder(config) | {"gated_mlp": True, "activation": "geglu", "norm": "rms", "norms_per_layer": 4}
-    width = config["intermediate_size"]
-    return shapes | {
-        "experts": Experts(count=config["num_experts"], top_k=config["num_experts_per_tok"], ffn_hidden=width)
-    }
-
-
-def gpt_oss(config: Config) -> Fields:
-    """gpt-oss: biases everywhere, attention sinks, a clamped activation, a window in every other layer."""
-    experts = Experts(
-        count=config["num_local_experts"],
-        top_k=config["num_experts_per_tok"],
-        ffn_hidden=config["intermediate_size"],
-        router_bias=True,
-    )
-    return (
-        gated_rms(config)
-        | window(config["sliding_window"], config, 2)
-        | {
-            "activation": "clamped-swiglu",
-            "attention_bias": config["attention_bias"],
-            "attention_out_bias": config["attention_bias"],
-            "attention_sinks": True,
-            "mlp_bias": True,
-            "experts": experts,
+    def _computed(self) -> Fields:
+        ffn, width = self.ffn_config, self.ffn_config.ffn_hidden_size
+        return super()._computed() | {
+            "kv_heads": self.attn_config.kv_n_heads,
+            "ffn_hidden": width,
+            "experts": Experts(count=ffn.moe_num_experts, top_k=ffn.moe_top_k, ffn_hidden=width),
         }
-    )
 
 
-def llama4(config: Config) -> Fields:
+class Grok(Decoder, Mixture):
+    """Grok-1: norms before and after each block, experts in every layer."""
+
+    expert_count: Count = Field(alias="num_experts")
+    tied_embeddings: Flag = Field(True, alias="tie_word_embeddings")
+    gated_mlp: ClassVar[bool] = True
+    activation: ClassVar[str] = "geglu"
+    norm: ClassVar[str] = "rms"
+    norms_per_layer: ClassVar[int] = 4
+
+
+class GptOss(Windowed, Mixture, Biased):
+    """gpt-oss: biases everywhere, attention sinks, a clamped activation, a window in every other layer."""
+
+    top_k: Count = Field(validation_alias=AliasChoices("num_experts_per_tok", "experts_per_token"))
+    attention_bias: Flag = True
+    global_every: ClassVar[int] = 2
+    attention_sinks: ClassVar[bool] = True
+    mlp_bias: ClassVar[bool] = True
+
+    def _computed(self) -> Fields:
+        return super()._computed() | {"activation": "clamped-swiglu"}
+
+    def _experts(self, **own: Any) -> Experts:
+        return super()._experts(**own, router_bias=True)
+
+
+class Llama4(Gated, Mixture, Biased):
     """Llama 4: one shared expert, experts in every or every other layer, chunked attention but for some layers.
 
     A chunk is taken as a window of its size.
     """
-    rotary = config["no_rope_layers"]
-    every = period([not flag for flag in rotary]) if rotary else config["no_rope_layer_interval"]
-    width = config["intermediate_size"]
-    return gated_rms(config) | {
-        "ffn_hidden": config["intermediate_size_mlp"],
-        "attention_bias": config["attention_bias"],
-        "attention_out_bias": config["attention_bias"],
-        "window": SlidingWindow(size=config["attention_chunk_size"], global_every=every),
-        "experts": Experts(
-            count=config["num_local_experts"],
-            top_k=config["num_experts_per_tok"],
-            ffn_hidden=width,
-            shared_ffn_hidden=width,
-            every=config["interleave_moe_layer_step"],
-        ),
-    }
 
+    ffn_hidden: Count = Field(alias="intermediate_size_mlp")
+    expert_hidden: Count = Field(alias="intermediate_size")
+    interleave_moe_layer_step: Count = 1
+    attention_chunk_size: Count = 8192
+    no_rope_layers: Numbers = ()
+    no_rope_layer_interval: Count = 4
 
-_LOCAL = {"num_local_experts": COUNT, "num_experts_per_tok": COUNT}
-_QWEN = QWEN_SLIDING | {
-    "num_experts": COUNT,
-    "num_experts_per_tok": COUNT,
-    "moe_intermediate_size": COUNT,
-    "decoder_sparse_step": count(1),
-    "mlp_only_layers": Key(kind="numbers", default=()),
-}
-_ROUTED = {
-    "n_routed_experts": COUNT,
-    "n_shared_experts": Key(kind="number", default=None),
-    "num_experts_per_tok": COUNT,
-    "moe_intermediate_size": COUNT,
-    "first_k_dense_replace": Key(kind="number", default=0),
-    "moe_layer_freq": count(1),
-    "num_nextn_predict_layers": Key(kind="number", default=0),
-}
-_DEEPSEEK = (
-    DECODER
-    | _ROUTED
-    | {
-        "q_lora_rank": MAYBE_COUNT,
-        "kv_lora_rank": COUNT,
-        "qk_nope_head_dim": COUNT,
-        "qk_rope_head_dim": COUNT,
-        "v_head_dim": COUNT,
-    }
-)
-_DEEPSEEK_V3 = _DEEPSEEK | {"topk_method": text("noaux_tc")}
-_LLAMA4 = DECODER | {
-    "intermediate_size_mlp": COUNT,
-    "num_local_experts": COUNT,
-    "num_experts_per_tok": COUNT,
-    "interleave_moe_layer_step": count(1),
-    "attention_chunk_size": count(8192),
-    "no_rope_layers": Key(kind="numbers", default=()),
-    "no_rope_layer_interval": count(4),
-}
+    def _computed(self) -> Fields:
+        rotary = self.no_rope_layers
+        every = period([not flag for flag in rotary]) if rotary else self.no_rope_layer_interval
+        return super()._computed() | {"window": SlidingWindow(size=self.attention_chunk_size, global_every=every)}
+
+    def _experts(self, **own: Any) -> Experts:
+        width, every = self.expert_hidden, self.interleave_moe_layer_step
+        return super()._experts(ffn_hidden=width, shared_ffn_hidden=width, every=every)
+
 
 MOE: dict[str, Family] = {
-    "mixtral": Family(architecture="MixtralForCausalLM", keys=DECODER | SLIDING | _LOCAL, fields=mixtral),
-    "qwen2_moe": Family(
-        architecture="Qwen2MoeForCausalLM",
-        keys=DECODER | _QWEN | {"shared_expert_intermediate_size": COUNT},
-        fields=qwen2_moe,
-    ),
-    "qwen3_moe": Family(architecture="Qwen3MoeForCausalLM", keys=DECODER | _QWEN, fields=qwen3_moe),
-    "deepseek_v2": Family(
-        architecture="DeepseekV2ForCausalLM", keys=_DEEPSEEK | {"topk_method": text("greedy")}, fields=deepseek
-    ),
-    "deepseek_v3": Family(architecture="DeepseekV3ForCausalLM", keys=_DEEPSEEK_V3, fields=deepseek),
-    "kimi_k2": Family(architecture="KimiK2ForCausalLM", keys=_DEEPSEEK_V3, fields=deepseek),
-    "glm4_moe": Family(
-        architecture="Glm4MoeForCausalLM", keys=DECODER | _ROUTED | {"use_qk_norm": FLAG_OFF}, fields=glm4_moe
-    ),
-    "dbrx": Family(
-        architecture="DbrxForCausalLM",
-        keys={
-            "vocab_size": COUNT,
-            "d_model": COUNT,
-            "n_layers": COUNT,
-            "n_heads": COUNT,
-            "max_seq_len": COUNT,
-            "attn_config.kv_n_heads": COUNT,
-            "ffn_config.ffn_hidden_size": COUNT,
-            "ffn_config.moe_num_experts": COUNT,
-            "ffn_config.moe_top_k": COUNT,
-            "tie_word_embeddings": FLAG_OFF,
-        },
-        fields=dbrx,
-    ),
-    "grok-1": Family(
-        architecture="Grok1ModelForCausalLM",
-        keys=DECODER | {"num_experts": COUNT, "num_experts_per_tok": COUNT, "tie_word_embeddings": FLAG_ON},
-        fields=grok,
-    ),
-    "gpt_oss": Family(
-        architecture="GptOssForCausalLM",
-        keys=DECODER
-        | SLIDING
-        | {
-            "num_local_experts": COUNT,
-            "num_experts_per_tok": Key(kind="count", names=("experts_per_token",)),
-            "attention_bias": FLAG_ON,
-        },
-        fields=gpt_oss,
-    ),
-    "llama4_text": Family(architecture="Llama4ForCausalLM", keys=_LLAMA4, fields=llama4),
-    "llama4": Family(architecture="Llama4ForConditionalGeneration", keys=_LLAMA4, fields=llama4, nested="text_config"),
+    "mixtral": Family(architecture="MixtralForCausalLM", keys=Mixtral),
+    "qwen2_moe": Family(architecture="Qwen2MoeForCausalLM", keys=Qwen2Moe),
+    "qwen3_moe": Family(architecture="Qwen3MoeForCausalLM", keys=Qwen3Moe),
+    "deepseek_v2": Family(architecture="DeepseekV2ForCausalLM", keys=DeepSeekV2),
+    "deepseek_v3": Family(architecture="DeepseekV3ForCausalLM", keys=DeepSeek),
+    "kimi_k2": Family(architecture="KimiK2ForCausalLM", keys=DeepSeek),
+    "glm4_moe": Family(architecture="Glm4MoeForCausalLM", keys=Glm4Moe),
+    "dbrx": Family(architecture="DbrxForCausalLM", keys=Dbrx),
+    "grok-1": Family(architecture="Grok1ModelForCausalLM", keys=Grok),
+    "gpt_oss": Family(architecture="GptOssForCausalLM", keys=GptOss),
+    "llama4_text": Family(architecture="Llama4ForCausalLM", keys=Llama4),
+    "llama4": Family(architecture="Llama4ForConditionalGeneration", keys=Llama4, nested="text_config"),
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from optimizer.model import Model
 
+MOST_LAYERS = 100_000  # hundreds of times the deepest; the search takes memory and time by the layer
+
 
 def impossible(model: Model) -> list[str]:
     """Sentences with the offending values, one for each rule that the model breaks; empty for a possible one.
@@ -14,6 +16,8 @@ def impossible(model: Model) -> list[str]:
     ['kv_heads = 5 does not divide heads = 32']
     """
     problems = []
+    if model.layers > MOST_LAYERS:
+        problems.append(f"layers = {model.layers} is more than {MOST_LAYERS}, the most that can be planned")
     if model.heads % model.kv_heads:
         problems.append(f"kv_heads = {model.kv_heads} does not divide heads = {model.heads}")
     if model.window is not None and model.window.size < 1:

@@ -1,10 +1,15 @@
-"""The text of users' files: UTF-8, or what Windows' shells write of a command's output."""
+"""The text of users' files, UTF-8 or what Windows' shells write of a command's output, and the TOML or JSON in it."""
 
 from __future__ import annotations
 
 import io
+import json
+import tomllib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InvalidFile
 
 ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 
@@ -27,3 +32,55 @@ def decoded(data: bytes) -> str:
     """
     encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "utf-8")
     return io.StringIO(data.decode(encoding), newline=None).read()
+
+
+def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises InvalidFile: with the advice when it cannot be read, with line and column of a syntax error.
+    """
+    text = _readable(path, advice)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InvalidFile(path, ["not TOML: nested too deeply"]) from None
+    except ValueError as error:
+        raise InvalidFile(path, [f"not TOML: {error}"]) from None
+
+
+def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:
+    """The object in a JSON file; raises InvalidFile as read_toml does."""
+    text = _readable(path, advice)
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise InvalidFile(path, ["not JSON: nested too deeply"]) from None
+    except json.JSONDecodeError as error:
+        raise InvalidFile(path, [f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"]) from None
+    except ValueError as error:
+        raise InvalidFile(path, [f"not JSON: {error}"]) from None
+    if not isinstance(data, dict):
+        raise InvalidFile(path, [f"expected an object with named values, but got {shown(data)}"])
+    return data
+
+
+def shown(value: object) -> str:
+    """A value as files write it, cut where it is long.
+
+    >>> shown(True), shown("a" * 80)[-9:]
+    ('true', 'aaaaaa...')
+    """
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        return "a value too large to show"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _readable(path: Path, advice: str) -> str:
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        raise InvalidFile(path, [f"byte {error.start}: not UTF-8 text; {advice}"]) from None
+    except OSError as error:
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}; {advice}"]) from None

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
-    from optimizer.objectives.step.explain import Term
+    from optimizer.objectives.step.explain import Explanation
     from optimizer.search.why.comparison import Comparison
 
 
 def json_text(
     answer: Answer,
     assumed: Sequence[str] = (),
-    terms: Sequence[Term] = (),
+    terms: Sequence[Explanation] = (),
     comparison: Comparison | None = None,
 ) -> str:
     """`Answer.to_dict()` with the assumptions of the command line and, if asked for, every term's origin and the

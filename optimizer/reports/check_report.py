@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.search.why.verification import Finding, Verification
+    from optimizer.search.why.plan_rules import Finding
+    from optimizer.search.why.verification import Verification
 
 NAMED = 5  # broken things in the headline
+LISTED = 25  # of them in the table
 
 
 def check_report(found: Verification, assumed: Sequence[str] = ()) -> Group:
@@ -30,31 +32,42 @@ def check_report(found: Verification, assumed: Sequence[str] = ()) -> Group:
             f"{found.job.model.title or found.job.model.name} on {found.job.gpus:,} × {found.job.cluster.device.name}"
         ),
         Text(subject(found.job)),
-        title("Plan"),
-        Text(f" {found.plan.summary()}"),
-        Text(
-            f" MFU {found.estimate.mfu:.1%}, {seconds(found.estimate.step_time)} per step, "
-            f"{found.estimate.reserved / GB:.1f} of {found.job.usable_memory / GB:.1f} GB"
-        ),
     ]
+    if found.plan and found.estimate:
+        parts += [
+            title("Plan"),
+            Text(f" {found.plan.summary()}"),
+            Text(
+                f" MFU {found.estimate.mfu:.1%}, {seconds(found.estimate.step_time)} per step, "
+                f"{found.estimate.reserved / GB:.1f} of {found.job.usable_memory / GB:.1f} GB"
+            ),
+        ]
     if found.broken:
-        parts += [title("Does not hold"), findings(found.broken)]
-    holding = [finding for finding in found.findings if finding.holds]
-    claims = [finding for finding in holding if finding.name.startswith(("claim", "certificate"))]
-    if claims:
+        parts += [title("Does not hold"), findings(found.broken[:LISTED])]
+        if len(found.broken) > LISTED:
+            parts += [Text(f" and {len(found.broken) - LISTED:,} more, which --json lists")]
+    if claims := [finding for finding in found.claims if finding.holds]:
         parts += [title("Claims that hold"), findings(claims)]
-    names = ", ".join(finding.name for finding in holding if finding not in claims)
-    parts += notes("Rules that hold", [names]) + notes("Not checked", found.unchecked) + notes("Assumed", assumed)
-    return Group(*parts)
+    if found.agreeing:
+        counts = ", ".join(f"{name} {count:,}" for name, count in found.agreeing.items())
+        parts += notes("Values as this version finds them", [counts])
+    names = [", ".join(finding.name for finding in found.rules if finding.holds)]
+    unchecked = [f"{place}: {reason}" for place, reason in found.unchecked.items()]
+    parts += notes("Rules that hold", [*filter(None, names)]) + notes("Not checked", unchecked)
+    return Group(*parts, *notes("Assumed", assumed))
 
 
 def verdict(found: Verification) -> str:
     """The outcome in one line."""
+    what = "plan" if found.plan else "answer"
     if not found.broken:
-        return f"The plan holds: {len(found.findings)} checks, none broken"
+        values = sum(found.agreeing.values())
+        counts = [(len(found.rules), "rules"), (values, "values")]
+        checked = " and ".join(f"{count:,} {name}" for count, name in counts if count)
+        return f"The {what} holds: {checked} checked"
     named, more = found.broken[:NAMED], len(found.broken) - NAMED
     names = ", ".join(finding.name for finding in named) + (f" and {more} more" if more > 0 else "")
-    return f"The plan does not hold: {names}"
+    return f"The {what} does not hold: {names}"
 
 
 def findings(items: Iterable[Finding]) -> Table:

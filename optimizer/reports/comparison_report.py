@@ -96,8 +96,8 @@ def rules(broken: Sequence[Clash]) -> Table:
     table = grid("left", "left", expand="1")
     for clash in broken:
         table.add_row(clash.rule, clash.reason)
-        if clash.relaxation:
-            table.add_row("", f"enough: {clash.relaxation}")
+        if clash.remedy:
+            table.add_row("", clash.remedy)
     return table
 
 

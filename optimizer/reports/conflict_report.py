@@ -22,7 +22,7 @@ def conflict_sections(answer: Answer) -> list[RenderableType]:
     table.add_column()
     for clash in answer.conflict:
         table.add_row(clash.rule, clash.reason)
-        if clash.relaxation:
-            table.add_row("", f"enough: {clash.relaxation}")
+        if clash.remedy:
+            table.add_row("", clash.remedy)
     heading = "This rule alone cannot hold" if len(answer.conflict) == 1 else "These rules cannot all hold"
     return [Text(f"\n{heading}", style="bold"), table]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.exports.layout import plan_layout, stage_layers
+from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
@@ -112,6 +113,14 @@ def grid(*justify: str, expand: str = "") -> Table:
     return table
 
 
+def knobs_text(knobs: Knobs) -> str:
+    """The continuous settings in words."""
+    return (
+        f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
+        f"{knobs.offload:.0%} of the optimizer on the host"
+    )
+
+
 def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
     """The plan in words, its knobs and its rates."""
     table = grid("left", "left", expand="1")
@@ -123,8 +132,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         table.add_row(name, words)
     table.add_row(
         "knobs",
-        f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
-        f"{knobs.offload:.0%} of the optimizer on the host",
+        knobs_text(knobs),
     )
     table.add_row(
         "rates",
@@ -163,10 +171,10 @@ def listed(counts: Sequence[int]) -> str:
 def convention_words(job: Job, estimate: Estimate) -> str:
     """What is counted as useful operations, and the MFU when it is counted otherwise."""
     predicting = " and prediction layers" if job.model.mtp_layers else ""
-    causal, plain = (mfu(job, estimate.step_time, name) for name in ("causal", "6n"))
+    whole, plain = (mfu(job, estimate.step_time, name) for name in (ALL_SCORES, PARAMETERS))
     return (
-        f"every attention score{predicting} (Narayanan et al. 2021); {causal:.1%} without masked scores, {plain:.1%} "
-        "as 6 x active parameters"
+        f"the attention scores that the mask leaves{predicting}; {whole:.1%} with all scores (Narayanan et al. 2021), "
+        f"{plain:.1%} as 6 x active parameters"
     )
 
 

@@ -154,13 +154,14 @@ def _stack_numbers(stack: Stack) -> Iterator[Number]:
         if name in stack.parameters:
             yield _from(stack.provenance, quantity=name, value=value, unit=parameter.unit, scope=parameter.meaning)
         else:
+            known = stack.fixed.get(name)
             yield Number(
                 quantity=name,
                 value=value,
                 unit=parameter.unit,
                 scope=parameter.meaning,
-                source="default of optimizer/stack.py, not fitted",
-                grade="C",
+                source=f"fixed: {known.why}" if known else "default of optimizer/stack.py, not fitted",
+                grade="B" if known else "C",
             )
     for name, feature in _settings(stack.features):
         yield _from(stack.provenance, quantity=f"features.{name}", value=_text(feature))

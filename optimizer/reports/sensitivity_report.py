@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, notes, subject, title
+from optimizer.reports.plan_report import grid, knobs_text, notes, subject, title
 from optimizer.reports.terms import bar
 from optimizer.units import seconds
 
@@ -34,7 +34,7 @@ def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed:
         Text(subject(job)),
         Text(
             f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
-            + ("with all optimizer state on the host" if found.knobs.offload else "at the default knobs")
+            f"{knobs_text(base.knobs)}"
         ),
         title("What more of each buys, in tokens per second, planned again"),
         tornado(found.effects),

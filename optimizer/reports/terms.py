@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-LABELS: Mapping[str, str] = {
-    "gemm": "matrix products",
-    "head": "output head and loss",
-    "hbm": "element-wise",
-    "elementwise": "element-wise",
-    "tp_communication": "TP communication",
-    "cp_communication": "CP communication",
-    "ep_communication": "EP communication",
-    "pp_communication": "PP communication",
-    "dp_communication": "DP communication",
-    "launch": "kernel launches",
-    "bubble": "pipeline bubble",
-    "overhead": "step overhead",
-    "contention": "overlap contention",
-    "context": "context and NCCL",
-    "optimizer": "optimizer",
-}
+from optimizer.objectives.step.memory_terms import MEMORY_TERMS
+from optimizer.objectives.step.time_terms import TIME_TERMS
+
+LABELS: Mapping[str, str] = {name: term.label for name, term in {**MEMORY_TERMS, **TIME_TERMS}.items()}
 
 
 def label(term: str) -> str:

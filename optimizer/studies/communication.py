@@ -13,12 +13,13 @@ from optimizer.objectives.network.energy import BITS, Hops, hops
 from optimizer.objectives.network.hops import hop_time
 from optimizer.objectives.network.in_training import collective
 from optimizer.objectives.network.topology import span
-from optimizer.objectives.step.data_parallel import rate_of_share
+from optimizer.objectives.step.buckets import rate_of_share
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
+from optimizer.studies.room import Room
 from optimizer.studies.traffic import Traffic, traffic
 
 COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
@@ -114,6 +115,11 @@ class CommunicationStudy:
     estimate: Estimate
 
     @property
+    def room(self) -> Room:
+        """The memory that the plan needs."""
+        return Room(reserved=self.estimate.reserved, usable=self.job.usable_memory)
+
+    @property
     def compute_time(self) -> float:
         """What keeps a GPU of the slowest stage busy in a step: kernels, and the host that launches them [s]."""
         return sum(self.estimate.time.get(term, 0.0) for term in COMPUTE_TERMS)
@@ -148,8 +154,7 @@ def communication(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> Communication
 
     Raises InputError when the device has no units for the job's dtype.
     """
-    once = plan.zero_stage < 3
-    rows = tuple(priced(job, row, knobs, once=once) for row in traffic(job, plan, knobs))
+    rows = tuple(priced(job, row, knobs) for row in traffic(job, plan, knobs))
     costs = price(job, Plans.of([plan]), knobs)
     estimate = costs.estimate(0, job.tokens, plan.gpus, model_flops(job.model, job.seq_len, job.tokens))
     layer = layer_roofline(job, plan, sent_by_tier(job, plan, rows))
@@ -163,23 +168,23 @@ def sent_by_tier(job: Job, plan: Plan, rows: Sequence[Priced]) -> tuple[float, .
     """
     sent = [0.0] * len(job.cluster.tiers)
     for row in rows:
-        once = row.traffic.parallelism == "dp" and plan.zero_stage < 3
-        times = row.traffic.per_layer / (plan.num_microbatches if once else 1)
+        times = row.traffic.per_layer / (plan.num_microbatches if row.traffic.once else 1)
         for level, hop in enumerate(row.path):
             sent[level] += times * hop.sent
     return tuple(sent)
 
 
-def priced(job: Job, row: Traffic, knobs: Knobs, *, once: bool) -> Priced:
+def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
     """One kind of collective with its time, path and energy.
 
-    `once`: data parallelism runs on the SM share of the knobs, as in the price of a step.
+    What data parallelism sends once per step runs on the SM share of the knobs, what it sends for every micro-batch at
+    the stack's rate of sharded collectives, as in the price of a step.
     """
     group = span(job.cluster, row.ranks, row.stride)
     skewed = row.parallelism != "pp"
     time = float(collective(job, row.kind, np.array([row.message]), [row.ranks], [row.stride], skewed=skewed)[0])
-    if once and row.parallelism == "dp":
-        time /= float(rate_of_share(knobs.comm_sm_share))
+    if row.parallelism == "dp":
+        time /= float(rate_of_share(knobs.comm_sm_share)) if row.once else job.stack.features.sharded_rate
     crossed = hops(row.kind, group, job.cluster)
     part = row.message * float(crossed.share)
     senders = 1 if row.kind == "point_to_point" else row.ranks

@@ -111,8 +111,8 @@ def needed_bandwidth(study: CommunicationStudy, crossing: Sequence[Priced], link
         return 0.0
 
     def fits(bandwidth: float) -> bool:
-        job, once = on_network(study.job, link.scaled(bandwidth)), study.plan.zero_stage < 3
-        again = (priced(job, row.traffic, knobs, once=once) for row in crossing)
+        job = on_network(study.job, link.scaled(bandwidth))
+        again = (priced(job, row.traffic, knobs) for row in crossing)
         return sum(row.time_per_step for row in again) <= study.compute_time
 
     low, high = 1.0, FASTEST

@@ -31,7 +31,7 @@ class Strategy:
     @property
     def fits(self) -> bool:
         """Whether its memory fits on the GPUs."""
-        return self.study is not None and self.study.estimate.reserved <= self.study.job.usable_memory
+        return self.study is not None and self.study.room.fits
 
 
 def pure_plan(job: Job, strategy: str, micro_batch: int = 1) -> Plan:

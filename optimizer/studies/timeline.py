@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.job import Job
-from optimizer.objectives.pipeline.closed_form import FILLED
-from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
-from optimizer.objectives.step.layer_costs import layer_costs, pass_times
-from optimizer.plan import Plan
+from optimizer.plan import Knobs, Plan
 from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
-from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.layouts.table import pass_times
+from optimizer.studies.room import Room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,13 @@ class PipelineStudy:
         """The closed form over the simulated makespan, minus one [1]."""
         return self.closed_form / self.timeline.makespan - 1.0
 
+    @property
+    def room(self) -> Room:
+        """The memory of the fullest stage."""
+        return Room(reserved=max(self.layout.memory), usable=self.job.usable_memory)
 
-def timeline_of(job: Job, plan: Plan, *, best: bool = False, seed: int = 0) -> PipelineStudy:
+
+def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = False, seed: int = 0) -> PipelineStudy:
     """Simulate the plan's schedule with its layers as it places them (else evenly), or by the best layout.
 
     Raises InputError when the schedule cannot run, Infeasible when no layout fits in memory.
@@ -38,14 +43,15 @@ def timeline_of(job: Job, plan: Plan, *, best: bool = False, seed: int = 0) -> P
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
     # What pins a plan does not pin its layout, as far as the layout is asked for.
     free = job.with_limits(fixed={})
-    problem = layout_problem(free, plan)
+    costs = layer_costs(free, plan, knobs)
+    problem = problem_of(free, plan, costs)
     layout = best_assignment(problem, seed=seed) if best else placed_layout(problem, plan.placement)
-    split = plan.schedule in FILLED
-    times = pass_times(layer_costs(free, plan), layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
+    split = BY_NAME[plan.schedule].splits
+    times = pass_times(costs, layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
     return PipelineStudy(
         job=job,
         plan=layout.of(plan),
         layout=layout,
         timeline=simulate(order, times),
-        closed_form=layout.objective,
+        closed_form=problem.pipeline(layout.slowest, sum(layout.stage_seconds)),
     )

@@ -1,37 +1,36 @@
 """Every kind of collective of a training step: its message, its group, and how often it happens. No times here.
 
-The messages and counts are those that `optimizer.objectives.step.price` prices; a test holds the two together.
+The messages are those of the bill, counted over the layers of the stages as `objectives.step.price` counts their
+seconds; a test holds the two together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from optimizer.job import Job
-from optimizer.model import Model
-from optimizer.objectives.layer.communication import copies_per_token
-from optimizer.objectives.layer.module_communication import latent_width
-from optimizer.objectives.pipeline.parameters import LocalParameters, layer_parameters, replicas, stage_parameters
-from optimizer.objectives.pipeline.stages import Stage, layer_counts, representative_stages
-from optimizer.objectives.step.data_parallel import BUCKET_PER_RANK, shard_ranks
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.messages import boundary_messages, head_messages, layer_messages, module_messages
+from optimizer.objectives.layer.shapes import shapes_of
+from optimizer.objectives.layer.sharded import sharded_messages
+from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of
+from optimizer.objectives.step.buckets import bucket_messages
+from optimizer.objectives.step.once import elements_on
+from optimizer.objectives.step.price import Step
 from optimizer.plan import Knobs, Plan, Plans
-from optimizer.recomputation import modules_of
-
-ELEMENT = 2.0
-"""Bytes of an activation or weight on the network [B]."""
+from optimizer.recomputation import RECOMPUTE, modules_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
     """One kind of collective. `message` [B] follows nccl-tests; groups have `ranks` GPUs, neighbours `stride` apart.
 
-    per_layer: how many of them one layer causes, on average, for one micro-batch forward and backward; what happens
-    once per step (data parallelism without ZeRO-3) counts per step instead.
-    per_step: how many a GPU takes part in, on the stage with most layers (with most experts, where there are some); of
-    those once per step, on the first stage, which holds the embedding; of sends, how many an inner stage sends.
+    per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward; what
+    happens `once` per step (gradients and weights in buckets) counts per step instead.
+    per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per step,
+    on the stage that takes longest for these; of sends, how many an inner stage sends.
     in_total: how many there are in one step, all groups together.
     """
 
@@ -44,257 +43,161 @@ class Traffic:
     per_layer: float
     per_step: float
     in_total: float
+    once: bool = False
+
+
+ORDER = (TP, CP, EP, PP, DP)
+OF = {EMBEDDING: " of the embedding", HEAD: " of the head"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What the counts depend on. `first` is the first stage, `busiest` the one with most layers."""
+class Part:
+    """What layers of one kind (all, where it is empty) send of a message.
 
-    job: Job
-    plan: Plan
-    plans: Plans
-    knobs: Knobs
-    first: Stage
-    busiest: Stage
+    per_pass: messages of one rank for a micro-batch, all layers together; per_step, in_total: as in Traffic.
+    """
 
-    @property
-    def model(self) -> Model:
-        """The model of the job."""
-        return self.job.model
+    message: Message
+    kind: str
+    per_pass: float
+    per_step: float
+    in_total: float
 
     @property
-    def microbatches(self) -> int:
-        """Micro-batches of a step."""
-        return self.plan.num_microbatches
-
-    @property
-    def stage_gpus(self) -> int:
-        """GPUs that hold one pipeline stage."""
-        return self.plan.tp * self.plan.cp * self.plan.dp
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of a micro-batch on one context-parallel rank."""
-        return self.plan.micro_batch * self.job.seq_len / self.plan.cp
-
-    @property
-    def forwards(self) -> int:
-        """Forward passes per micro-batch: two under full recomputation."""
-        return 2 if self.plan.recompute == "full" else 1
-
-    @property
-    def rebuilt(self) -> frozenset[str]:
-        """Modules that the plan rebuilds by name."""
-        return frozenset(modules_of(self.plan.recompute))
-
-    def layers(self, moe: bool | None) -> tuple[float, float]:
-        """Layers, prediction layers too, on the busiest stage and in the model: dense, MoE, or both for None."""
-        whole = layer_counts(self.model)
-        dense = (float(self.busiest.dense[0]), float(whole[0]))
-        experts = (float(self.busiest.moe[0]), float(whole[1]))
-        if moe is None:
-            return dense[0] + experts[0], dense[1] + experts[1]
-        return experts if moe else dense
-
-    def in_layers(
-        self,
-        parallelism: str,
-        purpose: str,
-        kind: str,
-        message: float,
-        group: tuple[int, int],
-        times: float,
-        moe: bool | None,
-    ) -> Traffic:
-        """Traffic of `times` collectives in each layer and micro-batch, over groups of (ranks, stride)."""
-        here, everywhere = self.layers(moe)
-        groups = self.stage_gpus / group[0]
-        return Traffic(
-            parallelism=parallelism,
-            purpose=purpose,
-            kind=kind,
-            message=message,
-            ranks=group[0],
-            stride=group[1],
-            per_layer=times,
-            per_step=times * here * self.microbatches,
-            in_total=times * everywhere * self.microbatches * groups,
-        )
+    def key(self) -> tuple[int, str, str, bool, float, float, float]:
+        """Parts with the same key are one row."""
+        m, once = self.message, self.message.phase == STEP
+        group = float(m.size[0]), float(m.ranks[0]), float(m.stride[0])
+        return ORDER.index(m.parallelism), m.purpose, m.kind, once, *group
 
 
 def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]:
     """Every collective of a step, by kind; groups of one GPU send nothing and are left out."""
     plans = Plans.of([plan])
-    stages = [stage for stage in representative_stages(job.model, plans) if stage.exists[0]]
-    busiest = max(stages, key=lambda stage: (float(stage.moe[0]), float(stage.dense[0])))
-    setting = Setting(job=job, plan=plan, plans=plans, knobs=knobs, first=stages[0], busiest=busiest)
-    parts = (_tensor(setting), _context(setting), _experts(setting), _pipeline(setting), _data(setting))
-    return tuple(row for part in parts for row in part if row.ranks > 1 and row.in_total > 0 and row.message > 0)
+    step = Step(bill=bill_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
+    parts = (*in_layers(step), *between_stages(step), *once_per_step(step, knobs))
+    rows: dict[object, list[Part]] = {}
+    for part in parts:
+        if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
+            rows.setdefault(part.key, []).append(part)
+    counts = {kind: count for kind, count in kinds_of(job.model).items() if kind in LAYERS}
+    found = [_row(together, counts) for together in rows.values()]
+    return tuple(sorted(found, key=lambda row: ORDER.index(row.parallelism)))
 
 
-def _tensor(s: Setting) -> Iterator[Traffic]:
-    """Two all-reduces a pass of tokens x hidden x 2 B, as gathers and scatters under sequence parallelism.
-
-    Rebuilding a dense MLP, a mixture or its shared experts repeats one of them in each layer that has it.
-
-    Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.
-    """
-    message = ELEMENT * s.tokens * s.model.hidden
-    times = (1 if s.model.parallel_block else 2) * (s.forwards + 1)
-    for kind in ("all_gather", "reduce_scatter") if s.plan.sequence_parallel else ("all_reduce",):
-        yield s.in_layers("tp", "activations", kind, message, (s.plan.tp, 1), times, None)
-        for moe, modules in ((False, {"mlp"}), (True, {"moe", "shared_experts"})):
-            again = len(s.rebuilt & modules)
-            yield s.in_layers("tp", "rebuilt activations", kind, message, (s.plan.tp, 1), again, moe)
-    if s.plan.sequence_parallel and "mla_up_proj" in s.rebuilt:
-        width = latent_width(s.model)
-        yield s.in_layers("tp", "latent vectors", "all_gather", ELEMENT * s.tokens * width, (s.plan.tp, 1), 1, None)
+def in_layers(step: Step) -> Iterator[Part]:
+    """What layers, the head and sharded weights send for every micro-batch, by kind of layer."""
+    for kind, everywhere in kinds_of(step.bill.job.model).items():
+        stage, stages = int(step.slowest[0]), step.stages
+        here = float(stages.counts[kind][stage, 0])
+        for message in layer_kind_messages(step.bill, kind):
+            yield _in_layers(step, message, kind, here, everywhere)
+            if message.phase == FORWARD and message.parallelism != DP and kind in LAYERS:
+                # Rebuilding a layer sends again what its forward pass did, but keeps the weights that it gathered.
+                again = float(stages.recomputed[kind][stage, 0])
+                yield _in_layers(step, message, kind, again, _rebuilt(step, kind, everywhere))
+        for message in recomputed_messages(step.bill, kind):
+            yield _in_layers(step, message, kind, here, everywhere)
 
 
-def _context(s: Setting) -> Iterator[Traffic]:
-    """Keys and values of the whole sequence gathered in every pass, their gradients scattered in the backward pass.
-
-    Source: Llama 3, arXiv 2407.21783, section 3.3.2.
-    """
-    model, tp = s.model, s.plan.tp
-    width = 2.0 * (model.q_dim / tp if model.mla else max(model.kv_dim / tp, model.head_dim))
-    message = ELEMENT * width * s.job.seq_len * s.plan.micro_batch
-    group = (s.plan.cp, tp)
-    yield s.in_layers("cp", "keys and values", "all_gather", message, group, s.forwards + 1, None)
-    yield s.in_layers("cp", "their gradients", "reduce_scatter", message, group, 1, None)
+def layer_kind_messages(bill: Bill, kind: str) -> Iterator[Message]:
+    """Messages of one layer of a kind, of the embedding or of the head, nothing recomputed."""
+    job, shapes = bill.job, shapes_of(bill.job, bill.plans)
+    if kind in LAYERS:
+        yield from layer_messages(job, shapes, _is_mixture(job, kind))
+    if kind == HEAD:
+        yield from head_messages(job, shapes)
+    for message in sharded_messages(job, bill.plans, bill.entries[kind].elements):
+        yield replace(message, purpose=message.purpose + OF.get(kind, ""))
 
 
-def _experts(s: Setting) -> Iterator[Traffic]:
-    """Dispatch and combine of routed tokens in every pass, and the gathers of expert-tensor parallelism.
-
-    Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960.
-    """
-    if s.model.experts is None:
-        return
-    imbalance = s.job.stack.imbalance
-    etp = s.plan.etp
-    copies = float(copies_per_token(s.job, s.plan.ep, etp))
-    message = ELEMENT * s.tokens / s.plan.tp * copies * s.model.hidden * imbalance
-    passes = 2 * (s.forwards + 1 + ("moe" in s.rebuilt))
-    yield s.in_layers("ep", "routed tokens", "all_to_all", message, (s.plan.ep, etp), passes, True)
-    yield s.in_layers("ep", "tokens of an expert", "all_gather", message * etp, (etp, 1), passes, True)
+def recomputed_messages(bill: Bill, kind: str) -> Iterator[Message]:
+    """Messages of the modules of one layer of a kind that the plan recomputes by name."""
+    job, shapes = bill.job, shapes_of(bill.job, bill.plans)
+    if kind in LAYERS:
+        for module in modules_of(RECOMPUTE[bill.plans.recompute[0]]):
+            for message in module_messages(job, shapes, module, _is_mixture(job, kind)):
+                yield replace(message, purpose=f"recomputed {message.purpose}")
 
 
-def _pipeline(s: Setting) -> Iterator[Traffic]:
-    """Activations forward and their gradients back over every boundary of virtual stages.
-
-    Software that scatters and gathers sends each TP rank's share and puts it together again inside the next stage.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 4.1.
-    """
-    pp, vpp = s.plan.pp, s.plan.vpp
-    if pp == 1:
-        return
-    gathered = s.job.stack.features.scatter_gather and not s.plan.sequence_parallel
-    whole = ELEMENT * s.tokens * s.model.hidden
-    boundaries = pp * vpp - 1
-    sent = Traffic(
-        parallelism="pp",
-        purpose="activations",
-        kind="point_to_point",
-        message=whole / (s.plan.tp if s.plan.sequence_parallel or gathered else 1),
-        ranks=2,
-        stride=s.stage_gpus,
-        per_layer=2 * boundaries / sum(layer_counts(s.model)),
-        per_step=2 * vpp * s.microbatches,
-        in_total=2 * s.microbatches * boundaries * s.stage_gpus,
-    )
-    yield sent
-    if gathered:
-        groups = sent.in_total / s.plan.tp
-        yield replace(sent, kind="all_gather", message=whole, ranks=s.plan.tp, stride=1, in_total=groups)
-
-
-def _data(s: Setting) -> Iterator[Traffic]:
-    """Gradients and weights of the replicas: per layer under ZeRO-3, else in buckets once per step."""
-    if s.plan.zero_stage >= 3:
-        for moe in (False, True) if s.model.experts else (False,):
-            yield from _sharded(s, moe)
-        return
-    first, whole = stage_parameters(s.model, s.plans, s.first), stage_parameters(s.model, s.plans, _whole(s.model))
-    layer = layer_parameters(s.model, s.plans, s.model.experts is not None)
-    for part, ranks, stride in _groups(s):
-        elements = _elements(first, part)
-        if elements:
-            yield from _bucketed(s, part, (ranks, stride), elements, _elements(layer, part), _elements(whole, part))
-
-
-def _sharded(s: Setting, moe: bool) -> Iterator[Traffic]:
-    """ZeRO-3: weights gathered before each pass, gradients scattered after the backward pass, in every layer.
-
-    Source: Zhao et al., arXiv 2304.11277, section 3.
-    """
-    local = layer_parameters(s.model, s.plans, moe)
-    for part, ranks, stride in _groups(s):
-        elements = _elements(local, part)
-        group = (int(shard_ranks(s.plans, np.array([float(ranks)]))[0]), stride)
-        if elements:
-            of = _purpose(part)
-            # Full recomputation keeps the weights that it gathers before the backward pass: no third gather.
-            yield s.in_layers("dp", f"weights{of}", "all_gather", elements * ELEMENT, group, 2, moe)
-            yield s.in_layers("dp", f"gradients{of}", "reduce_scatter", elements * _gradient(s.job), group, 1, moe)
-
-
-def _bucketed(
-    s: Setting, part: str, group: tuple[int, int], elements: float, in_layer: float, in_model: float
-) -> Iterator[Traffic]:
-    """ZeRO-0 reduces the gradients, ZeRO-1 and 2 scatter them and gather the weights, in equally large buckets.
-
-    Source: Rajbhandari et al., arXiv 1910.02054, section 7.
-    """
-    volume = elements * _gradient(s.job)
-    buckets = float(max(1.0, np.ceil(volume / max(s.knobs.bucket, BUCKET_PER_RANK * group[0]))))
-    kinds = [("gradients", "all_reduce", volume)]
-    if s.plan.zero_stage > 0:
-        kinds = [("gradients", "reduce_scatter", volume), ("weights", "all_gather", elements * ELEMENT)]
-    for purpose, kind, size in kinds:
-        yield Traffic(
-            parallelism="dp",
-            purpose=purpose + _purpose(part),
-            kind=kind,
-            message=size / buckets,
-            ranks=group[0],
-            stride=group[1],
-            per_layer=buckets * in_layer / elements,
-            per_step=buckets,
-            in_total=buckets * in_model / elements * s.stage_gpus / group[0],
+def between_stages(step: Step) -> Iterator[Part]:
+    """Activations forward and their gradients back over every boundary of virtual stages."""
+    plans = step.bill.plans
+    boundaries = float(plans.pp[0] * plans.vpp[0] - 1)
+    for message in boundary_messages(step.bill.job, plans):
+        times, senders = float(message.times[0]), 1.0 if message.kind == "point_to_point" else float(message.ranks[0])
+        yield Part(
+            message=message,
+            kind="",
+            per_pass=times * boundaries,
+            per_step=times * float(plans.vpp[0]) * _microbatches(step),
+            in_total=times * boundaries * _microbatches(step) * _stage_gpus(step) / senders,
         )
 
 
-def _groups(s: Setting) -> Iterator[tuple[str, int, int]]:
-    """Replicas of the shared parameters and of the experts: which, how many, how far apart."""
-    shared, experts = (int(ranks[0]) for ranks in replicas(s.plans))
-    yield "shared", shared, s.plan.tp
-    if s.model.experts:
-        yield "experts", experts, s.plan.ep * s.plan.etp
+def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
+    """Gradients and weights once per step, in buckets, which need not be whole."""
+    bill, last = step.bill, int(step.last[0])
+    job, layers = bill.job, sum(n for kind, n in kinds_of(bill.job.model).items() if kind in LAYERS)
+    layer, whole = bill.entries[MOE if job.model.experts else DENSE], bill.replicas.whole
+    for message in bucket_messages(job, bill.plans, bill.groups, knobs):
+        part = "experts" if message.purpose.endswith("of experts") else "shared"
+        each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
+        yield Part(
+            message=message,
+            kind="",
+            per_pass=each * float(getattr(layer, part)[0]) * layers,
+            per_step=each * float(elements_on(bill, step.stages, part)[last, 0]),
+            in_total=each * float(getattr(whole, part)[0]) * groups,
+        )
 
 
-def _elements(parameters: LocalParameters, part: str) -> float:
-    return float(np.ravel(getattr(parameters, part))[0])
-
-
-def _purpose(part: str) -> str:
-    return " of experts" if part == "experts" else ""
-
-
-def _gradient(job: Job) -> float:
-    return 4.0 if job.stack.features.fp32_reduce else 2.0
-
-
-def _whole(model: Model) -> Stage:
-    """A stage that holds the whole model."""
-    one, (dense, moe) = np.ones(1), layer_counts(model)
-    return Stage(
-        dense=one * dense,
-        moe=one * moe,
-        embedding=one,
-        head=one,
-        in_flight=one,
-        exists=one,
-        mtp=one * model.mtp_layers,
+def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
+    """Parts of one message as one row."""
+    message, kinds = parts[0].message, {part.kind for part in parts}
+    layers = sum(count for kind, count in counts.items() if kind in kinds) or sum(counts.values())
+    return Traffic(
+        parallelism=message.parallelism,
+        purpose=message.purpose,
+        kind=message.kind,
+        message=float(message.size[0]),
+        ranks=int(message.ranks[0]),
+        stride=int(message.stride[0]),
+        per_layer=sum(part.per_pass for part in parts) / layers,
+        per_step=sum(part.per_step for part in parts),
+        in_total=sum(part.in_total for part in parts),
+        once=message.phase == STEP,
     )
+
+
+def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere: float) -> Part:
+    """A message that layers of a kind send for every micro-batch: so many on the slowest stage, so many in all."""
+    times = float(message.times[0])
+    return Part(
+        message=message,
+        kind=kind,
+        per_pass=times * everywhere,
+        per_step=times * here * _microbatches(step),
+        in_total=times * everywhere * _microbatches(step) * _stage_gpus(step) / float(message.ranks[0]),
+    )
+
+
+def _rebuilt(step: Step, kind: str, everywhere: float) -> float:
+    """Layers of a kind that the whole pipeline rebuilds."""
+    plans = step.bill.plans
+    if plans.placements is not None:
+        return float(step.stages.recomputed[kind].sum())
+    return everywhere * float(plans.recompute[0] == FULL)
+
+
+def _is_mixture(job: Job, kind: str) -> bool:
+    return kind == MOE or (kind == MTP and job.model.experts is not None)
+
+
+def _microbatches(step: Step) -> float:
+    return float(step.bill.plans.num_microbatches[0])
+
+
+def _stage_gpus(step: Step) -> float:
+    plans = step.bill.plans
+    return float(plans.tp[0] * plans.cp[0] * plans.dp[0])

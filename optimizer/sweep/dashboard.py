@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
 from optimizer.sweep.connection import url_of
-from optimizer.sweep.results import ASKED, PLAN, flat
+from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
 from optimizer.sweep.storage_errors import explained
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage
 
 AUTHOR = "optimize batch"
-VARIED = (*(name for name in ASKED if name != "family"), "scenario", "limit_bubble", "limit_hbm", "limit_max_tp")
+VARIED = (*(name for name in ASKED if name != "family"), "scenario", *LIMITS)
 SHOWN = (
     *PLAN,
+    *KNOBS,
     "key",
     "family",
     "status",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
 from optimizer.answer import job_dict
+from optimizer.constraints.pins import as_limits
 from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.job import Job, Limits
 from optimizer.sweep.study import Axes, Study
 from optimizer.sweep.task import Task, content, key_of
 
@@ -29,13 +30,13 @@ class Combination:
     tokens_per_batch: int | None = None
     dtype: str = ""
     stack: str = ""
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=lambda: asdict(Limits()))
 
 
 MakeJob = Callable[[Combination], Job]
 
 
-# Keys of a study file that are fields of Limits, and which field.
+# Keys of a study file that are fields of Limits, and which field; `fix` is those of pinned variables.
 LIMITS = {
     "bubble_ceiling": "bubble",
     "hbm_limit": "hbm",
@@ -44,14 +45,14 @@ LIMITS = {
     "max_vpp": "max_vpp",
     "min_cp_tokens": "min_cp_tokens",
     "vocab_padding": "vocab_padding",
-    "fix": "fix",
 }
 
 
 def combinations(scenario: str, axes: Axes) -> Iterator[Combination]:
     """Every combination of one scenario, the last axes varying fastest."""
     limits = [
-        dict(zip(LIMITS.values(), chosen, strict=True)) for chosen in product(*(getattr(axes, key) for key in LIMITS))
+        {**dict(zip(LIMITS.values(), chosen, strict=True)), **as_limits(fix)}
+        for *chosen, fix in product(*(getattr(axes, key) for key in LIMITS), axes.fix)
     ]
     for model, cluster, device, gpus, seq_len, batch, tokens, dtype, stack, limit in product(
         axes.models,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -34,8 +35,8 @@ def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
         "stacks": presets.stack_names,
     }[kind]()
     if "/" in name or name.endswith((".json", ".toml")):
-        path = folder / Path(name).expanduser()
-        if not path.exists():
+        path = folder / os.path.expanduser(name)
+        if not os.path.exists(path):
             raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")
         name = str(path)
     elif any(character in name for character in "*?["):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from optimizer.job import Limits
+from optimizer.plan import Knobs, Plan
 from optimizer.sweep.money import rent
 from optimizer.sweep.store import Row
 from optimizer.units import DAY
@@ -19,28 +22,18 @@ EMPTY: Mapping[str, Any] = {
     "alternatives": [],
     "conflict": [],
 }
-LIMITS = ("bubble", "hbm", "max_tp", "fixed", "ranges", "choices")
 ASKED = ("model", "family", "cluster", "device", "stack", "dtype", "gpus", "seq_len", "global_batch")
 FIGURES = ("step_time_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "bubble_fraction")
-PLAN = (
-    "tp",
-    "cp",
-    "ep",
-    "etp",
-    "pp",
-    "vpp",
-    "dp",
-    "micro_batch",
-    "num_microbatches",
-    "sequence_parallel",
-    "zero_stage",
-    "shard",
-    "recompute",
-    "activation_offload",
-    "schedule",
-    "layers_per_stage",
-)
-COLUMNS = ("key", "status", "scenario", *ASKED, *FIGURES, *PLAN, "reason")
+# The columns that are fields, with their defaults, which tell numbers from words.
+DEFAULTS = {
+    f"{prefix}{item.name}": item.default
+    for prefix, kind in (("limit_", Limits), ("", Plan), ("knob_", Knobs))
+    for item in fields(kind)
+}
+LIMITS = tuple(f"limit_{item.name}" for item in fields(Limits))
+PLAN = tuple(item.name for item in fields(Plan))
+KNOBS = tuple(f"knob_{item.name}" for item in fields(Knobs))
+COLUMNS = ("key", "status", "scenario", *ASKED, *LIMITS, *FIGURES, *PLAN, *KNOBS, "reason")
 COSTS = ("usd_per_gpu_hour", "usd_per_mtoken", "train_days", "gpu_hours", "train_usd")
 
 
@@ -82,14 +75,15 @@ def costs(whole: Mapping[str, Any], token_budget: float, prices: Mapping[str, fl
 def flat(whole: Mapping[str, Any]) -> dict[str, Any]:
     """One job as one record of plain cells: what a line of CSV holds, and what filters see."""
     job, plan, estimate = whole["job"], whole["plan"] or {}, whole["estimate"] or {}
-    certificate = whole["certificate"] or {}
+    certificate, knobs = whole["certificate"] or {}, (whole["knobs"] if whole["plan"] else None) or {}
     limits = job.get("limits", {})
     record: dict[str, Any] = {"key": whole["key"], "status": whole["status"], "scenario": whole["scenario"]}
     record |= {name: job.get(name) for name in ASKED}
-    record |= {f"limit_{name}": _cell(limits.get(name)) for name in LIMITS}
+    record |= {name: _cell(limits.get(name.removeprefix("limit_"))) for name in LIMITS}
     record |= {name: estimate.get(name) for name in FIGURES}
     record["peak_reserved_bytes"] = estimate.get("memory_bytes", {}).get("peak_reserved")
     record |= {name: _cell(plan.get(name)) for name in PLAN}
+    record |= {name: knobs.get(name.removeprefix("knob_")) for name in KNOBS}
     record |= {"proven": certificate.get("proven"), "gap": certificate.get("gap")}
     record |= whole["costs"]
     record |= {"reason": reason(whole), "cost_model": whole["cost_model"]}

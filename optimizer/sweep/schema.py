@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 
 from optimizer.errors import InputError
+from optimizer.readers.tables import Count, Natural, Positive, Table, Text
 from optimizer.units import parse
 
 # What people write for the plural keys: the names of the options of `optimize`.
 SINGULAR = {
-    "model": "models",
-    "cluster": "clusters",
-    "device": "devices",
-    "global_batch": "global_batches",
-    "seq_len": "seq_lens",
-    "dtype": "dtypes",
-    "stack": "stacks",
-    "gpu": "gpus",
+    "models": "model",
+    "clusters": "cluster",
+    "devices": "device",
+    "global_batches": "global_batch",
+    "seq_lens": "seq_len",
+    "dtypes": "dtype",
+    "stacks": "stack",
+    "gpus": "gpu",
 }
 _RANGE = re.compile(r"\s*(\d[\d_,]*)\s*:\s*(\d[\d_,]*)\s*$")
-_COMPARISON = re.compile(r"\s*(>=|<=|>|<)\s*([\d.eE+-]+)\s*$")
+_COMPARISON = re.compile(r"\s*(>=|<=|>|<)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
 
 
 def listed(value: Any) -> Any:
@@ -43,7 +45,7 @@ def counts(value: Any) -> list[Any]:
         if match is None:
             if isinstance(item, bool | str):
                 raise ValueError(f'expected a whole number or a range of doublings such as "64:1024", but got {item!r}')
-            found.append(item)
+            found.append(int(item) if isinstance(item, float) and item.is_integer() else item)
             continue
         low, high = (int(text.replace("_", "").replace(",", "")) for text in match.groups())
         if not 1 <= low <= high:
@@ -58,7 +60,7 @@ def shares(value: Any) -> list[float]:
     for item in listed(value):
         try:
             share = parse(item, "1")
-        except (InputError, TypeError) as error:
+        except (InputError, TypeError, OverflowError) as error:
             raise ValueError(f"{item!r} is not a share; write 0.1 or '10%'") from error
         if isinstance(item, bool) or not 0 < share <= 1:
             raise ValueError(f"a share must be in (0, 1], but got {item!r}")
@@ -79,8 +81,8 @@ def sizes(value: Any) -> list[float]:
             size = parse(item, "B")
         except InputError as error:
             raise ValueError(str(error)) from error
-        if size <= 0:
-            raise ValueError(f"{item!r} is not a positive size")
+        if not (isfinite(size) and size > 0):
+            raise ValueError(f"{item!r} is no size above 0")
         found.append(size)
     return found
 
@@ -92,6 +94,8 @@ def pins(value: Any) -> list[dict[str, Any]]:
 
 def _pin_set(item: Any) -> dict[str, Any]:
     if isinstance(item, dict):
+        if wrong := [f"{name} = {value!r}" for name, value in item.items() if not isinstance(value, int | float | str)]:
+            raise ValueError(f'{", ".join(wrong)} is no value; write lists as "tp=2,4"')
         return item
     if not isinstance(item, str):
         raise ValueError(f'expected {{tp = 8}} or "tp=8,pp=4", but got {item!r}')
@@ -112,9 +116,16 @@ def conditions(value: Any) -> list[Any]:
     """Numbers to exclude: 4096, or a comparison such as ">= 4096"."""
     found = listed(value)
     for item in found:
-        if isinstance(item, str) and not _COMPARISON.match(item):
+        comparison = isinstance(item, str) and _COMPARISON.match(item)
+        if not comparison and (isinstance(item, bool) or not isinstance(item, int | float)):
             raise ValueError(f'expected a number or a comparison such as ">= 4096", but got {item!r}')
     return list(found)
+
+
+def spellings(name: str) -> AliasChoices:
+    """A key as files may write it: in the singular where it is a plural, with dashes as well."""
+    names = (name, SINGULAR.get(name, name))
+    return AliasChoices(*dict.fromkeys((*names, *(key.replace("_", "-") for key in names))))
 
 
 def holds(value: float, wanted: Iterable[int | float | str]) -> bool:
@@ -135,22 +146,27 @@ def holds(value: float, wanted: Iterable[int | float | str]) -> bool:
     return False
 
 
-Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(listed), Field(min_length=1)]
-Counts = Annotated[tuple[PositiveInt, ...], BeforeValidator(counts), Field(min_length=1)]
-Degrees = Annotated[tuple[NonNegativeInt, ...], BeforeValidator(counts), Field(min_length=1)]
+Names = Annotated[
+    tuple[Annotated[Text, Field(min_length=1)], ...],
+    BeforeValidator(listed),
+    Field(min_length=1),
+    "a name or a list of names",
+]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(counts), Field(min_length=1)]
+Degrees = Annotated[tuple[Natural, ...], BeforeValidator(counts), Field(min_length=1)]
 Shares = Annotated[tuple[float, ...], BeforeValidator(shares), Field(min_length=1)]
 Sizes = Annotated[tuple[float, ...], BeforeValidator(sizes), Field(min_length=1)]
-Pins = Annotated[tuple[dict[str, int | bool | str], ...], BeforeValidator(pins), Field(min_length=1)]
-Numbers = Annotated[tuple[int | float | str, ...], BeforeValidator(conditions), Field(min_length=1)]
+Pins = Annotated[tuple[dict[str, Any], ...], BeforeValidator(pins), Field(min_length=1)]
+Numbers = Annotated[tuple[Any, ...], BeforeValidator(conditions), Field(min_length=1)]
 
 
-class Table(BaseModel):
-    """A TOML table without unknown keys."""
+class StudyKeys(Table):
+    """A table of a study, whose keys may be spelled in several ways."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(alias_generator=AliasGenerator(validation_alias=spellings))
 
 
-class AxesTable(Table):
+class AxesTable(StudyKeys):
     """What to combine: every job is one value of each key."""
 
     models: Names | None = None
@@ -172,7 +188,7 @@ class AxesTable(Table):
     fix: Pins | None = None
 
 
-class ExclusionTable(Table):
+class ExclusionTable(StudyKeys):
     """Combinations to leave out: those that match every key given."""
 
     scenarios: Names | None = None
@@ -189,12 +205,12 @@ class ExclusionTable(Table):
 class StudyTable(AxesTable):
     """A study: axes, named scenarios that override some of them, exclusions, and how hard to search."""
 
-    name: str | None = None
-    scenarios: dict[str, AxesTable] = {}
+    name: Text | None = None
+    scenarios: dict[str, AxesTable] = Field(default_factory=dict)
     exclude: Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)] = ()
-    token_budget: PositiveFloat | None = None
-    prices: dict[str, PositiveFloat] = {}
-    top: NonNegativeInt | None = None
-    trials: NonNegativeInt | None = None
-    time_limit: PositiveFloat | None = None
-    seed: int = 0
+    token_budget: Positive | None = None
+    prices: dict[str, Positive] = Field(default_factory=dict)
+    top: Natural | None = None
+    trials: Natural | None = None
+    time_limit: Positive | None = None
+    seed: Natural = 0

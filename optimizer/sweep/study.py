@@ -18,20 +18,17 @@ gpus = "< 512"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError, InvalidFile, nearest
-from optimizer.readers.text import read_text
+from optimizer.errors import InputError, InvalidFile
+from optimizer.readers.text import read_toml
 from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from optimizer.sweep.schema import AxesTable, ExclusionTable
 
 Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
@@ -89,17 +86,14 @@ def read_study(path: Path, *, pin: Pin) -> Study:
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
     """
-    from pydantic import ValidationError
+    from optimizer.readers.problems import validated
+    from optimizer.sweep.schema import SINGULAR, StudyTable
 
-    from optimizer.sweep.schema import StudyTable
-
-    raw = _plural(_toml(path))
-    problems: list[str] = []
-    try:
-        table = StudyTable.model_validate(raw)
-    except ValidationError as error:
-        problems = sorted({_problem(detail) for detail in error.errors()})
-        raise InvalidFile(path, problems + unknown_names(raw, path.parent)) from None
+    raw, problems = read_toml(path, "`optimize batch --help` shows what to write in a study file"), list[str]()
+    table = validated(StudyTable, raw, problems)
+    if table is None:
+        named = {kind: raw.get(kind, raw.get(SINGULAR[kind], [])) for kind in NAMED}
+        raise InvalidFile(path, problems + unknown_names(named, path.parent))
     base = _axes(table, path.parent, pin, "", problems)
     scenarios = {
         name: _merged(base, _axes(scenario, path.parent, pin, f"scenarios.{name}.", problems), scenario)
@@ -122,58 +116,6 @@ def read_study(path: Path, *, pin: Pin) -> Study:
         token_budget=table.token_budget or 0.0,
         prices={device: price / 3600.0 for device, price in table.prices.items()},
     )
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such study file; `optimize batch --help` shows what to write in one") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give the path of a TOML file") from None
-    except UnicodeDecodeError as error:
-        raise InvalidFile(path, [f"not UTF-8 text: {error}"]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidFile(path, [f"not TOML: {error}"]) from None
-
-
-def _plural(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The same table with the keys of the schema: `global-batch` is `global_batches`."""
-    from optimizer.sweep.schema import SINGULAR
-
-    found: dict[str, Any] = {}
-    for key, value in raw.items():
-        name = SINGULAR.get(key.replace("-", "_"), key.replace("-", "_"))
-        if name == "scenarios" and isinstance(value, dict):
-            found[name] = {title: _plural(axes) if isinstance(axes, dict) else axes for title, axes in value.items()}
-        elif name == "exclude":
-            tables = value if isinstance(value, list) else [value]
-            found[name] = [_plural(table) if isinstance(table, dict) else table for table in tables]
-        else:
-            found[name] = value
-    return found
-
-
-def _problem(detail: ErrorDetails) -> str:
-    """One line for one problem: key, what is wrong, and the key that was probably meant."""
-    from optimizer.sweep.schema import AxesTable, ExclusionTable, StudyTable, Table
-
-    where = ""
-    for part in detail["loc"]:
-        where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
-    key, top = str(detail["loc"][-1]) if detail["loc"] else "", str(detail["loc"][0]) if detail["loc"] else ""
-    match detail["type"]:
-        case "extra_forbidden":
-            tables: dict[str, type[Table]] = {"scenarios": AxesTable, "exclude": ExclusionTable}
-            known = tables.get(top, StudyTable).model_fields
-            close = nearest(key, known)
-            return f"{where}: unknown key" + (
-                f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
-            )
-        case "value_error":
-            return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
-        case _:
-            return f"{where}: {detail['msg'][0].lower()}{detail['msg'][1:]}, but got {detail['input']!r}"
 
 
 def _axes(table: AxesTable, folder: Path, pin: Pin, where: str, problems: list[str]) -> Axes:

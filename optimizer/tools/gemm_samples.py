@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.errors import InvalidFile
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.readers.text import read_text
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from optimizer.errors import InputError
 from optimizer.hardware import Device
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm import cast_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve
 from optimizer.objectives.kernels.gemm_sweep import isolated_time, rest_in_sweep, swept_time
-from optimizer.objectives.step.estimate import FloatArray
 from optimizer.tools.gemm_samples import Samples
 
 # parameter: (start, low, high). k_half: at least one 64-deep block of k fills a tile's pipeline. cast_bytes: reading

@@ -54,7 +54,7 @@ SEARCHES = (
 
 
 def searches_section() -> str:
-    """Every search at the default knobs, as Markdown between the markers."""
+    """Every search without trials of Optuna, as Markdown between the markers."""
     rows = [row(search, plan(search.job(), trials=0)) for search in SEARCHES]
     names = (*COLUMNS, *(f"{name} [ms]" for name in TIMES))
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {' | '.join(cells)} |" for cells in rows)]

@@ -15,7 +15,7 @@ import numpy as np
 from optimizer.calibration.groups import gathered
 from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import LEVEL, difficulty, mfu
 from optimizer.presets import load_stack
 from optimizer.stack import Stack

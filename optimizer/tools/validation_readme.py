@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.report.validation_words import TIME_COLUMNS, coverage_line, headline, time_cells
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import Score, Validation, validate
@@ -19,8 +18,9 @@ START, END = "<!-- validation: start -->", "<!-- validation: end -->"
 LEFT_OUT = "left_out_mape"
 EXPLAINED = """
 The stacks on all clean runs that they were fitted to, and with groups of like runs (a model on a device; where these
-are few, of one length and number of GPUs) left out of the fit. `parameters` are those of step times, some of them
-known or assumed and not fitted; `optimize presets show STACK` says which.
+are few, of one length and number of GPUs) left out of the fit. Of the parameters those that the runs tell are fitted,
+some are fixed as facts about the software or taken from another stack, and the others are at their defaults;
+`optimize presets show STACK` says which and why.
 """
 
 
@@ -64,14 +64,14 @@ def _table(scores: Sequence[Score]) -> list[str]:
 
 
 def _fitted(stacks: Sequence[Stack]) -> list[str]:
-    """Runs, time parameters and errors of every stack, in the fit and with groups of like runs left out of it."""
-    labels = ("stack", "runs", "devices", "parameters", "MAPE", "median", "left out: MAPE", "median")
+    """Runs, parameters and errors of every stack, in the fit and with groups of like runs left out of it."""
+    labels = ("stack", "runs", "devices", "fitted", "fixed", "default", "MAPE", "median", "left out: MAPE", "median")
     lines = [f"| {' | '.join(labels)} |", f"|{'---|' * len(labels)}"]
     for stack in sorted(stacks, key=lambda stack: -stack.runs):
         found = stack.residuals
         shares = (found["mape"], found["median"], found[LEFT_OUT], found["left_out_median"])
-        count = sum(name not in MEMORY_PARAMETERS for name in stack.parameters)
-        values = (stack.name, f"{stack.runs:,}", ", ".join(stack.devices), str(count), *(f"{x:.1%}" for x in shares))
+        counts = map(str, stack.counts)
+        values = (stack.name, f"{stack.runs:,}", ", ".join(stack.devices), *counts, *(f"{x:.1%}" for x in shares))
         lines.append(f"| {' | '.join(values)} |")
     return lines
 

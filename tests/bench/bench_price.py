@@ -47,6 +47,7 @@ def lattice(count: int) -> Plans:
         shard=0 * one,
         recompute=random.integers(0, 3, count),
         schedule=0 * one,
+        activation_offload=0 * one,
     )
 
 

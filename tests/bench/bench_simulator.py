@@ -6,7 +6,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from optimizer.job import Job
-from optimizer.objectives.pipeline.schedule import schedule_order
+from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
@@ -36,7 +36,7 @@ def test_lay_out_layers(benchmark: BenchmarkFixture, model: str, recompute: str)
     gpus, seq_len, batch, plan = PLANS[model]
     job = Job(
         model=load_model(model),
-        cluster=load_cluster("dgx-h100"),
+        cluster=load_cluster("dgx-h200"),
         stack=load_stack("megatron-core"),
         gpus=gpus,
         seq_len=seq_len,

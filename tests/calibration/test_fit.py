@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from optimizer.calibration.calibrate import calibrate, informed
-from optimizer.calibration.fit import fit_times, from_unit, table_weights, to_unit
+from optimizer.calibration.fit import fit_times, table_weights
+from optimizer.calibration.least_squares import from_unit, to_unit
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
 from optimizer.errors import InputError
-from optimizer.presets.stacks import read_stack
+from optimizer.readers.stack_file import read_stack
 from optimizer.stack import PARAMETERS, Stack
 
 TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
@@ -31,7 +32,7 @@ def test_known_parameters_are_recovered(measured: Callable[..., Path], lab: Stac
     for name, value in TRUTH.items():
         assert fit.parameters[name] == pytest.approx(value, rel=0.03), name
     assert np.max(np.abs(fit.residuals)) < 0.005
-    assert fit.at_bound == ()
+    assert fit.solution.at_bound == {}
 
 
 def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[..., Path], lab: Stack) -> None:

@@ -11,11 +11,13 @@ from optimizer.cli import cli
 ONE = ("sensitivity", "--model", "llama3-8b", "--gpus", "1", "--seq-len", "2048", "--global-batch", "64")
 
 
-def test_all_state_goes_to_the_host_where_nothing_fits_otherwise() -> None:
+def test_as_much_state_goes_to_the_host_as_does_not_fit() -> None:
     done = CliRunner().invoke(cli, [*ONE, "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["knobs"]["offload"] == 1.0
-    assert "with all optimizer state on the host" in " ".join(CliRunner().invoke(cli, ONE).output.split())
+    offload = json.loads(done.stdout)["knobs"]["offload"]
+    assert 0 < offload < 1
+    said = f"{offload:.0%} of the optimizer on the host"
+    assert said in " ".join(CliRunner().invoke(cli, ONE).output.split())
 
 
 def test_a_job_that_never_fits_and_a_loss_of_everything_are_said() -> None:

@@ -10,7 +10,7 @@ from optimizer.constraints.rules import structural
 from optimizer.errors import InputError
 from optimizer.plan import Plan, Plans
 from optimizer.recomputation import RECOMPUTE
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.why.conflict import conflict
 from optimizer.stack import Features
 from tests.search.jobs import small_job
@@ -31,9 +31,9 @@ def test_the_lattice_holds_the_listed_values_only() -> None:
     lists = {"tp": (1, 4), "recompute": ("none", "selective"), "dp": (1, 2)}
     unfused = Features(attention="unfused")  # with flash attention selective recomputation frees nothing
     job = small_job(8, features=unfused, bubble=1.0, choices=lists)
-    found = concatenate(list(lattice(job, structural(job))))
+    found = Plans.joined(list(lattice(job, structural(job))))
     free = small_job(8, features=unfused, bubble=1.0)
-    every = concatenate(list(lattice(free, structural(free))))
+    every = Plans.joined(list(lattice(free, structural(free))))
     kept = np.isin(every.tp, (1, 4)) & (every.recompute != RECOMPUTE.index("full")) & np.isin(every.dp, (1, 2))
     assert len(found) == int(kept.sum()) > 0
     assert set(np.unique(found.tp)) == {1, 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,7 +14,7 @@ from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.layers import Layers
-from optimizer.constraints.memory import POINT, Memory
+from optimizer.constraints.memory import Memory
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import Measured
 from optimizer.constraints.rules import structural
@@ -21,7 +22,7 @@ from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.recomputation import RECOMPUTE
-from optimizer.search.lattice.enumerate import concatenate, lattice, plans_of
+from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.lattice.proof import program_of
 from optimizer.stack import Features
 from tests.search.jobs import DENSE, LATENT, MIXTURE, simple_price, small_job
@@ -72,7 +73,8 @@ def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
         program.enforce()
         rows = np.array(list(product(*domains.values())))
         allowed = rows[rule.check(job, plans_with(rule.variables, rows))]
-        assert solutions(program, rule.variables) == {tuple(map(int, row)) for row in allowed}, rule.name
+        places = [program.index[name] for name in rule.variables]
+        assert solutions(program, places) == {tuple(map(int, row)) for row in allowed}, rule.name
 
 
 @pytest.mark.parametrize("gpus", [2, 6, 8, 16])
@@ -80,11 +82,13 @@ def test_memory_check_equals_post_on_every_plan(gpus: int) -> None:
     job = small_job(gpus, hbm=24e9)
     plans = every_plan(job)
     rule = Memory(price=simple_price)
-    program = program_of(job, [rule], plans, np.zeros(len(plans), dtype=np.int64))
+    program = program_of(job, [rule], plans)
     program.enforce()
-    fitting = {(int(point),) for point in np.flatnonzero(rule.check(job, plans))}
-    assert 0 < len(fitting) < len(plans)
-    assert solutions(program, (POINT,)) == fitting
+    fits = rule.check(job, plans)
+    assert 0 < fits.sum() < len(plans)
+    found = solutions(program, program.points)
+    assert {row.index(1) for row in found} == set(np.flatnonzero(fits).tolist())
+    assert all(sum(row) == 1 for row in found)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -146,7 +150,7 @@ def test_pins_are_checked_where_they_are_read() -> None:
 
 def every_plan(job: Job) -> Plans:
     """All factorisations of the GPUs and the batch, whatever other rules say, thinned to 500."""
-    plans = concatenate(list(lattice(job, [GpuProduct(), Batch()])))
+    plans = Plans.joined(list(lattice(job, [GpuProduct(), Batch()])))
     return plans.take(np.arange(0, len(plans), max(1, len(plans) // 500)))
 
 
@@ -172,12 +176,11 @@ def plans_with(names: tuple[str, ...], rows: np.ndarray[Any, np.dtype[np.int64]]
     return plans_of(columns)
 
 
-def solutions(program: Program, names: tuple[str, ...]) -> set[tuple[int, ...]]:
+def solutions(program: Program, places: Sequence[int]) -> set[tuple[int, ...]]:
     """Every assignment of these variables that the program allows."""
     from ortools.sat.python import cp_model_helper
 
     found: set[tuple[int, ...]] = set()
-    places = [program.index[name] for name in names]
 
     class Collector(cp_model_helper.SolutionCallback):  # type: ignore[misc]
         def OnSolutionCallback(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.answer import Answer
 from optimizer.errors import InvalidFile, UnknownName
-from optimizer.readers.answer_file import read_answer
+from optimizer.readers.answer_file import SavedPlan, read_answer
 
 
 @pytest.fixture
@@ -30,10 +30,12 @@ def test_what_was_written_comes_back(gpt3_answer: Answer, document: dict[str, An
     assert saved.job == gpt3_answer.job
     assert saved.plan == gpt3_answer.plan
     assert saved.knobs == gpt3_answer.knobs
-    assert (saved.step_time, saved.reserved, saved.mfu) == (5.0, 40e9, 0.482)
-    assert sum(saved.time.values()) == pytest.approx(5.0)
-    assert saved.memory.keys() == {"weights", "optimizer", "activations", "context"}
-    assert saved.certificate["proven"] is True
+    assert saved.alternatives == tuple(
+        SavedPlan(plan=other.plan, knobs=other.knobs) for other in gpt3_answer.alternatives
+    )
+    assert saved.claims is not None
+    assert (saved.claims.proven, saved.claims.lower_bound, saved.claims.space) == (True, 5.0, 12345)
+    assert saved.document == document
 
 
 def test_pins_ranges_and_lists_come_back(document: dict[str, Any]) -> None:
@@ -56,14 +58,21 @@ def test_what_is_no_answer_is_one_problem(text: str) -> None:
 
 def test_another_version_and_an_answer_without_a_plan_are_refused(document: dict[str, Any]) -> None:
     assert problems(document | {"schema_version": 2}) == ("schema_version must be 1, but got 2",)
-    (problem,) = problems(document | {"plan": None, "status": "infeasible"})
+    (problem,) = problems(document | {"plan": None})
     assert "no plan to check" in problem
-    assert "infeasible" in problem
+    assert "optimal" in problem
+
+
+def test_an_answer_that_there_is_no_plan_is_read(infeasible_answer: Answer) -> None:
+    saved = read_answer(json.dumps(infeasible_answer.to_dict()))
+    assert (saved.job, saved.plan, saved.claims) == (infeasible_answer.job, None, None)
 
 
 def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
     document["plan"] |= {"tp": 0, "pp": "eight", "recompute": "some", "sequence_parallel": 1, "layers_per_stage": 8}
-    document["plan"]["colour"] = "red"
+    document["plan"] |= {"vpp": 9999, "activation_offload": 101, "colour": "red", "zero_stag": 1}
+    document["alternatives"][0]["plan"]["schedule"] = "later"
+    document["certificate"]["proven"] = "yes"
     del document["plan"]["dp"]
     document["job"] |= {"gpus": 10.5, "stack": ""}
     document["job"]["limits"] |= {"fixed": {"tq": 8}, "ranges": {"pp": 4}, "choices": {"vpp": 6}}
@@ -76,7 +85,12 @@ def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
         "plan.recompute must be one of none, selective, full",
         "plan.sequence_parallel must be true or false",
         "plan.layers_per_stage must be a list",
+        "plan.vpp must be a whole number from 1 to 4,096, but got 9999",
+        "plan.activation_offload must be a whole number from 0 to 100, but got 101",
         "plan.colour is unknown",
+        "plan.zero_stag is unknown to this version; did you mean zero_stage?",
+        "alternatives[0].plan.schedule must be one of 1f1b, interleaved",
+        "certificate.proven must be true or false",
         "plan.dp is missing",
         "job.gpus must be a whole number",
         "job.stack must be a name",

@@ -123,7 +123,7 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         "tiers[0].link: unknown link 'nvlnk4'. Did you mean nvlink4",
         "tiers[1].bandwidth: does not say which way; write bandwidth_one_way",
         "tiers[1].latency: 5 has no unit; expected [s], for example '2 us'",
-        "tiers[1].oversubscription: input should be greater than or equal to 1, but got 0.5",
+        "tiers[1].oversubscription: expected a number of at least 1, but got 0.5",
         "tiers[2].bandwidth_one_way: '400 GB' is in [B]; expected a quantity in [B/s], for example '400 Gb/s'",
         "tiers[2].sise: unknown key; did you mean size?",
     }
@@ -145,7 +145,7 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         ('"400 Gb/s"', '"400"', "tiers[1].bandwidth_one_way: '400' has no unit"),
         ('"400 Gb/s"', "true", "tiers[1].bandwidth_one_way: True has no unit"),
         ("host_bandwidth_one_way", "host_bandwidth", "host_bandwidth: does not say which way"),
-        ("gpus_per_node = 8", "gpus_per_node = 0", "gpus_per_node: input should be greater than 0, but got 0"),
+        ("gpus_per_node = 8", "gpus_per_node = 0", "gpus_per_node: expected a whole number above 0, but got 0"),
         ("gpus_per_node = 8", "gpus_per_node = ", "not TOML:"),
     ],
 )
@@ -157,7 +157,7 @@ def test_one_problem(tmp_path: Path, old: str, new: str, message: str) -> None:
 def test_problems_of_a_device(tmp_path: Path) -> None:
     text = CLUSTER.replace('device = "h100"\n', "")
     assert problems(tmp_path, text + '[device]\nname = "x"\nmemry = "80 GB"\n') == (
-        "device.memry: unknown key; did you mean memory or memory_nominal?",
+        "device.memry: unknown key; did you mean memory?",
     )
     assert problems(tmp_path, text + '[device]\nname = "x"\n') == (
         "device: give peak_flops, memory, memory_bandwidth, or like = the preset that they are taken from",

@@ -166,18 +166,18 @@ def test_all_problems_at_once_with_expected_type_and_nearest_key(tmp_path):
         read_config(path)
     assert error.value.path == str(path)
     assert set(error.value.problems) == {
-        "vocab_size: expected a whole number above 0, got -1",
-        "hidden_size: missing, expected a whole number above 0; is 'hidden_sizes' misspelled?",
-        'num_hidden_layers: expected a whole number above 0, got "32"',
-        "tie_word_embeddings: expected true or false, got 1",
-        "num_key_values_heads: unknown key; did you mean 'num_key_value_heads'?",
+        "vocab_size: expected a whole number above 0, but got -1",
+        "hidden_size: missing, expected a whole number above 0; is hidden_sizes misspelled?",
+        'num_hidden_layers: expected a whole number above 0, but got "32"',
+        "tie_word_embeddings: expected true or false, but got 1",
+        "num_key_values_heads: unknown key; did you mean num_key_value_heads?",
     }
 
 
 def test_nested_problems_carry_the_whole_path(tmp_path):
     with pytest.raises(InvalidFile, match=r"text_config\.hidden_size: missing"):
         read_config(changed(tmp_path, "gemma3-27b", text_config={"intermediate_size": 21504, "num_hidden_layers": 62}))
-    with pytest.raises(InvalidFile, match=r"text_config: expected an object with the text model, got None"):
+    with pytest.raises(InvalidFile, match=r"text_config: expected an object with the text model, but got null"):
         read_config(changed(tmp_path, "gemma3-27b", remove=["text_config"]))
     with pytest.raises(InvalidFile, match=r"ffn_config\.moe_top_k: missing, expected a whole number above 0"):
         read_config(changed(tmp_path, "dbrx", ffn_config={"ffn_hidden_size": 10752, "moe_num_experts": 16}))
@@ -186,7 +186,7 @@ def test_nested_problems_carry_the_whole_path(tmp_path):
 def test_other_spellings_of_a_key_are_named_when_all_are_missing(tmp_path):
     with pytest.raises(InvalidFile, match=r"num_hidden_layers \(or n_layer\): missing"):
         read_config(changed(tmp_path, "bloom-176b", remove=["n_layer"]))
-    with pytest.raises(InvalidFile, match=r'n_layer: expected a whole number above 0, got "70"'):
+    with pytest.raises(InvalidFile, match=r'n_layer: expected a whole number above 0, but got "70"'):
         read_config(changed(tmp_path, "bloom-176b", n_layer="70"))
 
 

@@ -69,9 +69,9 @@ def test_every_problem_is_reported(tmp_path):
     with pytest.raises(InvalidFile) as error:
         load_model(written(tmp_path, text))
     assert set(error.value.problems) == {
-        "layers: missing, expected a whole number above 0; is 'layer' misspelled?",
-        "layer: unknown key; did you mean 'layers'?",
-        "kv_heads: expected a whole number above 0, got 8.0",
+        "layers: missing, expected a whole number above 0; is layer misspelled?",
+        "layer: unknown key; did you mean layers or mtp_layers?",
+        "kv_heads: expected a whole number above 0, but got 8.0",
         "experts.top_k: missing, expected a whole number above 0",
         "experts.ffn_hidden: missing, expected a whole number above 0",
     }
@@ -83,5 +83,7 @@ def test_a_syntax_error_gives_its_place(tmp_path):
 
 
 def test_an_impossible_model_is_refused(tmp_path):
+    with pytest.raises(InvalidFile, match="layers = 2147483647 is more than 100000"):
+        load_model(written(tmp_path, DENSE.replace("layers = 32", "layers = 2147483647")))
     with pytest.raises(InvalidFile, match="kv_heads = 5 does not divide heads = 32"):
         load_model(written(tmp_path, DENSE.replace("kv_heads = 8", "kv_heads = 5")))

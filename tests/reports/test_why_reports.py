@@ -9,7 +9,7 @@ import pytest
 from optimizer.answer import Clash
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.plan import Plan
+from optimizer.plan import Knobs, Plan
 from optimizer.reports.check_report import check_report
 from optimizer.reports.comparison_report import comparison_report, verdict
 from optimizer.reports.screen import screen_text
@@ -18,8 +18,9 @@ from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.plan.best import Best
 from optimizer.search.why.basin import Basin, Ring
 from optimizer.search.why.comparison import Comparison
+from optimizer.search.why.plan_rules import Finding
 from optimizer.search.why.resilience import Loss
-from optimizer.search.why.verification import Finding, Verification
+from optimizer.search.why.verification import Verification
 from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
 
 NOTHING = Sweep(points=None, best=-1, space=0, fitting=0, complete=True, ideal=0.0, knob_bound=0.0)
@@ -65,18 +66,32 @@ def test_a_faster_plan_is_said_to_lie_outside(comparison: Comparison, estimate: 
 
 def test_a_check_shows_what_is_broken_first(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
     many = tuple(Finding(name=f"rule {number}", holds=False, reason=f"reason {number}") for number in range(7))
-    good = (Finding(name="heads", holds=True, reason=""), Finding(name="claim MFU", holds=True, reason="0.48"))
-    found = Verification(job=gpt3_job, plan=gpt3_plan, estimate=estimate, findings=(*good, *many), unchecked=("CP",))
+    good = Finding(name="heads", holds=True, reason="")
+    bound = Finding(name="certificate of bf16: bound", holds=True, reason="none is faster")
+    found = Verification(
+        job=gpt3_job,
+        plan=gpt3_plan,
+        estimate=estimate,
+        rules=(good, *many),
+        claims=(bound,),
+        agreeing={"estimate": 39, "status": 1},
+        unchecked={"search_s": "seconds there"},
+    )
     shown = text(check_report(found))
     headline, body = shown.split("\n", 1)
     assert headline == "The plan does not hold: rule 0, rule 1, rule 2, rule 3, rule 4 and 2 more"
     assert body.index("reason 6") < body.index("Claims that hold") < body.index("Rules that hold")
-    holds = text(check_report(replace(found, findings=good)))
-    assert holds.startswith("The plan holds: 2 checks, none broken")
+    assert "search_s: seconds there" in body
+    holds = text(check_report(replace(found, rules=(good,))))
+    assert holds.startswith("The plan holds: 1 rules and 40 values checked")
+    none = text(check_report(replace(found, rules=(), plan=None, estimate=None)))
+    assert none.startswith("The answer holds: 40 values checked")
+    crowd = tuple(Finding(name=f"estimate.x{number}", holds=False, reason="") for number in range(99))
+    assert "74 more" in text(check_report(replace(found, rules=(), claims=crowd)))
 
 
 def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
-    best = Best(job=gpt3_job, plan=gpt3_plan, estimate=estimate, swept=NOTHING)
+    best = Best(job=gpt3_job, plan=gpt3_plan, knobs=Knobs(), estimate=estimate, swept=NOTHING)
 
     def effect(name: str, gain: float, found: Best | None = best, changed: tuple[str, ...] = ()) -> Effect:
         variation = Variation(name=name, change="1 -> 2", kind="hardware", job=gpt3_job)
@@ -94,7 +109,7 @@ def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan
 
 
 def test_losses_say_when_the_shape_cannot_stay(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
-    before = Best(job=gpt3_job, plan=gpt3_plan, estimate=estimate, swept=NOTHING)
+    before = Best(job=gpt3_job, plan=gpt3_plan, knobs=Knobs(), estimate=estimate, swept=NOTHING)
     after = replace(before, job=replace(gpt3_job, gpus=896), estimate=replace(estimate, step_time=6.25))
     loss = Loss(nodes=1, gpus=1016, before=before, kept=None, best=after)
     assert loss.loss(after) == pytest.approx(0.2)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
+from optimizer.answer import Answer
 from optimizer.job import Job, Limits
 from optimizer.model import Experts, LatentAttention, Model
 from optimizer.objectives.step.estimate import Costs
 from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.presets import load_cluster
+from optimizer.readers.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.recomputation import MODULES
 from optimizer.stack import Features, Stack
 
@@ -46,6 +49,21 @@ def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Featu
         seq_len=4096,
         global_batch=48,
         limits=Limits(**limits),  # type: ignore[arg-type]
+    )
+
+
+def saved(answer: Answer) -> SavedAnswer:
+    """An answer as if it had been read back, for models that are no presets."""
+    claims = {item.name: getattr(answer.certificate, item.name) for item in fields(Claims)}
+    return SavedAnswer(
+        job=answer.job,
+        plan=answer.plan,
+        knobs=answer.knobs,
+        claims=Claims(**claims),
+        alternatives=tuple(SavedPlan(plan=other.plan, knobs=other.knobs) for other in answer.alternatives),
+        trials=answer.trials,
+        seed=answer.seed,
+        document=json.loads(json.dumps(answer.to_dict())),
     )
 
 

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,49 @@ def test_the_command_prints_and_draws(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the closed form says" in result.stdout
     assert page.stat().st_size > 1e6
+
+
+@pytest.mark.parametrize("command", ["timeline", "communication"])
+@pytest.mark.parametrize(("hbm", "fits"), [("20GB", False), ("900GB", True)])
+def test_a_plan_that_does_not_fit_is_said_wherever_it_is_shown(
+    command: str, hbm: str, fits: bool, tmp_path: Path
+) -> None:
+    page = tmp_path / "plan.html"
+    job = (
+        command,
+        "--model",
+        "llama3-70b",
+        "--gpus",
+        "64",
+        "--global-batch",
+        "64",
+        "--hbm-limit",
+        hbm,
+        "--fix",
+        "tp=2",
+    )
+    runs = [[], ["--json", "--html", str(page)], ["--csv"]]
+    runs += [["--network", "infiniband-ndr"], ["--network", "400Gb/s", "--json"]] if command == "communication" else []
+    for more in runs:
+        result = CliRunner().invoke(cli, [*job, "--fix", "pp=8", *more], prog_name="optimize")
+        assert result.exit_code == 0, result.output
+        assert ("warning: the plan does not fit in memory" in result.stderr) is not fits
+        if "--json" in more:
+            found = json.loads(result.stdout)
+            assert found["fits"] is fits
+            assert (found["reserved_bytes"] <= found["usable_bytes"]) is fits
+        elif "--csv" not in more:
+            assert ("The plan does not fit in memory" in result.stdout) is not fits
+    assert ("The plan does not fit in memory" in page.read_text(encoding="utf-8")) is not fits
+
+
+@pytest.mark.parametrize("command", ["timeline", "communication"])
+def test_the_best_plan_is_studied_at_its_own_knobs(command: str) -> None:
+    """Of one GPU, all optimizer state is in the host's memory, or nothing fits."""
+    job = (command, "--model", "llama3-8b", "--gpus", "1", "--global-batch", "4", "--best", "--json")
+    result = CliRunner().invoke(cli, job, prog_name="optimize")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["fits"] is True
 
 
 def test_a_schedule_that_cannot_run_is_refused() -> None:

@@ -31,9 +31,10 @@ def test_tensor_parallelism(llama_job: Job) -> None:
 
 
 def test_sequence_parallelism_splits_each_all_reduce(llama_job: Job) -> None:
+    """Two blocks: a gather and a scatter of each forward, and backward again with the input gathered once more."""
     rows = traffic(llama_job, Plan(tp=8, dp=2, num_microbatches=32, sequence_parallel=True))
     gather, scatter = only(rows, "tp", "all_gather"), only(rows, "tp", "reduce_scatter")
-    assert (gather.per_layer, scatter.per_layer) == (4, 4)
+    assert (gather.per_layer, scatter.per_layer) == (6, 4)
     assert gather.message == scatter.message == 2048 * 4096 * 2
 
 
@@ -71,23 +72,40 @@ def test_scatter_and_gather(llama_job: Job) -> None:
 
 
 def test_data_parallelism_in_one_bucket(llama_job: Job) -> None:
-    """All gradients at once: 2 B for every parameter; a layer's share of the message is its share of the model."""
+    """All gradients at once: 4 B for every parameter; a layer's share of the message is its share of the model."""
     plan = Plan(dp=16, num_microbatches=4, zero_stage=0)
     row = only(traffic(llama_job, plan, Knobs(bucket=1e12)), "dp")
     model = llama_job.model
     assert (row.kind, row.per_step, row.in_total, row.ranks) == ("all_reduce", 1, 1, 16)
-    assert row.message == pytest.approx(2 * model.params, rel=2e-3)
-    assert row.per_layer * row.message == pytest.approx(2 * model.dense_layer_params)
+    assert row.message == pytest.approx(4 * model.params, rel=2e-3)
+    assert row.per_layer * row.message == pytest.approx(4 * model.dense_layer_params)
 
 
 def test_sharding_sends_what_is_held(llama_job: Job) -> None:
-    """ZeRO-1 scatters and gathers once per step, ZeRO-3 gathers twice and scatters once per layer and micro-batch."""
+    """ZeRO-1 scatters and gathers once per step, ZeRO-2 scatters for every micro-batch, ZeRO-3 gathers twice too.
+
+    The embedding and the head are two more than the 32 layers.
+    """
     once = traffic(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=1), Knobs(bucket=1e12))
     assert [(row.kind, row.per_step) for row in once] == [("reduce_scatter", 1), ("all_gather", 1)]
     layered = traffic(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=3))
-    assert [(row.kind, row.per_step) for row in layered] == [("all_gather", 2 * 32 * 4), ("reduce_scatter", 32 * 4)]
+    ends = ["weights of the embedding", "weights of the head", "gradients of the embedding", "gradients of the head"]
+    assert {row.purpose: (row.kind, row.per_step) for row in layered} == {
+        "weights": ("all_gather", 2 * 32 * 4),
+        "gradients": ("reduce_scatter", 32 * 4),
+        **dict.fromkeys(ends[:2], ("all_gather", 2 * 4)),
+        **dict.fromkeys(ends[2:], ("reduce_scatter", 4)),
+    }
+    second = traffic(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=2), Knobs(bucket=1e12))
+    assert {(row.purpose, row.kind, row.per_step) for row in second} == {
+        ("weights", "all_gather", 1),
+        ("gradients", "reduce_scatter", 32 * 4),
+        *((purpose, "reduce_scatter", 4) for purpose in ends[2:]),
+    }
     inside = traffic(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=3, shard=8))
-    assert {row.ranks for row in inside} == {8}
+    assert {row.ranks for row in inside if not row.once} == {8}
+    # The two groups of eight add their shards of the gradients up once.
+    assert {(row.kind, row.ranks, row.stride) for row in inside if row.once} == {("all_reduce", 2, 8)}
 
 
 def test_experts(llama_job: Job) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from optimizer.commands.batch import make_job
 from optimizer.commands.values import pinned
+from optimizer.job import Limits
 from optimizer.model import Provenance
 from optimizer.sweep.expansion import tasks_of
 from optimizer.sweep.study import Effort, read_study
@@ -83,6 +84,19 @@ def test_lists_of_values_become_choices(tmp_path: Path) -> None:
         (task,) = expand(tmp_path, f'models = "gpt3"\ngpus = 64\nfix = {written}')
         assert task.job is not None
         assert (task.job.limits.fixed, task.job.limits.choices) == ({"pp": 8}, {"tp": (2, 4)})
+
+
+def test_what_cannot_be_a_job_says_under_which_limits(tmp_path: Path) -> None:
+    (task,) = expand(tmp_path, 'models = "gpt3"\ngpus = 9999999\nmax_vpp = 3\nfix = "tp=2,4,pp=2..8,cp=1"')
+    assert task.job is None
+    limits = task.asked["limits"]
+    assert limits.keys() == {item.name for item in fields(Limits)}
+    assert (limits["max_vpp"], limits["fixed"], limits["ranges"], limits["choices"]) == (
+        3,
+        {"cp": 1},
+        {"pp": [2, 8]},
+        {"tp": [2, 4]},
+    )
 
 
 def test_the_key_is_that_of_the_content_and_nothing_else() -> None:

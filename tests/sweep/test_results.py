@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from optimizer.errors import InputError
-from optimizer.sweep.export import exported
+from optimizer.job import Limits
+from optimizer.plan import Knobs, Plan
+from optimizer.sweep.export import csv_text, exported
 from optimizer.sweep.filters import chosen
 from optimizer.sweep.forecast import GUESSED, forecast
 from optimizer.sweep.money import rents
-from optimizer.sweep.results import flat, nested
+from optimizer.sweep.results import COLUMNS, flat, nested
 from optimizer.sweep.store import Row
-from optimizer.sweep.task import canonical
+from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks
 
 
@@ -124,6 +126,27 @@ def test_csv_has_a_line_per_job_and_no_formulas() -> None:
     assert (lines[1]["tp"], lines[1]["sequence_parallel"], lines[1]["layers_per_stage"]) == ("8", "True", "32")
     assert lines[3]["reason"] == "memory: 410 GB of 80 GB"
     assert exported([], "csv") == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "place"),
+    [(Limits, "limit_", ("job", "limits")), (Plan, "", ("plan",)), (Knobs, "knob_", ("knobs",))],
+)
+def test_every_field_is_a_column_so_that_no_two_rows_look_alike(
+    kind: type, prefix: str, place: tuple[str, ...]
+) -> None:
+    other = {int: 7, float: 0.7, bool: True, str: "other", tuple: [3, 4]}
+    plain = canonical({"plan": content(Plan()), "knobs": content(Knobs()), "job": {"limits": content(Limits())}})
+    for item in fields(kind):
+        (found,), (changed,) = ([nested(row(0, result=plain))] for _ in range(2))
+        table = changed
+        for key in place:
+            table = table[key]
+        table[item.name] = other.get(type(item.default), {"tp": [8, 9]})
+        name = prefix + item.name
+        before, after = (next(csv.DictReader(io.StringIO(csv_text([whole])))) for whole in (found, changed))
+        assert {column for column in before if before[column] != after[column]} == {name}
+        assert name in COLUMNS
 
 
 def test_parquet_reads_back() -> None:

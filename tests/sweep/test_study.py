@@ -123,6 +123,11 @@ def test_every_problem_is_told_at_once_with_its_key(tmp_path: Path) -> None:
         (SMALL + 'stacks = "megatron"', "stacks: unknown stack 'megatron'"),
         (SMALL.replace('"llama3-8b"', '"./no.json"'), "models: no such file"),
         (SMALL + "[[exclude]]\nscenarios = 'x'", "exclude[0].scenarios: no scenario 'x'; the study has none"),
+        (SMALL + 'model = "gpt3"', "model: unknown key beside another spelling of it"),
+        (SMALL + "tokens_per_batch = 1e12", "tokens_per_batch: expected at most 2147483647, but got 1000000000000"),
+        (SMALL + "fix = {tp = [2, 4]}", 'fix: tp = [2, 4] is no value; write lists as "tp=2,4"'),
+        (SMALL + "[[exclude]]\ngpus = '> e-'", "exclude[0].gpus: expected a number or a comparison"),
+        (SMALL + "token_budget = inf", "token_budget: expected a finite number, but got Infinity"),
         ("models = [\n", "not TOML"),
     ],
 )
@@ -131,7 +136,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, words: str) -> 
 
 
 def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such study file"):
+    with pytest.raises(InputError, match=r"cannot be read: .*; `optimize batch --help`"):
         read_study(tmp_path / "none.toml", pin=pinned)
     with pytest.raises(InputError, match="cannot be read"):
         read_study(tmp_path, pin=pinned)

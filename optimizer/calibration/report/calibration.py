@@ -23,6 +23,7 @@ PARAMETER = (
     Column(label="was", unit="text"),
     Column(label="bounds", unit="text"),
     Column(label="unit"),
+    Column(label="spread", unit="text"),
     Column(label="meaning", wraps=True),
 )
 RESIDUAL = (
@@ -53,18 +54,29 @@ def calibration_report(calibration: Calibration) -> Group:
             f"bias {residuals['bias']:+.1%}",
             style="bold",
         ),
-        Text(f"On {', '.join(stack.devices)}; {len(calibration.free)} parameters of time.{_left_out(stack)}"),
+        Text(f"On {', '.join(stack.devices)}; {counted(stack)}.{_left_out(stack)}"),
         title("Parameters"),
         table(PARAMETER, _parameters(calibration)),
     ]
     for by, groups in calibration.groups().items():
         rows = [[name, *_cells(errors)] for name, errors in sorted(groups.items(), key=lambda g: -g[1].runs)[:MOST]]
         parts += [title(f"Residuals by {by}"), table([Column(label=by, wraps=True), *RESIDUAL], rows)]
+    parts += notes("Fixed", [f"{name} {item.value:.4g}: {item.why}" for name, item in stack.fixed.items()])
     parts += notes("Memory", _memory(calibration))
     parts += notes(f"{LEVEL:.0%} intervals, from runs left out of the fit", _intervals(calibration))
     parts += _suspects(calibration)
     parts += notes("Set aside", _set_aside(calibration))
     return Group(*parts)
+
+
+def counted(stack: Stack) -> str:
+    """How many parameters are fitted, fixed and at their default.
+
+    >>> counted(Stack(name="mine", parameters={"launch": 6e-6}))
+    '1 fitted parameter, 0 fixed, 25 at their default'
+    """
+    fitted, fixed, default = stack.counts
+    return f"{fitted} fitted parameter{'' if fitted == 1 else 's'}, {fixed} fixed, {default} at their default"
 
 
 def _left_out(stack: Stack) -> str:
@@ -78,14 +90,15 @@ def _parameters(calibration: Calibration) -> list[list[Value]]:
     rows: list[list[Value]] = []
     for name, parameter in PARAMETERS.items():
         if name in calibration.stack.parameters:
-            at_bound = "  at bound" if name in calibration.at_bound else ""
+            spread = calibration.spreads.get(name)
             rows.append(
                 [
                     name,
                     f"{calibration.stack[name]:.4g}",
                     f"{calibration.start[name]:.4g}",
-                    f"{parameter.low:g} to {parameter.high:g}{at_bound}",
+                    f"{parameter.low:g} to {parameter.high:g}",
                     "" if parameter.unit == "1" else parameter.unit,
+                    "" if spread is None else f"{spread:.2f}",
                     parameter.meaning,
                 ]
             )

@@ -9,7 +9,7 @@ from optimizer.reports.table import json_text
 
 
 def calibration_json(calibration: Calibration) -> str:
-    """The fitted stack, bounds hit, residuals by group, runs that look wrong, rows set aside."""
+    """The fitted stack, how well its runs tell its parameters, residuals by group, suspect runs, rows set aside."""
     stack = calibration.stack
     return json_text(
         {
@@ -18,12 +18,13 @@ def calibration_json(calibration: Calibration) -> str:
                 "runs": stack.runs,
                 "devices": list(stack.devices),
                 "parameters": dict(stack.parameters),
+                "fixed": {name: asdict(item) for name, item in stack.fixed.items()},
                 "intervals": dict(stack.intervals),
                 "ranges": {name: list(span) for name, span in stack.ranges.items()},
                 "residuals": dict(stack.residuals),
                 "provenance": asdict(stack.provenance),
             },
-            "at_bound": list(calibration.at_bound),
+            "spreads": dict(calibration.spreads),
             "residuals": {
                 by: {name: asdict(errors) for name, errors in groups.items()}
                 for by, groups in calibration.groups().items()

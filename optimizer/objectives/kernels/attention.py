@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for
-from optimizer.objectives.kernels.operators import Attention, FloatArray
+from optimizer.objectives.kernels.operators import Attention
 
 KERNELS = {"flash": 1, "flash1": 1, "flash3": 1, "fused_softmax": 4, "unfused": 8}  # launches of one forward pass
 FLASH_BACKWARD = 2.5  # five products (recomputed scores, dV, dP, dQ, dK) against two forward
@@ -45,20 +46,26 @@ def generation_rate(kernel: str, peak: float) -> float:
 
 
 def flash_seconds(job: Job, core: Attention) -> FloatArray:
-    """Fused forward attention: unmasked FLOPs / (peak x efficiency x fill) [s].
-
-    fill = w / (w + 1), with w the waves of heads x queries / 128 thread blocks over the SMs: few heads leave SMs
-    idle. A causal mask wastes half of the diagonal blocks: + TILE / keys of the work.
-
-    Source: Dao, arXiv 2307.08691, sections 3.1 and 3.2.
-    """
+    """Fused forward attention at the rate of the kernel's generation [s]; see flash_time."""
     device = job.cluster.device
     peak = device.peak(job.wide_dtype)
     waves = core.heads * np.maximum(core.queries / TILE, 1.0) / device.sms
-    fill = waves / (waves + 0.5)
-    wasted = 1.0 + np.minimum(1.0, TILE / core.keys)
     rate = job.stack["attention_efficiency"] * generation_rate(job.stack.features.attention, peak)
-    return core.flops * wasted / (peak * rate * fill)
+    return flash_time(core.flops, core.keys, waves, peak * rate)
+
+
+def flash_time(flops: FloatArray, keys: FloatArray, waves: FloatArray, rate: float) -> FloatArray:
+    """Time of a fused forward kernel [s].
+
+    flops: unmasked operations [FLOP]; keys: a causal mask wastes half of the diagonal blocks of 128; waves: of heads x
+    queries / 128 thread blocks over the SMs, few of which leave SMs idle; rate: with all SMs busy [FLOP/s].
+
+    Source: Dao, arXiv 2307.08691, sections 3.1 and 3.2; the form of the saturation is assumed.
+
+    >>> float(flash_time(np.array(1e12), np.array(1280.0), np.array(2.0), 1e15))
+    0.001375
+    """
+    return flops * (1.0 + np.minimum(1.0, 128.0 / keys)) * (waves + 0.5) / (waves * rate)
 
 
 def unfused_seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
@@ -79,6 +86,18 @@ def unfused_seconds(job: Job, core: Attention, backward: bool) -> FloatArray:
     rate = job.stack["gemm_efficiency"] * (1.0 if aligned else MISALIGNED)
     products = (scores + values) * (2.0 if backward else 1.0) / rate
     fused = FUSED_SOFTMAX if job.stack.features.attention == "fused_softmax" else 1.0
-    traffic = 2.0 * core.scores * job.stack["score_passes"] * fused
-    softmax = traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"])
-    return products + softmax
+    bandwidth = job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]
+    return products + softmax_time(core.scores, job.stack["score_passes"] * fused, bandwidth)
+
+
+def softmax_time(scores: FloatArray, passes: float, bandwidth: float) -> FloatArray:
+    """Time of scale, mask, softmax and dropout through HBM, 2 B a score and pass [s].
+
+    scores: of all heads [1]; passes: reads and writes of them [1]; bandwidth: that kernels reach [B/s].
+
+    Source: Dao et al., arXiv 2205.14135, section 2.2 (standard attention).
+
+    >>> float(softmax_time(np.array(1e9), 10.0, 2e12))
+    0.01
+    """
+    return 2.0 * scores * passes / bandwidth

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm_curve import GemmCurve
-from optimizer.objectives.step.estimate import FloatArray
 
 Clock = Callable[[FloatArray], FloatArray]  # computing time at some clock [s], from that at full clock [s]
 

@@ -54,7 +54,8 @@ def curve_for(device: Device, dtype: str) -> GemmCurve:
 
     A device that was not measured borrows the curve whose tiles run at the most similar rate (peak per SM), with
     its own peak, SMs and bandwidth. Its ceiling is its measured_matmul over its peak (bf16 and fp16 share theirs),
-    else its vendor's default, else the borrowed one. A measured device whose number of SMs is unknown (1) takes the
+    which holds what the power limit takes already, else its vendor's default, else the borrowed one; the units of a
+    measured device beside another memory are its own. A measured device whose number of SMs is unknown (1) takes the
     preset's. Narrow formats share the fp8 curve, all others the bf16 one.
 
     Raises InputError for a dtype without matrix units.
@@ -65,23 +66,35 @@ def curve_for(device: Device, dtype: str) -> GemmCurve:
     preset = preset_for(device, peak, "fp8" if element_bytes <= 1.0 else "bf16")
     if device.sms <= 1 and preset.names(device):
         device = replace(device, sms=round(preset["sms"]))
-    exact = preset.measures(device, peak) and family in ("bf16", "fp8")
-    return _curve(device, peak, element_bytes, preset, _ceiling(device, dtype, preset, exact), not exact)
+    same = preset.has_units_of(device, peak) and family in ("bf16", "fp8")
+    ceiling, throttle = _ceiling(device, dtype, preset, same)
+    extrapolated = not (same and preset.has_memory_of(device))
+    return _curve(device, peak, element_bytes, preset, ceiling, throttle, extrapolated)
 
 
-def _ceiling(device: Device, dtype: str, preset: CurvePreset, exact: bool) -> float:
-    """Largest share of the peak: fitted, else measured by a sweep, else assumed for the vendor, else borrowed [1]."""
-    if exact:
-        return preset["ceiling"]
+def _ceiling(device: Device, dtype: str, preset: CurvePreset, same: bool) -> tuple[float, float]:
+    """Largest share of the peak, and what the power limit takes of it at most [1, 1].
+
+    Fitted, else measured by a sweep under the power limit, else assumed for the vendor, else borrowed.
+    """
+    throttle = preset.get("throttle", 0.0)
+    if same:
+        return preset["ceiling"], throttle
     key = "fp8" if "fp8" in dtype.lower() else dtype.lower()
     for name in (key, *({"bf16", "fp16"} - {key} if key in ("bf16", "fp16") else ())):
         if device.measured_matmul.get(name, 0.0) > 0.0 and name in device.peak_flops:
-            return min(1.0, device.measured_matmul[name] / device.peak_flops[name])
-    return default_ceiling(device.vendor, preset["ceiling"])
+            return min(1.0, device.measured_matmul[name] / device.peak_flops[name]), 0.0
+    return default_ceiling(device.vendor, preset["ceiling"]), throttle
 
 
 def _curve(
-    device: Device, peak: float, element_bytes: float, preset: CurvePreset, ceiling: float, extrapolated: bool
+    device: Device,
+    peak: float,
+    element_bytes: float,
+    preset: CurvePreset,
+    ceiling: float,
+    throttle: float,
+    extrapolated: bool,
 ) -> GemmCurve:
     return GemmCurve(
         peak=peak,
@@ -98,7 +111,7 @@ def _curve(
         k_half=preset["k_half"],
         launch=preset["launch"],
         memory_efficiency=preset["memory_efficiency"],
-        throttle=preset.get("throttle", 0.0),
+        throttle=throttle,
         burst=preset.get("burst", 1.0),
         rest=preset.get("rest", 1.0),
         cast_bytes=preset.get("cast_bytes", 0.0),

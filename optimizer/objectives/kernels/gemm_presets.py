@@ -28,7 +28,6 @@ REQUIRED = (
     "memory_efficiency",
 )
 _VENDOR_WIDE = "any"  # the dtype of rows that hold a vendor's default
-_BANDWIDTH_WEIGHT = 0.1  # peak per SM decides how a tile runs; bandwidth only breaks ties between siblings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +49,20 @@ class CurvePreset:
         """Whether the device bears this preset's name as one of its words: "h100" does "H100-80GB PCIe"."""
         return self.device in re.split(r"[^a-z0-9]+", device.name.lower())
 
-    def measures(self, device: Device, peak: float) -> bool:
-        """Whether this is the device itself: as many SMs, the same peak (within 1 %) and bandwidth (within 3 %)."""
-        same_memory = abs(device.memory_bandwidth / self["bandwidth"] - 1.0) < 0.03
-        return device.sms == self["sms"] and abs(peak / self["peak"] - 1.0) < 0.01 and same_memory
+    def has_units_of(self, device: Device, peak: float) -> bool:
+        """Whether these are the device's own units: as many SMs, and the same peak within 1 %."""
+        return device.sms == self["sms"] and abs(peak / self["peak"] - 1.0) < 0.01
+
+    def has_memory_of(self, device: Device) -> bool:
+        """Whether the bandwidth is the device's within 3 %."""
+        return abs(device.memory_bandwidth / self["bandwidth"] - 1.0) < 0.03
 
     def distance(self, device: Device, peak: float) -> float:
-        """How unlike the device's SMs are: |log ratio| of peak per SM, and a little of bandwidth [1]."""
-        rate = abs(math.log(peak / device.sms / (self["peak"] / self["sms"])))
-        return rate + _BANDWIDTH_WEIGHT * abs(math.log(device.memory_bandwidth / self["bandwidth"]))
+        """How unlike the device's SMs are: |log ratio| of peak per SM [1].
+
+        Its memory does not count: a device must not get slower units with a faster memory.
+        """
+        return abs(math.log(peak / device.sms / (self["peak"] / self["sms"])))
 
 
 def preset_for(device: Device, peak: float, dtype: str) -> CurvePreset:

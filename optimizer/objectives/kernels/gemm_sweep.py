@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm import cast_time, products_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve
-from optimizer.objectives.step.estimate import FloatArray
 
 # Sweeps take the products of each weight shape (n, k) from the largest m down, each of which tires the device:
 # ai-dynamo/aiconfigurator collector/trtllm/collect_gemm.py@000959092 ("largest batch size first") and

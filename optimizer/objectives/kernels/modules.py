@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.model import Model
-from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, FloatArray, Layer, Shapes
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, Shapes, attention_width
 from optimizer.recomputation import MODULES
 from optimizer.stack import Features, Stack
 
@@ -71,7 +72,7 @@ def freed_bytes(
     """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is rebuilt [B].
 
     core_attn: the scores, s. layernorm: i t h / sp for each separate norm. moe_act: the inputs of the experts' second
-    products. mla_up_proj: queries, keys and values, 2 t (q + kv). mlp: what the MLP keeps but its input, and the output
+    products. mla_up_proj: queries, keys and values. mlp: what the MLP keeps but its input, and the output
     of the norm that is part of it, i t h / sp. moe: all that the mixture keeps but its input. shared_experts: what they
     keep. i: bytes per element of a product's input (2, or 1 in fp8), t: tokens, h: width of the model. `mixture` holds
     what the parts of the MLP keep, and the scores.
@@ -102,7 +103,7 @@ def freed_bytes(
     if "mlp" in found:
         found["mlp"] = found["mlp"] + norm
     if model.mla:
-        found["mla_up_proj"] = 2.0 * t * 3 * model.q_dim / tp
+        found["mla_up_proj"] = 2.0 * t * attention_width(model, tp)
     return {module: found[module] for module in MODULES if module in found and module in features.recompute_modules}
 
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.model import Model
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.stack import Stack
-
-FloatArray = NDArray[np.float64]
-
 
 # Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
@@ -39,7 +36,7 @@ class Shapes:
     ep: FloatArray
     etp: FloatArray
     micro_batch: FloatArray
-    sequence_parallel: NDArray[np.bool_]
+    sequence_parallel: BoolArray
     seq_len: int
 
     @property
@@ -140,7 +137,7 @@ def attention_gemms(model: Model, shapes: Shapes) -> tuple[Gemm, ...]:
     t, tp = shapes.tokens, shapes.tp
     out = Gemm(name="attention_out", m=t, n=_full(t, model.hidden), k=model.v_dim / tp)
     if model.mla is None:
-        kv = 2.0 * np.maximum(model.kv_dim / tp, model.head_dim)
+        kv = 2.0 * kv_width(model, tp)
         return (Gemm(name="qkv", m=t, n=model.q_dim / tp + kv, k=_full(t, model.hidden)), out)
     mla = model.mla
     local = t / shapes.sp
@@ -151,6 +148,32 @@ def attention_gemms(model: Model, shapes: Shapes) -> tuple[Gemm, ...]:
     q_down = Gemm(name="q_down", m=local, n=_full(t, mla.q_rank), k=_full(t, model.hidden))
     q_up = Gemm(name="q_up", m=t, n=model.q_dim / tp, k=_full(t, mla.q_rank))
     return (q_down, q_up, kv_down, kv_up, out)
+
+
+def kv_width(model: Model, tp: FloatArray) -> FloatArray:
+    """Width of the keys, and of the values, that a TP rank holds in grouped-query attention [elements].
+
+    max(kv_dim / tp, head_dim): heads are copied where there are fewer than ranks.
+
+    >>> from optimizer.presets import load_model
+    >>> kv_width(load_model("llama3-70b"), np.array([1.0, 8.0, 16.0])).tolist()
+    [1024.0, 128.0, 128.0]
+    """
+    return np.maximum(model.kv_dim / tp, model.head_dim)
+
+
+def attention_width(model: Model, tp: FloatArray) -> FloatArray:
+    """Width of queries, keys and values that the attention core of a TP rank reads [elements].
+
+    Latent attention expands its keys to the width of the queries, its values to their own.
+
+    >>> from optimizer.presets import load_model
+    >>> attention_width(load_model("deepseek-v3"), np.ones(1)).tolist() == [2 * 128 * 192 + 128 * 128]
+    True
+    """
+    if model.mla:
+        return (2.0 * model.q_dim + model.v_dim) / tp
+    return model.q_dim / tp + 2.0 * kv_width(model, tp)
 
 
 def mlp_gemms(model: Model, shapes: Shapes, width: int, prefix: str = "mlp") -> tuple[Gemm, ...]:
@@ -224,7 +247,8 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     dropout = 1.5 if stack.features.dropout else 0.0
     norm = 2.0 if stack.features.fused_norm else UNFUSED_NORM
     residual = (norm * model.norms_per_layer + 3 * 2 + 2 * dropout) * half * stream
-    kernels = model.norms_per_layer * norm + 2 + 2 * dropout
+    # A fused norm is one kernel that reads and writes; an unfused one has a kernel for every read and write.
+    kernels = model.norms_per_layer * norm / 2 + 2 + 2 * dropout
     ops = [Elementwise(name="norm_residual", forward_bytes=residual, backward_bytes=2 * residual, kernels=kernels)]
     if model.position.startswith("rope"):
         rotary = 2 * half * t * (model.q_dim + model.kv_dim) / shapes.tp

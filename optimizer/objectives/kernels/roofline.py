@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 
 
 def attainable_flops(intensity: ArrayLike, peak: ArrayLike, bandwidth: ArrayLike) -> FloatArray:

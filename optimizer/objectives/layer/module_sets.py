@@ -8,9 +8,9 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.model import Model
+from optimizer.objectives.kernels.activations import activation_bytes
 from optimizer.objectives.kernels.operators import Shapes, layer_operators
 from optimizer.objectives.layer.seconds import layer_time
-from optimizer.objectives.step.memory import activation_bytes
 from optimizer.recomputation import MODES, MODULES, modules_of, named
 
 Exchange = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.plan import Plans
 
 

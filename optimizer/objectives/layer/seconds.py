@@ -6,21 +6,21 @@ is the time the GPU waits for a host that cannot issue kernels fast enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, rebuilds
 from optimizer.objectives.kernels.modules import module_operators
-from optimizer.objectives.kernels.operators import FloatArray, Gemm, Layer, Shapes
-from optimizer.objectives.layer.communication import collectives_per_pass, head_communication, layer_communication
-from optimizer.objectives.layer.distinct import pick
-from optimizer.objectives.layer.module_communication import module_communication
+from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages
+from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, exposed
 from optimizer.plan import IntArray
 from optimizer.stack import Features
 
@@ -47,6 +47,11 @@ class Phase:
     def compute(self) -> FloatArray:
         """The terms that keep the GPU's units busy, under which communication can hide [s]."""
         return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
+
+    @property
+    def busy(self) -> FloatArray:
+        """Computation with what the GPU waits for the host, while data parallelism's messages travel on [s]."""
+        return self.compute + self.terms["launch"]
 
     def take(self, rows: IntArray) -> Phase:
         """The pass at these shapes."""
@@ -147,48 +152,54 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
     return np.asarray(traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]))
 
 
-def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, communicates: bool = True) -> LayerTime:
-    """Price all operators and collectives of one layer."""
+def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> LayerTime:
+    """Price all operators and messages of one layer."""
     curves = _curves(job)
-    forward, backward = (_compute(job, layer, curves, backward=direction) for direction in (False, True))
-    collectives: FloatArray = np.zeros_like(shapes.tp)
-    hidden: tuple[FloatArray, ...] = (collectives, collectives)
-    comm: tuple[dict[str, FloatArray], ...] = head_communication(job, shapes)
-    if communicates:
-        collectives = collectives_per_pass(job, shapes, moe)
-        comm, hidden = layer_communication(job, shapes, moe, forward)
-    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
-    host = (_kernels(job, layer) + collectives) * launches
-    again = {term: np.zeros_like(shapes.tp) for term in TERMS} | rebuilt_terms(job, layer, curves, forward)
-    named = communicates and job.stack.features.recompute_modules
+    messages = layer_messages(job, shapes, moe)
+    nothing = np.zeros_like(shapes.tp)
+    collectives = launched(messages, FORWARD) + nothing
+    host = (_kernels(job, layer) + collectives) * _launch(job)
+    forward = _compute(job, layer, curves, backward=False)
+    selective = dict.fromkeys(TERMS, nothing) | rebuilt_terms(job, layer, curves, forward)
+    ahead = _phase(job, forward, messages, FORWARD, host)
     return LayerTime(
-        forward=_phase(forward | comm[0], host, hidden[0]),
-        backward=_phase(backward | comm[1], host * BACKWARD_KERNELS, hidden[1]),
-        selective=Phase(terms=again, hidden=np.zeros_like(shapes.tp)),
-        full=_phase(forward | comm[0], host, hidden[0]),
+        forward=ahead,
+        backward=_phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS),
+        selective=Phase(terms=selective, hidden=nothing),
+        full=ahead,
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
-        modules=rebuilt_modules(job, layer, shapes, moe) if named else {},
+        modules=recomputed_modules(job, layer, shapes, moe) if job.stack.features.recompute_modules else {},
     )
 
 
-def rebuilt_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dict[str, Phase]:
-    """Seconds that rebuilding each module adds to the backward pass of one layer and micro-batch [s].
+def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:
+    """Price the output head and the loss."""
+    curves, messages, nothing = _curves(job), head_messages(job, shapes), np.zeros_like(shapes.tp)
+    host = _kernels(job, layer) * _launch(job) + nothing
+    forward, backward = (
+        _phase(job, _compute(job, layer, curves, backward=phase == BACKWARD), messages, phase, host * launches)
+        for phase, launches in ((FORWARD, 1.0), (BACKWARD, BACKWARD_KERNELS))
+    )
+    again = Phase(terms=dict.fromkeys(TERMS, nothing), hidden=nothing)
+    return LayerTime(forward=forward, backward=backward, selective=again, full=again, host=nothing, collectives=nothing)
 
-    The forward pass of what `module_operators` lists, with the module's own collectives (`module_communication`) and
-    the kernels that the host must launch for it.
+
+def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dict[str, Phase]:
+    """Seconds that recomputing each module adds to the backward pass of one layer and micro-batch [s].
+
+    The forward pass of what `module_operators` lists, with the module's own messages and the kernels that the host
+    must launch for it.
 
     Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/random.py (a checkpoint runs the module's forward pass).
     """
     curves = _curves(job)
-    launches = 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
     found = {}
     for module, operators in module_operators(job.model, shapes, job.stack, layer, moe).items():
         forward = _compute(job, operators, curves, backward=False)
-        terms = {name: seconds + np.zeros_like(shapes.tp) for name, seconds in forward.items()}
-        comm, hidden, collectives = module_communication(job, shapes, module, moe, forward["gemm"])
-        host = (_kernels(job, operators) + collectives) * launches
-        found[module] = _phase(terms | comm, host, hidden)
+        messages = module_messages(job, shapes, module, moe)
+        host = (_kernels(job, operators) + launched(messages, FORWARD)) * _launch(job) + np.zeros_like(shapes.tp)
+        found[module] = _phase(job, forward, messages, FORWARD, host)
     return found
 
 
@@ -248,9 +259,26 @@ def _kernels(job: Job, layer: Layer) -> float:
     return len(layer.gemms) + core + casts + sum(op.kernels for op in layer.elementwise)
 
 
-def _phase(terms: dict[str, FloatArray], host: FloatArray, hidden: FloatArray | float) -> Phase:
-    busy = sum(terms.values(), np.zeros(1))
-    return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden + np.zeros_like(busy))
+def _launch(job: Job) -> float:
+    """Time between two kernels that the host launches; graphs are replayed without it [s]."""
+    return 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+
+
+def _phase(
+    job: Job, compute: dict[str, FloatArray], messages: Sequence[Message], phase: str, host: FloatArray
+) -> Phase:
+    """Compute, what its messages show beside it, and the wait for the host."""
+    nothing = np.zeros(np.shape(host))
+    terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
+    for parallelism in (TP, CP, EP):
+        mine = [message for message in messages if (message.parallelism, message.phase) == (parallelism, phase)]
+        sent = sum((message.seconds(job) for message in mine), nothing)
+        under = compute.get(mine[0].under, 0.0) if mine else 0.0
+        shown = exposed(sent, np.asarray(under), job.stack[f"{parallelism}_overlap"])
+        terms[f"{parallelism}_communication"] = shown
+        hidden = hidden + sent - shown
+    busy = sum(terms.values(), nothing)
+    return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden)
 
 
 def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:

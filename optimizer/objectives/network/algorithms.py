@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.hardware import Tier
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.protocols import PAIRWISE, RING, Profile, profile
 from optimizer.objectives.network.topology import Span
 from optimizer.objectives.network.torus import is_torus, torus_detour, torus_rate, torus_steps
-from optimizer.objectives.step.estimate import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
 from optimizer.hardware import Cluster, Tier
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.algorithms import levels, lines
 from optimizer.objectives.network.topology import IntArray, Span, span
-from optimizer.objectives.step.estimate import FloatArray
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
 FEW, PIECE = 256, 16384  # entries: from where it pays to look for lines that never win, and what a cache holds

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.hardware import Cluster
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import check_kind
 from optimizer.objectives.network.topology import Span
-from optimizer.objectives.step.estimate import FloatArray
 
 BITS = 8.0
 

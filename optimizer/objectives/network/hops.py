@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.hardware import Cluster, Tier
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import check_kind
 from optimizer.objectives.network.topology import Span
-from optimizer.objectives.step.estimate import FloatArray
 
 
 def path(cluster: Cluster, tier: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
 

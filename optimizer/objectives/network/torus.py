@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.hardware import Tier
-from optimizer.objectives.step.estimate import FloatArray
+from optimizer.objectives.arrays import FloatArray
 
 LINE = 0.5  # of an axis: a row of chips whose ends are not joined has one link at each end, a ring has two
 

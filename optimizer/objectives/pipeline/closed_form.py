@@ -1,69 +1,11 @@
-"""Closed forms of a pipeline schedule: time of a step from the stages' times per micro-batch, and its bubble."""
+"""The bubble of a pipeline schedule as a share of its time."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.plan import SCHEDULES
-
-# What a schedule leaves of the bubble of 1F1B, (pp - 1) (F + B + W), where the three passes take equally long.
-# Source: sail-sg/zero-bubble-pipeline-parallelism, README.md, comparison of schedules (T_F = T_B = T_W).
-BUBBLE_LEFT = {"zero-bubble": 1 / 3, "zero-bubble-2p": 0.0}
-LEFT = np.array([BUBBLE_LEFT.get(schedule, 1.0) for schedule in SCHEDULES])  # by the code of the schedule
-
-
-# Multiples of a stage's weight gradients that a zero-bubble schedule takes off each of the pp - 1 bubbles of 1F1B.
-FILLED = {"zero-bubble": 2.0, "zero-bubble-2p": 3.0}
-
-
-def filled_passes(times: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
-    """Weight-gradient passes that fill the bubble of 1F1B: (pp - 1) times, at most pp + m - 2 [1].
-
-    `times` is what a schedule fills of each of the pp - 1 bubbles (FILLED), 0 for others. With the most, the step is as
-    short as its first stage waits: (m + pp - 1) (F + B) + W.
-
-    Source: Qi et al., arXiv 2401.10241, section 2.3; see `zero_bubble_time` and `zero_bubble_h2_time`.
-
-    >>> filled_passes(3.0, 8, [1, 8, 15, 32]).tolist(), filled_passes(0.0, 8, 4).tolist()
-    ([7.0, 14.0, 21.0, 21.0], 0.0)
-    """
-    share, stages, m = _float(times), _float(pp), _float(microbatches)
-    return np.where(share > 0, np.minimum((stages - 1) * share, stages + m - 2), 0.0)
-
-
-def bubble_left(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
-    """Share of the bubble of 1F1B that a schedule (its code) leaves, of equally long F, B and W [1].
-
-    BUBBLE_LEFT, but of zero-bubble schedules at least (2 (pp - 1) - (m - 1)) / (3 (pp - 1)): no more micro-batches than
-    there are, less the one whose weights come last, lend their weights' gradients to fill it.
-
-    Source: zero_bubble_time.
-
-    >>> code = SCHEDULES.index("zero-bubble-2p")
-    >>> bubble_left(code, 8, [1, 8, 15, 32]).round(3).tolist()
-    [0.667, 0.333, 0.0, 0.0]
-    """
-    left = LEFT[np.asarray(schedule)]
-    stages, m = _float(pp), _float(microbatches)
-    floor = (2 * (stages - 1) - (m - 1)) / np.maximum(3 * (stages - 1), 1)
-    return np.asarray(np.where(left < 1, np.maximum(left, floor), left), dtype=np.float64)
-
-
-def pipeline_time(microbatches: ArrayLike, vpp: ArrayLike, slowest: ArrayLike, total: ArrayLike) -> FloatArray:
-    """Time from the first forward to the last backward pass of 1F1B or interleaved 1F1B [s].
-
-    (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s, with T_s the time of stage s for one micro-batch,
-    forward and backward [s]. For equal stages this is m T + (pp - 1) T / vpp.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 2.2.
-
-    >>> float(pipeline_time(8, 1, 1.0, 4.0)), float(pipeline_time(8, 2, 1.0, 4.0))
-    (11.0, 9.5)
-    """
-    m, v, longest = _float(microbatches), _float(vpp), _float(slowest)
-    return (m - 1) * longest + _float(total) / v + (1 - 1 / v) * longest
+from optimizer.objectives.arrays import FloatArray
 
 
 def bubble_fraction(pp: ArrayLike, vpp: ArrayLike, microbatches: ArrayLike, left: ArrayLike = 1.0) -> FloatArray:
@@ -78,73 +20,6 @@ def bubble_fraction(pp: ArrayLike, vpp: ArrayLike, microbatches: ArrayLike, left
     """
     idle = (_float(pp) - 1) * _float(left)
     return idle / (_float(vpp) * _float(microbatches) + idle)
-
-
-def uneven_pipeline_time(microbatches: int, vpp: int, forward: ArrayLike, backward: ArrayLike) -> float:
-    """Time of 1F1B or interleaved 1F1B when stages differ: the longest of the pp paths that stay at one stage [s].
-
-    The path of stage s fills and drains the stages before it, sum_{i<s} T_i / v, works m T_s, and waits for the later
-    ones, D = sum_{i>s} T_i / v, once after its first forward pass and once before its last backward pass, less the k
-    passes it has to do meanwhile: max(0, D - k F_s / v) + max(0, D - k B_s / v), or the larger of the two where all
-    forward passes precede the backward ones. T = F + B [s] per micro-batch and stage, all v chunks; k = pp - s - 1
-    (2 (pp - s - 1) interleaved), at most the micro-batches there are.
-
-    `pipeline_time` adds D in full, so it is never less for one chunk; they agree when stages are equal. Chunks of one
-    stage count as equal.
-
-    Source: derived from the orders in schedule.py and held against simulator.py by the tests.
-
-    >>> uneven_pipeline_time(8, 1, [1.0] * 4, [2.0] * 4), uneven_pipeline_time(8, 1, [1.0, 3.0, 1.0], [2.0, 6.0, 2.0])
-    (33.0, 75.0)
-    """
-    ahead, behind = np.asarray(forward, dtype=np.float64) / vpp, np.asarray(backward, dtype=np.float64) / vpp
-    chunk = ahead + behind
-    pp, units = len(chunk), microbatches * vpp
-    later = pp - 1.0 - np.arange(pp)
-    before = np.cumsum(chunk) - chunk
-    wait = chunk.sum() - before - chunk
-    between = np.minimum((1 if vpp == 1 else 2) * later, units - (vpp - 1) * pp - 1)
-    first, last = np.maximum(0.0, wait - between * ahead), np.maximum(0.0, wait - between * behind)
-    alternates = units - 1 > (vpp - 1) * pp + (1 if vpp == 1 else 2) * later
-    waits = np.where(alternates, first + last, np.maximum(first, last))
-    return float((before + units * chunk + waits).max())
-
-
-def zero_bubble_time(
-    microbatches: ArrayLike, pp: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
-) -> FloatArray:
-    """Time of a step under ZB-H1: m (F + B + W) + (pp - 1) (F + B - W), at least (m + pp - 1) (F + B) + W [s].
-
-    F, B, W: a stage's forward pass, gradient of its inputs, gradient of its weights for one micro-batch [s]. Equal
-    stages and W <= B. The least is what the first stage waits for: the last micro-batch comes back from the last stage
-    after m + pp - 1 forward passes and as many backward ones, and its weights remain. It counts where m < pp.
-
-    Source: Qi et al., arXiv 2401.10241, section 2.3 (ZB-H1); the least derived, and held against
-    objectives/pipeline/simulator.py by the tests.
-
-    >>> float(zero_bubble_time(8, 4, 1.0, 1.0, 1.0)), float(zero_bubble_time(2, 4, 1.0, 1.0, 1.0))
-    (27.0, 11.0)
-    """
-    m, stages, f, b, w = (_float(value) for value in (microbatches, pp, forward, backward, weight))
-    return np.maximum(m * (f + b + w) + (stages - 1) * (f + b - w), (m + stages - 1) * (f + b) + w)
-
-
-def zero_bubble_h2_time(
-    microbatches: ArrayLike, pp: ArrayLike, forward: ArrayLike, backward: ArrayLike, weight: ArrayLike
-) -> FloatArray:
-    """Time of a step under ZB-H2, which keeps up to 2 pp - 1 micro-batches: m (F + B + W) + (pp - 1) (F + B - 2 W) [s].
-
-    Symbols and least as in `zero_bubble_time`, which counts where m < 2 pp - 1; never less than m (F + B + W), which
-    ZB-2p reaches with the same memory.
-
-    Source: Qi et al., arXiv 2401.10241, section 2.3 (ZB-H2) and section 4 (ZB-2p).
-
-    >>> float(zero_bubble_h2_time(8, 4, 1.0, 1.0, 1.0)), float(zero_bubble_h2_time(4, 4, 1.0, 1.0, 1.0))
-    (24.0, 15.0)
-    """
-    m, stages, f, b, w = (_float(value) for value in (microbatches, pp, forward, backward, weight))
-    whole = m * (f + b + w) + np.maximum(0.0, (stages - 1) * (f + b - 2 * w))
-    return np.maximum(whole, (m + stages - 1) * (f + b) + w)
 
 
 def _float(value: ArrayLike) -> FloatArray:

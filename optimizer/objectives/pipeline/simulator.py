@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.errors import InputError
-from optimizer.objectives.kernels.operators import FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass
 
 Seconds = Sequence[Sequence[float]]
@@ -87,9 +87,9 @@ def simulate(order: Order, times: PassTimes) -> Timeline:
 
     Raises InputError when the stages wait for each other for ever, or when times are missing.
 
-    >>> from optimizer.objectives.pipeline.schedule import one_f_one_b
+    >>> from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
     >>> equal = PassTimes(forward=[[1.0]] * 4, backward=[[2.0]] * 4)
-    >>> simulate(one_f_one_b(4, 8), equal).makespan
+    >>> simulate(one_f_one_b(4, 1, 8), equal).makespan
     33.0
     """
     pp, chunks = len(order), 1 + max(step.chunk for step in order[0])

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-FloatArray = NDArray[np.float64]
+from optimizer.objectives.arrays import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,99 +1,65 @@
-"""Every term of an estimate with its formula, inputs, source and label, read from the functions that compute it."""
+"""Every term of an estimate with the formula that was executed, its inputs, source and label."""
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.kernels import attention, operators
-from optimizer.objectives.layer import activation_offload
-from optimizer.objectives.layer import communication as layer_communication
-from optimizer.objectives.layer import seconds as layer
-from optimizer.objectives.layer.kinds import layer_times
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.layer.shapes import shapes_of
-from optimizer.objectives.pipeline import closed_form as pipeline
-from optimizer.objectives.step import data_parallel, memory, once_per_step
-from optimizer.objectives.step import price as step
+from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
+from optimizer.objectives.step.formula import Formula, Inputs, Term, is_expression
+from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.memory_terms import MEMORY_TERMS
+from optimizer.objectives.step.price import Step
+from optimizer.objectives.step.time_terms import TIME_TERMS
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.recomputation import modules_of
 from optimizer.units import MB, MS
 
+Value = float | tuple[float, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Term:
-    """One term: its value, and how it came about. `label` is datasheet, measured, fitted or assumed."""
+class Explanation:
+    """One term of a plan's estimate: evaluating `formula` with `values` gives `value`.
+
+    values: inputs of the formula, several for what differs by kind of layer. about: the formula in words. inputs:
+    parameters of the stack, quantities of the device and modules rebuilt that enter it. kernels: formulas behind it.
+    label: formula, fitted or assumed.
+    """
 
     name: str
     value: float
     unit: str
     formula: str
-    inputs: dict[str, str] = field(default_factory=dict)
+    values: Mapping[str, Value]
+    about: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    kernels: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     label: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """The function whose docstring holds a term's formula, and the stack parameters that enter it."""
-
-    function: Callable[..., Any]
-    parameters: tuple[str, ...] = ()
-    device: tuple[str, ...] = ()
-
-
-RATES = ("scale_up_efficiency", "network_efficiency")
-TIME: dict[str, Origin] = {
-    "gemm": Origin(
-        function=layer.gemm_seconds, parameters=("gemm_efficiency", "expert_efficiency"), device=("peak_flops",)
-    ),
-    "attention": Origin(function=attention.flash_seconds, parameters=("attention_efficiency",), device=("peak_flops",)),
-    "elementwise": Origin(
-        function=layer.elementwise_seconds,
-        parameters=("hbm_efficiency", "elementwise_passes"),
-        device=("memory_bandwidth",),
-    ),
-    "launch": Origin(
-        function=layer.launch_seconds, parameters=("launch", "microbatch_overhead", "pipelined_collective")
-    ),
-    "tp_communication": Origin(function=layer_communication.tensor_seconds, parameters=("tp_overlap", *RATES)),
-    "cp_communication": Origin(function=layer_communication.context_seconds, parameters=("cp_overlap", *RATES)),
-    "ep_communication": Origin(
-        function=layer_communication.expert_seconds, parameters=("ep_overlap", "expert_imbalance", *RATES)
-    ),
-    "head": Origin(function=operators.head_operators, parameters=("gemm_efficiency", "hbm_efficiency")),
-    "dp_communication": Origin(function=data_parallel.per_step, parameters=("dp_overlap", *RATES)),
-    "pp_communication": Origin(function=step.stage_extras, parameters=("p2p_overlap", *RATES)),
-    "host_transfer": Origin(function=activation_offload.host_seconds, device=("memory_bandwidth",)),
-    "bubble": Origin(function=pipeline.pipeline_time),
-    "contention": Origin(function=data_parallel.rate_of_share),
-    "optimizer": Origin(
-        function=once_per_step.optimizer_seconds, parameters=("optimizer_passes",), device=("memory_bandwidth",)
-    ),
-    "overhead": Origin(function=once_per_step.once_per_step, parameters=("step_overhead",)),
-    "stragglers": Origin(function=once_per_step.straggler_seconds, parameters=("straggler",)),
-}
-MEMORY: dict[str, Origin] = {
-    "weights": Origin(function=memory.states),
-    "gradients": Origin(function=memory.states),
-    "optimizer": Origin(function=memory.states),
-    "activations": Origin(function=memory.activation_bytes, parameters=("activation_factor",)),
-    "logits": Origin(function=memory.stage_memory, parameters=("logit_memory",)),
-    "buffers": Origin(function=memory.buffers, parameters=("workspace",)),
-    "fragmentation": Origin(function=memory.stage_memory, parameters=("fragmentation",)),
-}
-
-
-def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Term]:
+def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     """Every second and byte of one plan: value, formula, inputs with their values, source and label."""
-    costs = step.price(job, Plans.of([plan]), knobs)
-    terms = [_term(job, name, float(value[0]), "s", TIME[name]) for name, value in costs.time.items()]
-    terms += [_term(job, name, float(value[0]), "B", MEMORY[name]) for name, value in costs.memory.items()]
-    rebuilt = rebuilt_modules(job, plan)
-    return [replace(term, inputs=term.inputs | rebuilt.get(term.name, {})) for term in terms]
+    bill = bill_of(job, Plans.of([plan]))
+    step = Step(bill=bill, stages=stages_of(job.model, bill.plans), knobs=knobs)
+    memory = stage_memory(bill, step.stages, knobs)
+    fullest, count = int(memory.reserved[:, 0].argmax()), len(memory.reserved)
+    notes = rebuilt_modules(job, plan)
+    found = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]
+    for name, inputs in memory.inputs.items():
+        here = {key: _on_stage(np.asarray(value), fullest, count) for key, value in inputs.items()}
+        found.append(_explained(job, MEMORY_TERMS[name], here, notes))
+    return found
 
 
 def rebuilt_modules(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
@@ -101,44 +67,55 @@ def rebuilt_modules(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     if not modules_of(plan.recompute):
         return found
-    plans = Plans.of([plan])
-    layers = layer_times(job, plans)[0]
-    for kind in [kind for kind in ("dense", "moe") if kind in layers]:
-        bytes_of = memory.activation_bytes(
-            job.model, shapes_of(job, plans), job.stack.features, kind == "moe", job.stack.imbalance, job.quantised
-        )
-        freed = float(memory.kept_bytes(bytes_of, plans.recompute).once[0])
-        found.setdefault("activations", {})[f"{plan.recompute} in a {kind} layer"] = f"{freed / MB:.4g} MB freed"
-        for term, seconds in layers[kind].again(plans.recompute).terms.items():
+    plans, stack = Plans.of([plan]), job.stack
+    shapes = shapes_of(job, plans)
+    for kind in (DENSE, MOE) if job.model.experts else (DENSE,):
+        moe = kind == MOE
+        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        what = f"{plan.recompute} in a {kind} layer"
+        freed = float(kept_bytes(table, plans.recompute).once[0])
+        found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
+        time = layer_time(job, layer_operators(job.model, shapes, stack, moe), shapes, moe)
+        for term, seconds in time.again(plans.recompute).terms.items():
             if seconds[0]:
-                more = f"{seconds[0] / MS:.4g} ms more"
-                found.setdefault(term, {})[f"{plan.recompute} in a {kind} layer"] = more
+                found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
     return found
 
 
-def _term(job: Job, name: str, value: float, unit: str, origin: Origin) -> Term:
-    function = origin.function
-    if name == "attention" and not job.stack.features.attention.startswith("flash"):
-        function, origin = attention.unfused_seconds, Origin(function=function, parameters=("score_passes",))
-    formula, source = formula_of(function)
-    inputs = {parameter: f"{job.stack[parameter]:.4g} (stack {job.stack.name})" for parameter in origin.parameters}
+def _explained(job: Job, term: Term, inputs: Inputs, notes: Mapping[str, Mapping[str, str]]) -> Explanation:
+    values = {name: _number(inputs[name]) for name in term.formula.names}
+    parameters = {name: f"{job.stack[name]:.4g} (stack {job.stack.name})" for name in term.parameters}
     device = job.cluster.device
-    for quantity in origin.device:
+    for quantity in term.quantities:
         number = device.peak(job.dtype) if quantity == "peak_flops" else getattr(device, quantity)
-        inputs[quantity] = f"{number:.4g} ({device.name})"
-    fitted = any(parameter in job.stack.parameters for parameter in origin.parameters)
-    assumed = bool(origin.parameters) or source.startswith("assumed")
-    label = "fitted" if fitted else ("assumed" if assumed else "formula")
-    return Term(name=name, value=value, unit=unit, formula=formula, inputs=inputs, source=source, label=label)
+        parameters[quantity] = f"{number:.4g} ({device.name})"
+    behind = [Formula(function=kernel) for kernel in term.kernels]
+    texts = {kernel.name: kernel.text if is_expression(kernel.function) else kernel.about for kernel in behind}
+    sources = [part.source for part in (term.formula, *behind)]
+    fitted = any(name in job.stack.parameters for name in term.parameters)
+    assumed = bool(term.parameters) or any(source.startswith("assumed") for source in sources)
+    return Explanation(
+        name=term.name,
+        value=float(np.ravel(term.formula(inputs))[0]),
+        unit=term.unit,
+        formula=term.formula.text,
+        values=values,
+        about=term.formula.about,
+        inputs=parameters | dict(notes.get(term.name, {})),
+        kernels=texts,
+        source="; ".join(source.rstrip(".") for source in dict.fromkeys(sources) if source),
+        label="fitted" if fitted else ("assumed" if assumed else "formula"),
+    )
 
 
-def formula_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """The text of a docstring before its source and doctest, and the source.
+def _number(value: object) -> Value:
+    """One number, or one for each kind of layer."""
+    numbers = np.asarray(value, dtype=np.float64)
+    return tuple(numbers.reshape(len(numbers), -1)[:, 0].tolist()) if numbers.ndim > 1 else float(np.ravel(numbers)[0])
 
-    >>> formula_of(pipeline.bubble_fraction)[1][:16]
-    'Narayanan et al.'
-    """
-    text = inspect.getdoc(function) or ""
-    body = text.split(">>>")[0]
-    head, _, source = body.partition("Source:")
-    return re.sub(r"\s+", " ", head).strip(), re.sub(r"\s+", " ", source).strip()
+
+def _on_stage(values: FloatArray, stage: int, stages: int) -> FloatArray:
+    """Inputs of one stage: rows of stages are the axis before that of plans."""
+    if values.ndim == 3:
+        return np.asarray(values[:, stage if values.shape[1] == stages else 0])
+    return np.asarray(values[stage]) if values.ndim == 2 and values.shape[0] == stages else values

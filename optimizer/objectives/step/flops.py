@@ -5,8 +5,8 @@ from __future__ import annotations
 from optimizer.model import Model
 from optimizer.objectives.kernels.operators import context_share
 
-MEGATRON = "megatron"
-CONVENTIONS = (MEGATRON, "causal", "6n")
+CAUSAL, ALL_SCORES, PARAMETERS = "causal", "megatron-2021", "6n"
+CONVENTIONS = (CAUSAL, ALL_SCORES, PARAMETERS)  # the first is the one that is printed
 
 
 def matmul_params(model: Model) -> float:
@@ -28,30 +28,35 @@ def prediction_params(model: Model) -> float:
     return float(model.mtp_params + model.mtp_layers * (model.vocab * model.hidden - idle))
 
 
-def model_flops(model: Model, seq_len: int, tokens: float, convention: str = MEGATRON) -> float:
+def model_flops(model: Model, seq_len: int, tokens: float, convention: str = CAUSAL) -> float:
     """Forward and backward operations of one step, recomputation excluded [FLOP].
 
-    megatron: 6 N + 6 S L (d_qk + d_v) per token, every score counted (Narayanan et al., arXiv 2104.04473, appendix,
-    without its recomputation); causal: only the unmasked scores; 6n: 6 N alone. N counts matrices and the head. The
-    first two count prediction layers too, each a layer, its projection and another pass through the head; in 6n, N are
-    the active parameters of the model that is kept.
+    causal: 6 N + 6 S c L (d_qk + d_v) per token, c being the share of the scores that causal masks, windows and chunks
+    leave: nobody computes the others, so that a rate by this count cannot exceed the peak. megatron-2021: all scores
+    (Narayanan et al., arXiv 2104.04473, appendix, without its recomputation), which can; 6n: 6 N alone. N counts
+    matrices and the head. The first two count prediction layers too, each a layer, its projection and another pass
+    through the head; in 6n, N are the active parameters of the model that is kept.
 
-    Source for prediction layers: Megatron-LM, megatron/training/training.py, num_floating_point_operations. By now it
-    leaves out the masked half of the scores, as "causal" does.
+    Source: Megatron-LM, megatron/training/training.py, num_floating_point_operations, which leaves out the masked half
+    by now and counts prediction layers.
 
     >>> from optimizer.presets import load_model
-    >>> round(model_flops(load_model("gpt3"), 2048, 1536 * 2048) / 1e18, 3)
+    >>> round(model_flops(load_model("gpt3"), 2048, 1536 * 2048, ALL_SCORES) / 1e18, 3)
     3.386
     >>> deepseek = load_model("deepseek-v3")
     >>> [round(model_flops(deepseek, 4096, 1.0, convention) / 1e9, 1) for convention in CONVENTIONS]
-    [291.9, 260.7, 219.8]
+    [260.7, 291.9, 219.8]
     """
-    dense = 6.0 * matmul_params(model) * tokens
-    if convention == "6n":
-        return dense
-    whole = score_flops(model, seq_len) * tokens
-    predicting = 6.0 * prediction_params(model) * tokens
-    return dense + predicting + whole * (context_share(model, seq_len) if convention == "causal" else 1.0)
+    products = 6.0 * matmul_params(model) * tokens
+    if convention == PARAMETERS:
+        return products
+    scores = score_flops(model, seq_len) if convention == ALL_SCORES else causal_score_flops(model, seq_len)
+    return products + (6.0 * prediction_params(model) + scores) * tokens
+
+
+def causal_score_flops(model: Model, seq_len: int) -> float:
+    """Operations of the attention scores that the mask leaves and of what they weigh, for one token [FLOP]."""
+    return score_flops(model, seq_len) * context_share(model, seq_len)
 
 
 def score_flops(model: Model, seq_len: int) -> float:

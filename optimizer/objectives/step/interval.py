@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp
 
 from optimizer.job import Job
-from optimizer.objectives.step.flops import MEGATRON, model_flops
+from optimizer.objectives.step.flops import CAUSAL, model_flops
 from optimizer.plan import Plan
 from optimizer.presets.intervals import pooled_intervals
 
@@ -109,7 +109,7 @@ def outside(job: Job) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def mfu(job: Job, step_time: float, convention: str = MEGATRON) -> float:
+def mfu(job: Job, step_time: float, convention: str = CAUSAL) -> float:
     """Model FLOPs of the step over what the GPUs could do in this time [1]."""
     useful = model_flops(job.model, job.seq_len, 1.0, convention) * job.tokens
     return useful / (step_time * job.gpus * job.peak_flops)

@@ -1,58 +1,32 @@
 """The objective: seconds, bytes and MFU of one training step, for one plan or a million.
 
-    layer times (few distinct shapes)  ->  stage times  ->  pipeline  ->  + data parallelism, optimizer, overheads
-
-Layer times depend on few variables, so they are computed once per distinct shape and gathered; everything after that
-is plain arithmetic on arrays with one entry per plan.
+bill of a layer x layers of a stage -> stage times -> pipeline -> + what the slowest stage does once per step
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.job import Job
-from optimizer.model import Model
+from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, rebuilds
 from optimizer.objectives.kernels.modules import rebuilt_flops
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.objectives.layer.activation_offload import HOST_TRANSFER
-from optimizer.objectives.layer.distinct import distinct, pick, tabulated
-from optimizer.objectives.layer.kinds import Kind, layer_kinds, sharded_exposures, spared
-from optimizer.objectives.layer.seconds import TERMS
-from optimizer.objectives.layer.shapes import SHAPE_KEYS, TRANSFER_KEYS, without_rebuilding
-from optimizer.objectives.network.in_training import collective
-from optimizer.objectives.pipeline.closed_form import FILLED, bubble_fraction, bubble_left, filled_passes, pipeline_time
-from optimizer.objectives.pipeline.stages import Stage, layer_counts, representative_stages, stages_of
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.cost import HOST_TRANSFER
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_left, filled_passes
+from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of
 from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.flops import model_flops, score_flops
-from optimizer.objectives.step.once_per_step import once_per_step, straggler_seconds
-from optimizer.objectives.step.peak_memory import peak_memory
-from optimizer.plan import SCHEDULES, KnobColumns, Knobs, Plans
-
-GROUNDWORK = "groundwork"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Groundwork:
-    """What of a step's price no knob changes.
-
-    `few` are the distinct shapes of the plans and `inverse` the one of each plan; `first` is the first stage of the
-    even split and `covering` its layers, whose passes hide the collectives of a step; `hidden` are the seconds hidden
-    inside the layers already, `time` the terms of the pipeline [s].
-    """
-
-    few: Plans
-    inverse: NDArray[np.intp]
-    stages: Sequence[Stage]
-    first: Stage
-    covering: tuple[Kind, ...]
-    hidden: FloatArray
-    time: dict[str, FloatArray]
+from optimizer.objectives.step.flops import causal_score_flops, model_flops
+from optimizer.objectives.step.formula import Inputs
+from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
+from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 
 
 def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
@@ -60,225 +34,216 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
 
     Raises InputError when the device has no units for the job's dtype.
     """
-    ground = _remembered(job, plans)
-    once, hidden = once_per_step(job, plans, ground.first, ground.covering, knobs)
-    time = ground.time | once
-    step = sum(time.values(), np.zeros(len(plans)))
-    time["stragglers"] = straggler_seconds(job, plans, step)
-    step = step + time["stragglers"]
-    return _costs(job, plans, ground.stages, ground.few, ground.inverse, time, step, hidden + ground.hidden, knobs)
+    return price_bill(bill_of(job, plans), knobs)
 
 
-def groundwork(job: Job, plans: Plans) -> Groundwork:
-    """Everything before the knobs: layers, stages, pipeline."""
-    dense, moe, head = layer_kinds(job, plans)
-    kinds: tuple[Kind, ...] = (dense, moe)
-    if plans.placements is not None:
-        plain = without_rebuilding(plans)
-        rebuilds = np.any(plain.recompute != plans.recompute)
-        kinds += layer_kinds(job, plain)[:2] if rebuilds else kinds
-    stages = stages_of(job.model, plans)
-    per_stage = stage_extras(job, plans)
-    sharded = sharded_exposures(job, plans, kinds)
-    layer_totals = tuple(kind.total + exposed for kind, exposed in zip(kinds, sharded, strict=True))
-
-    totals = [_stage_total(job.model, stage, layer_totals, head.total, per_stage) for stage in stages]
-    slowest = np.maximum.reduce(totals)
-    pipeline = pipeline_time(
-        plans.num_microbatches, plans.vpp, slowest, _whole(job, plans, totals, layer_totals, head.total, per_stage)
-    )
-    pipeline = pipeline - filled_bubble(plans, pipeline - plans.num_microbatches * slowest, dense, moe, job)
-    time = _pipeline_terms(job.model, plans, stages, totals, (*kinds, head), sharded, per_stage, pipeline)
-    # What hides the collectives of a step are the passes of an even split; where some layers are spared, of one that
-    # rebuilds nothing.
-    even = stages if plans.placements is None else representative_stages(job.model, plans)
-    few, inverse = distinct(plans, SHAPE_KEYS)
-    return Groundwork(
-        few=few,
-        inverse=inverse,
-        stages=stages,
-        first=even[0],
-        covering=kinds if len(kinds) == 2 else spared(plans, kinds),
-        hidden=plans.num_microbatches * (even[0].dense * dense.hidden + even[0].moe * moe.hidden),
-        time=time,
-    )
-
-
-def _remembered(job: Job, plans: Plans) -> Groundwork:
-    """The groundwork of these plans, kept with them: the search prices the same plans at several knobs."""
-    known = plans.memo.get(GROUNDWORK)
-    if known is None or known[0] is not job:
-        known = plans.memo[GROUNDWORK] = job, groundwork(job, plans)
-    found: Groundwork = known[1]
-    return found
-
-
-def filled_bubble(plans: Plans, bubble: FloatArray, dense: Kind, moe: Kind, job: Job) -> FloatArray:
-    """What zero-bubble schedules take off the 1F1B bubble by deferring weight gradients [s].
-
-    `filled_passes` of W, never more than the bubble: W, the mean stage's weight gradients for one micro-batch, is half
-    of its backward products.
-
-    Source: Qi et al., arXiv 2401.10241, section 2.3; see pipeline.zero_bubble_time and zero_bubble_h2_time.
-    """
-    if not np.any(plans.schedule >= SCHEDULES.index("zero-bubble")):
-        return np.zeros(len(plans))
-    times = pick(plans.schedule, [FILLED.get(name, 0.0) for name in SCHEDULES])
-    counts = layer_counts(job.model)
-    weights = (counts[0] * dense.weight + counts[1] * moe.weight) / plans.pp
-    return np.minimum(bubble, filled_passes(times, plans.pp, plans.num_microbatches) * weights)
-
-
-def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
-    """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
-
-    Each virtual stage sends activations forward and gradients back: tokens x hidden x 2 B, divided by tp under
-    sequence parallelism. Where the software scatters and gathers, it divides them without as well, and the next
-    stage's TP ranks gather what they got.
-
-    Source: Narayanan et al., arXiv 2104.04473, section 4.1; deepspeed/runtime/pipe/engine.py (is_pipe_partitioned).
-    """
-    transfer = np.zeros(len(plans))
-    if np.any(plans.pp > 1):
-        seconds, index = tabulated(plans, "transfer", job, TRANSFER_KEYS, partial(_transfer, job))
-        transfer = np.where(plans.pp > 1, seconds[index], 0.0)
-    return {
-        "pp_communication": 2.0 * plans.vpp * transfer * (1 - job.stack["p2p_overlap"]),
-        "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
-    }
-
-
-def _transfer(job: Job, plans: Plans) -> FloatArray:
-    """One micro-batch's activations on their way to the next stage [s], which idles until they come."""
-    scattered = job.stack.features.scatter_gather & (plans.tp > 1) & ~plans.sequence_parallel
-    split = np.where(plans.sequence_parallel | scattered, plans.tp, 1)
-    whole = 2.0 * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden
-    ranks, stride = np.full(len(plans), 2), plans.tp * plans.cp * plans.dp
-    sent = collective(job, "point_to_point", whole / split, ranks, stride, skewed=False)
-    return sent + collective(job, "all_gather", whole, np.where(scattered, plans.tp, 1), 1, skewed=False)
-
-
-def head_passes(model: Model, stage: Stage) -> FloatArray:
-    """Passes through the output head on a stage for one micro-batch [1].
-
-    One and one for each prediction layer where the head is, 2 hidden / vocab for the projection of each prediction
-    layer where that is.
-
-    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, megatron/core/models/gpt/gpt_model.py.
-    """
-    if not model.mtp_layers:
-        return stage.head
-    return stage.head * (1 + model.mtp_layers) + stage.mtp * 2.0 * model.hidden / model.vocab
-
-
-def _stage_total(
-    model: Model, stage: Stage, layers: Sequence[FloatArray], head: FloatArray, extras: dict[str, FloatArray]
-) -> FloatArray:
-    busy = head_passes(model, stage) * head + sum(extras.values())
-    for count, seconds in zip(stage.counts, layers, strict=True):
-        busy = busy + count * seconds
-    return np.asarray(stage.exists * busy)
-
-
-def _whole(
-    job: Job,
-    plans: Plans,
-    totals: Sequence[FloatArray],
-    layers: Sequence[FloatArray],
-    head: FloatArray,
-    extras: dict[str, FloatArray],
-) -> FloatArray:
-    """Time of all stages together for one micro-batch [s]."""
-    if plans.placements is not None:
-        return np.asarray(np.sum(totals, axis=0))
-    dense, moe = layer_counts(job.model)
-    mtp = job.model.mtp_layers
-    heads = 1 + mtp + mtp * 2.0 * job.model.hidden / job.model.vocab
-    beside = sum(extras.values(), np.zeros(len(plans)))
-    return dense * layers[0] + moe * layers[1] + heads * head + plans.pp * beside
-
-
-def _pipeline_terms(
-    model: Model,
-    plans: Plans,
-    stages: Sequence[Stage],
-    totals: list[FloatArray],
-    kinds: tuple[Kind, ...],
-    sharded: Sequence[FloatArray],
-    extras: dict[str, FloatArray],
-    pipeline: FloatArray,
-) -> dict[str, FloatArray]:
-    """What the slowest stage does for its m micro-batches, term by term; the rest of the pipeline's time is bubble.
-
-    `kinds` are the layers as Stage.counts lists them, and the head.
-    """
-    slowest = np.argmax(np.stack(totals), axis=0)
-    counts = [pick(slowest, column) for column in zip(*(stage.counts for stage in stages), strict=True)]
-    heads = pick(slowest, [head_passes(model, stage) for stage in stages])
-    held = [
-        (count, kind, gathering)
-        for count, kind, gathering in zip(counts, kinds[:-1], sharded, strict=True)
-        if np.any(count)
-    ]
-    m = plans.num_microbatches.astype(np.float64)
-    nothing = np.zeros(len(plans))
-    terms = {}
-    for term in (*TERMS, *(HOST_TRANSFER,) * (HOST_TRANSFER in kinds[0].terms)):
-        busy = extras.get(term, nothing)
-        for count, kind, _ in held:
-            busy = busy + count * kind.terms[term]
-        terms[term] = m * busy
-    terms["head"] = m * heads * kinds[-1].total
-    terms["dp_communication"] = m * sum((count * gathering for count, _, gathering in held), nothing)
-    terms["pp_communication"] = m * extras["pp_communication"]
-    terms["bubble"] = pipeline - m * np.maximum.reduce(totals)
-    return terms
-
-
-def _costs(
-    job: Job,
-    plans: Plans,
-    stages: Sequence[Stage],
-    few: Plans,
-    inverse: NDArray[np.intp],
-    time: dict[str, FloatArray],
-    step: FloatArray,
-    hidden: FloatArray,
-    knobs: Knobs | KnobColumns,
-) -> Costs:
-    time["dp_communication"] = time["dp_communication"] + time.pop("dp_exposed")
-    memory, reserved = peak_memory(job, plans, stages, few, inverse, knobs)
-    allocated = reserved - memory["fragmentation"]
+def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
+    """The price of plans whose bill is known; the breakdown by term is worked out when it is looked at."""
+    job, plans = bill.job, bill.plans
+    step = Step(bill=bill, stages=stages_of(job.model, plans), knobs=knobs)
+    memory = stage_memory(bill, step.stages, knobs)
+    fullest = memory.reserved.argmax(axis=0)
+    reserved = memory.reserved.max(axis=0)
     useful = model_flops(job.model, job.seq_len, 1.0) * plans.global_batch * job.seq_len
-    available = step * plans.gpus * job.peak_flops
+    available = step.seconds * plans.gpus * job.peak_flops
+    left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
     return Costs(
-        time=time,
-        memory=memory,
-        step_time=step,
+        time=Breakdown(names=step.names, find=cache(step.term)),
+        memory=Breakdown(names=tuple(memory.terms), find=cache(lambda name: _of_stage(memory.terms[name], fullest))),
+        step_time=step.seconds,
         reserved=reserved,
-        allocated=allocated,
+        allocated=reserved - _of_stage(memory.terms["fragmentation"], fullest),
         mfu=useful / available,
         hfu=(useful + recomputed_flops(job, plans)) / available,
-        bubble=bubble_fraction(
-            plans.pp,
-            plans.vpp,
-            plans.num_microbatches,
-            bubble_left(plans.schedule, plans.pp, plans.num_microbatches),
-        ),
-        overlappable=hidden,
+        bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, left),
+        overlappable=step.overlappable,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakdown(Mapping[str, FloatArray]):
+    """Terms by name, each worked out when it is asked for."""
+
+    names: tuple[str, ...]
+    find: Callable[[str], FloatArray]
+
+    def __getitem__(self, name: str) -> FloatArray:
+        if name not in self.names:
+            raise KeyError(name)
+        return self.find(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of every plan of a bill: which stage is the slowest, and what it spends on each term."""
+
+    bill: Bill
+    stages: Stages
+    knobs: Knobs | KnobColumns
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The terms that these plans have."""
+        return tuple(name for name in TIME_TERMS if name != HOST_TRANSFER or name in self.bill.terms)
+
+    @cached_property
+    def busy(self) -> FloatArray:
+        """What each stage (rows) spends on one micro-batch [s]."""
+        bill, stages = self.bill, self.stages
+        total = bill.aside
+        for kind, entry in bill.entries.items():
+            if np.any(entry.seconds):
+                total = total + stages.counts[kind] * entry.seconds
+            if kind in LAYERS and np.any(entry.again):
+                total = total + stages.recomputed[kind] * entry.again
+        return stages.exists * total
+
+    @cached_property
+    def slowest(self) -> IntArray:
+        """The stage that takes longest for one micro-batch."""
+        return np.asarray(self.busy.argmax(axis=0))
+
+    @cached_property
+    def longest(self) -> FloatArray:
+        """What the slowest stage takes for one micro-batch [s]."""
+        return np.asarray(self.busy.max(axis=0))
+
+    @cached_property
+    def whole(self) -> FloatArray:
+        """What all stages together take for one micro-batch [s]."""
+        bill, plans = self.bill, self.bill.plans
+        if plans.placements is not None:
+            return np.asarray(self.busy.sum(axis=0))
+        full, total = plans.recompute == FULL, plans.pp * bill.aside
+        for kind, count in kinds_of(bill.job.model).items():
+            entry = bill.entries[kind]
+            total = total + count * (entry.seconds + (np.where(full, entry.again, 0.0) if kind in LAYERS else 0.0))
+        return total
+
+    @cached_property
+    def filled(self) -> FloatArray:
+        """What zero-bubble schedules take off the bubble of 1F1B [s]; see filled_bubble."""
+        return filled_bubble(self.bill)
+
+    @cached_property
+    def once(self) -> Once:
+        """What each stage does once per step."""
+        return once_per_step(work_of(self.bill, self.stages), self.knobs)
+
+    @cached_property
+    def last(self) -> IntArray:
+        """The stage that takes longest for what is done once per step."""
+        return np.asarray((self.once.total - 1.0 + by_stage(self.stages.exists, self.knobs)).argmax(axis=0))
+
+    @cached_property
+    def rest(self) -> FloatArray:
+        """The step without its stragglers [s]."""
+        m, once = self.bill.plans.num_microbatches, _of_stage(self.once.total, self.last)
+        pipeline = m * self.longest + bubble(self.longest, self.whole, self._chunks, self.filled)
+        return np.asarray(pipeline + once + self.bill.job.stack["step_overhead"])
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """The step [s]."""
+        return with_stragglers(self.bill, self.rest)
+
+    @cached_property
+    def overlappable(self) -> FloatArray:
+        """Communication that hides: inside layers, and of what happens once per step [s]."""
+        hidden = np.zeros(1)
+        for kind, entry in self.bill.entries.items():
+            if kind in LAYERS:
+                cost = entry.cost
+                again = self.stages.recomputed[kind] * entry.gathered(cost.hidden_again)
+                hidden = hidden + self.stages.counts[kind] * entry.gathered(cost.hidden) + again
+        inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
+        return inside + _of_stage(self.once.hides, self.last)
+
+    @property
+    def _chunks(self) -> FloatArray:
+        return self.bill.plans.vpp.astype(np.float64)
+
+    @property
+    def _late(self) -> tuple[FloatArray, FloatArray]:
+        job = self.bill.job
+        return np.asarray(job.stack["straggler"]), self.bill.plans.gpus / job.cluster.gpus_per_node
+
+    def term(self, name: str) -> FloatArray:
+        """Seconds of one term, by its formula [s]."""
+        return TIME_TERMS[name].formula(self.inputs(name))
+
+    def inputs(self, name: str) -> Inputs:
+        """What the formula of a term takes, on the stage that counts."""
+        bill, once = self.bill, self.once
+        if name == "bubble":
+            return {"slowest": self.longest, "whole": self.whole, "vpp": self._chunks, "filled": self.filled}
+        if name == "overhead":
+            return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
+        if name == "stragglers":
+            return {"rest": self.rest, "straggler": self._late[0], "nodes": self._late[1]}
+        if name in ("contention", "optimizer", "dp_communication"):
+            found = {key: _of_stage(value, self.last) for key, value in once.inputs.items()}
+            found["hides"] = _of_stage(once.hides, self.last)
+            if name == "dp_communication":
+                found["sharded"] = in_layers(**self._in_layers(name))
+            return found
+        return self._in_layers(name)
+
+    def _in_layers(self, name: str) -> dict[str, FloatArray]:
+        """Layers of the slowest stage by kind, and what one of each spends on a term."""
+        kinds, stages = self.bill.entries, self.stages
+        nothing = np.zeros(len(self.bill))
+        parts = [entry.term(name) for entry in kinds.values()]
+        return {
+            "microbatches": self.bill.plans.num_microbatches.astype(np.float64),
+            "layers": np.stack([_of_stage(stages.counts[kind], self.slowest) for kind in kinds]),
+            "seconds": np.stack([seconds for seconds, _ in parts]),
+            "rebuilt": np.stack(
+                [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
+            ),
+            "again": np.stack([again for _, again in parts]),
+            "beside": self.bill.beside.get(name, nothing),
+        }
+
+
+def with_stragglers(bill: Bill, seconds: FloatArray) -> FloatArray:
+    """A step's seconds with what waiting for the slowest of the nodes adds [s]."""
+    nodes = bill.plans.gpus / bill.job.cluster.gpus_per_node
+    return seconds + stragglers(seconds, np.asarray(bill.job.stack["straggler"]), nodes)
+
+
+def filled_bubble(bill: Bill) -> FloatArray:
+    """What zero-bubble schedules take off the 1F1B bubble at most by deferring weight gradients [s].
+
+    `filled_passes` of W, the mean stage's weight gradients for one micro-batch: half of its backward products.
+
+    Source: Qi et al., arXiv 2401.10241, section 2.3.
+    """
+    plans, counts = bill.plans, kinds_of(bill.job.model)
+    passes = filled_passes(plans.schedule, plans.pp, plans.num_microbatches)
+    if not np.any(passes):
+        return np.zeros(len(plans))
+    entries = {kind: entry for kind, entry in bill.entries.items() if kind in LAYERS}
+    weights = sum((counts[kind] * entry.gathered(entry.cost.weight) for kind, entry in entries.items()), np.zeros(1))
+    return np.asarray(passes * weights / plans.pp)
 
 
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
     Modules add two operations for each of their parameters and token (`rebuilt_flops`). Prediction layers are rebuilt
-    whenever recomputation is full.
+    whenever recomputation is full. Masked scores are not computed, and do not count.
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
     mtp = job.model.mtp_layers
-    scores = score_flops(job.model, job.seq_len)
+    scores = causal_score_flops(job.model, job.seq_len)
     layers = model_flops(job.model, job.seq_len, 1.0) - 6.0 * (1 + mtp) * job.model.vocab * job.model.hidden
     tokens = plans.global_batch * job.seq_len
     share = np.ones(len(plans))
@@ -289,3 +254,11 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     for module, operations in rebuilt_flops(job.model, scores / 3).items():
         again = again + np.where(rebuilds(plans.recompute, module), operations, 0.0)
     return tokens * again
+
+
+def _of_stage(values: FloatArray, stage: IntArray) -> FloatArray:
+    """The row of each plan (and setting of the knobs) for its stage; values without stages as they are."""
+    if np.ndim(values) <= stage.ndim:
+        return values
+    shape = (values.shape[0], *stage.shape)
+    return np.asarray(np.take_along_axis(np.broadcast_to(values, shape), stage[None], axis=0)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,57 +10,72 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
-from optimizer.constraints.space import DERIVED, FREE, domains
+from optimizer.constraints.space import domains
 from optimizer.job import Job
-from optimizer.plan import FIELDS, SCHEDULES, Placement, Plans
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.plan import FIELDS, IntArray, Plan, Plans
+from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
 CHUNK = 2**16
+PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
-OPTIONS = ("sequence_parallel", "zero_stage", "shard", "recompute", "activation_offload")
+OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
 
 
 class Space:
-    """All plans that satisfy the rules, to be walked more than once; a small space is listed only the first time."""
+    """The bills of all plans that satisfy the rules, to be walked more than once; a small space is priced only once."""
 
     def __init__(self, job: Job, rules: Sequence[Rule]) -> None:
         self.job, self.rules = job, rules
-        self._chunks: list[Plans] | None = None
+        self._bills: list[Bill] | None = None
 
-    def __iter__(self) -> Iterator[Plans]:
-        """The plans in chunks, always in the same order."""
-        if self._chunks is not None:
-            yield from self._chunks
+    def __iter__(self) -> Iterator[Bill]:
+        """The bills of the plans in chunks, always in the same order."""
+        if self._bills is not None:
+            yield from self._bills
             return
-        seen: list[Plans] = []
+        seen: list[Bill] = []
         count = 0
         for plans in lattice(self.job, self.rules):
+            bill = bill_of(self.job, plans)
             count += len(plans)
-            seen = [*seen, plans] if count <= KEPT else []
-            yield plans
+            seen = [*seen, bill] if count <= KEPT else []
+            yield bill
         if count <= KEPT:
-            self._chunks = seen
+            self._bills = seen
 
 
-def lattice(
+def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK) -> Iterator[Plans]:
+    """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order."""
+    return walk(job, rules, domains(job), chunk=chunk)
+
+
+def walk(
     job: Job,
     rules: Sequence[Rule],
+    values: Mapping[str, tuple[int, ...]],
+    *,
+    gpus: IntArray | None = None,
+    batches: IntArray | None = None,
     chunk: int = CHUNK,
 ) -> Iterator[Plans]:
-    """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order.
+    """All plans with these values of the variables that satisfy the rules.
 
     Geometry is joined whole; the options that multiply it are joined per chunk. Where the user places the layers, every
-    plan says where they lie.
+    plan says where they lie. `gpus` and `batches` stand for the job's: plans on exactly these numbers of GPUs, with no
+    more replicas than sequences, or of exactly these batches.
     """
-    values = domains(job)
+    most = job.global_batch if batches is None else int(batches.max())
+    several = (("dp", gpus), ("num_microbatches", batches))
+    shared = {name: (numbers, most) for name, numbers in several if numbers is not None}
     waiting = [rule for rule in rules if rule.name != "memory"]
-    columns: Columns = {name: np.array([_neutral(name)]) for name in FIELDS}
-    bound = {name for name in FIELDS if name not in (*FREE, *DERIVED)}
-    for name in FREE:
-        if name not in OPTIONS:
-            columns, waiting = _join(job, columns, name, values, bound, waiting)
+    columns: Columns = {name: np.array([VARIABLES[name].neutral]) for name in FIELDS}
+    bound: set[str] = set()
+    for name in names_of(FREE):
+        columns, waiting = _join(job, columns, name, values, bound, waiting, shared)
         if name == "vpp" and len(values.get("schedule", ())) > 1:
-            columns, waiting = _join(job, columns, "schedule", values, bound, waiting)
+            columns, waiting = _join(job, columns, "schedule", values, bound, waiting, shared)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
     rows, step, start = len(columns["tp"]), max(1, chunk // combinations), 0
     while start < rows:
@@ -69,7 +83,7 @@ def lattice(
         taken, start = len(part["tp"]), start + step
         known, left = set(bound), waiting
         for name in OPTIONS:
-            part, left = _join(job, part, name, values, known, left)
+            part, left = _join(job, part, name, values, known, left, shared)
         if len(part["tp"]):
             plans = plans_of(part)
             yield plans.placed(placements(job, plans)) if job.layout_given else plans
@@ -80,18 +94,14 @@ def lattice(
 def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
     """Columns as plans."""
     values: dict[str, Any] = {name: columns[name] for name in FIELDS}
-    values["sequence_parallel"] = columns["sequence_parallel"].astype(bool)
+    values |= {name: values[name].astype(bool) for name in FIELDS if VARIABLES[name].switch}
     return Plans(**values)
 
 
-def concatenate(parts: Sequence[Plans]) -> Plans:
-    """Several batches of plans as one."""
-    if len(parts) == 1:
-        return parts[0]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS}
-    placed = [part.placements or (Placement(),) * len(part) for part in parts]
-    several = tuple(chain.from_iterable(placed)) if any(part.placements for part in parts) else None
-    return Plans(**columns, placements=several)
+def alike(plans: Plans, plan: Plan) -> NDArray[np.bool_]:
+    """Which of the plans are this one, wherever their layers lie."""
+    mine = Plans.of([plan])
+    return np.asarray(np.logical_and.reduce([getattr(plans, name) == getattr(mine, name) for name in FIELDS]))
 
 
 def _join(
@@ -101,15 +111,25 @@ def _join(
     values: Mapping[str, tuple[int, ...]],
     bound: set[str],
     waiting: list[Rule],
+    shared: Mapping[str, tuple[IntArray, int]],
 ) -> tuple[Columns, list[Rule]]:
-    """Cross the rows with the values of one variable, derive what follows, drop rows that break a rule."""
+    """Cross the rows with the values of one variable, derive what follows, drop rows that break a rule.
+
+    What is derived from one of several `shared` numbers makes a row of each of them that the row divides.
+    """
     rows, options = len(columns["tp"]), np.array(values[name], dtype=np.int64)
     columns = {key: np.repeat(column, len(options)) for key, column in columns.items()}
     columns[name] = np.tile(options, rows)
     bound.add(name)
     for derived, needs, derive in DERIVATIONS:
+        if derived in bound or not needs <= bound:
+            continue
         pin = values.get(derived)
-        if derived not in bound and needs <= bound and (pin is None or len(pin) == 1):
+        if derived in shared:
+            taken, parts = _shares(*shared[derived], np.prod([columns[need] for need in needs], axis=0))
+            columns = {key: column[taken] for key, column in columns.items()} | {derived: parts}
+            bound.add(derived)
+        elif pin is None or len(pin) == 1:
             columns[derived] = derive(job, columns) if pin is None else np.full(len(columns["tp"]), pin[0])
             bound.add(derived)
     ready = [rule for rule in waiting if set(rule.variables) <= bound]
@@ -117,6 +137,18 @@ def _join(
         keep = rule.check(job, plans_of(columns))
         columns = {key: column[keep] for key, column in columns.items()}
     return columns, [rule for rule in waiting if rule not in ready]
+
+
+def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows whose product divides a number into at most so many parts, once for each of the numbers, and the parts."""
+    step = max(1, PAIRS // len(numbers))
+    found, parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(products), step):
+        some = products[start : start + step, None]
+        rows, which = np.nonzero((numbers % some == 0) & (numbers <= most * some))
+        found.append(start + rows)
+        parts.append(numbers[which] // products[start + rows])
+    return np.concatenate(found), np.concatenate(parts)
 
 
 def _replicas(job: Job, columns: Columns) -> NDArray[np.int64]:
@@ -137,7 +169,3 @@ DERIVATIONS: tuple[tuple[str, set[str], Derive], ...] = (
     ("num_microbatches", {"dp", "micro_batch"}, _microbatches),
     ("schedule", {"vpp"}, _schedules),
 )
-
-
-def _neutral(name: str) -> int:
-    return 0 if name in ("sequence_parallel", "shard", "recompute", "activation_offload", "schedule") else 1

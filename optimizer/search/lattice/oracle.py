@@ -1,61 +1,84 @@
-"""The oracle: every plan of the lattice priced with numpy, the best of them, and what came close."""
+"""The oracle: every plan of the lattice priced with numpy, the best of them at their own knobs, and what came close."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.constraints.memory import KnobPrice, Price
 from optimizer.constraints.rule import Rule
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.price import price as step_price
-from optimizer.plan import Knobs, Plans
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.pipeline.stages import mean_stage, stages_of
+from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.once import least_once, work_of
+from optimizer.objectives.step.price import Step, with_stragglers
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.knobs import columns, joined_knobs, least_offload, taken, tuned
 
-DEFAULT_KNOBS = Knobs()
 BAND = 0.05
 FASTEST = 100
-RESCUED = 50
+HELD = 20_000  # most plans of a lattice that CP-SAT is given whole: it then takes some 0.2 s
+SLICE = 256  # plans that are tuned together
+MOST_TUNED = 1024  # plans within BAND of the best that get settings of their own, besides all that could be it
 STRUCTURE = ("tp", "cp", "ep", "etp", "pp")
-KNOB_TERMS = ("dp_communication", "contention", "optimizer")  # all that bucket, share of SMs and offload change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How settings are chosen: `fixed` ones for all plans, or each plan's best with so many trials of Optuna."""
+
+    fixed: Knobs | None = None
+    trials: int = 0
+    seed: int = 0
+    study: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Priced plans in lattice order: `seconds` and `reserved` bytes of each, whether it `fits`, and `offloaded`,
-    the bytes it would reserve with all optimizer state on the host.
+    """Priced plans in lattice order, evenly split: step time of each [s] at its own `knobs`, and whether it fits.
+
+    least: a time that no setting of the knobs beats [s].
     """
 
-    plans: Plans
-    seconds: NDArray[np.float64]
-    reserved: NDArray[np.float64]
-    offloaded: NDArray[np.float64]
-    fits: NDArray[np.bool_]
+    bill: Bill
+    seconds: FloatArray
+    least: FloatArray
+    fits: BoolArray
+    knobs: KnobColumns
 
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Points:
+    @property
+    def plans(self) -> Plans:
+        """The plans."""
+        return self.bill.plans
+
+    def take(self, index: Any) -> Points:
         """Some of the points."""
         return Points(
-            plans=self.plans.take(index),
+            bill=self.bill.take(index),
             seconds=self.seconds[index],
-            reserved=self.reserved[index],
-            offloaded=self.offloaded[index],
+            least=self.least[index],
             fits=self.fits[index],
+            knobs=taken(self.knobs, index),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What the oracle saw. `points` keeps the fastest plans (fitting or not, or with offloading only), those that fit
-    within BAND of the best, and the best of every structure; `best` is the position of the optimum in it, or -1.
+    """What the oracle saw. `points` keeps every plan that could be the best at some setting of the knobs, the fastest
+    plans, and the best of every structure, or where layouts are given every plan for CP-SAT to hold; `best` is the
+    position of the optimum in it, or -1.
 
-    `space` plans were priced and `fitting` of them fit; `complete` says that none was left out. `ideal` is the step
-    time at an MFU of 1 [s], `knob_bound` a time that no setting of the knobs beats on any plan priced [s].
+    `space` plans were priced and `fitting` of them fit, with as much of the optimizer state on the host as it takes;
+    `complete` says that none was left out. `ideal` is the step time at an MFU of 1 [s], `knob_bound` a time that no
+    setting of the knobs beats on any plan priced [s].
     """
 
     points: Points | None
@@ -67,87 +90,116 @@ class Sweep:
     knob_bound: float
 
 
-def sweep(
-    job: Job,
-    rules: Sequence[Rule],
-    knobs: Knobs = DEFAULT_KNOBS,
-    *,
-    price: KnobPrice = step_price,
-    time_limit: float | None = None,
-) -> Sweep:
+def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_limit: float | None = None) -> Sweep:
     """Price every plan that satisfies the structural rules; ties go to the plan that comes first in the lattice."""
-    return fold(job, lattice(job, rules), partial(price, knobs=knobs), time_limit)
+    return fold(job, Space(job, rules), tuning, time_limit)
 
 
-def fold(job: Job, chunks: Iterable[Plans], price: Price, time_limit: float | None = None) -> Sweep:
-    """Price batches of plans one after the other, keeping what matters."""
+def fold(job: Job, bills: Iterable[Bill], tuning: Tuning = Tuning(), time_limit: float | None = None) -> Sweep:
+    """Price batches of plans one after the other, keeping what matters, and tune what is left."""
     start = perf_counter()
     kept: Points | None = None
-    space, fitting, complete, ideal, knob_bound = 0, 0, True, 0.0, np.inf
-    for plans in chunks:
+    space, fitting, complete = 0, 0, True
+    for bill in bills:
         if time_limit is not None and perf_counter() - start > time_limit:
             complete = False
             break
-        costs = price(job, plans)
-        points = _points(job, plans, costs)
-        space, fitting = space + len(plans), fitting + int(points.fits.sum())
-        ideal = float(costs.mfu[0] * costs.step_time[0])
-        knob_bound = min(knob_bound, _knob_bound(job, points, costs))
-        kept = _trimmed(points if kept is None else _both(kept, points), job.usable_memory)
+        points = _points(bill, tuning.fixed)
+        space, fitting = space + len(bill), fitting + int(points.fits.sum())
+        kept = points if kept is None else _both(kept, points)
+        if space > HELD or not job.layout_given:
+            kept = _trimmed(kept)
     best = -1
     if kept is not None and fitting:
+        kept = _tuned(kept, tuning) if tuning.fixed is None else kept
         best = int(np.argmin(np.where(kept.fits, kept.seconds, np.inf)))
+    least = np.inf if kept is None else float(np.min(np.where(kept.fits, kept.least, np.inf), initial=np.inf))
+    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
     return Sweep(
         points=kept,
         best=best,
         space=space,
         fitting=fitting,
         complete=complete,
-        ideal=ideal,
-        knob_bound=knob_bound,
+        ideal=useful / (job.gpus * job.peak_flops) if space else 0.0,
+        knob_bound=least,
     )
 
 
-def _points(job: Job, plans: Plans, costs: Costs) -> Points:
-    return Points(
-        plans=plans,
-        seconds=costs.step_time,
-        reserved=costs.reserved,
-        offloaded=costs.reserved - costs.memory.get("optimizer", np.zeros(len(plans))),
-        fits=costs.reserved <= job.usable_memory,
-    )
+def _points(bill: Bill, fixed: Knobs | None) -> Points:
+    """Every plan at the fixed settings, or at the defaults with all optimizer state on the host where it must be."""
+    job, knobs = bill.job, fixed or Knobs()
+    stages = stages_of(job.model, bill.plans)
+    step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
+    fits = memory.reserved.max(axis=0) <= job.usable_memory
+    seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
+    if fixed is None:
+        without = memory.reserved - stages.exists * memory.terms["optimizer"]
+        rescued = ~fits & (without.max(axis=0) <= job.usable_memory)
+        if np.any(rescued):
+            some = bill.take(rescued)
+            seconds[rescued] = price_offloaded(some)
+            needed[rescued] = least_offload(some, stages_of(job.model, some.plans))[0]
+            chosen = replace(chosen, offload=np.where(rescued, 1.0, chosen.offload))
+            fits = fits | rescued
+        lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
+        least = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
+    else:
+        least = seconds
+    return Points(bill=bill, seconds=seconds, least=least, fits=fits, knobs=chosen)
+
+
+def price_offloaded(bill: Bill) -> FloatArray:
+    """Step time of each plan with all optimizer state on the host [s]."""
+    return Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=Knobs(offload=1.0)).seconds
+
+
+def _tuned(points: Points, tuning: Tuning) -> Points:
+    """The points, those that matter at their own settings: in the order of their bounds until none can be the best."""
+    order = np.argsort(np.where(points.fits, points.least, np.inf), kind="stable")[: int(points.fits.sum())]
+    seconds, fits, chosen = points.seconds.copy(), points.fits.copy(), points.knobs
+    best, done = np.inf, 0
+    while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + BAND):
+        part = order[done : done + SLICE]
+        found = tuned(points.bill.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
+        seconds[part], fits[part] = found.seconds, found.fits
+        chosen = _put(chosen, part, found.knobs)
+        best = min(best, float(np.min(np.where(found.fits, found.seconds, np.inf))))
+        done += len(part)
+    return replace(points, seconds=seconds, fits=fits, knobs=chosen)
+
+
+def _put(knobs: KnobColumns, places: IntArray, values: KnobColumns) -> KnobColumns:
+    """The settings with others at these places."""
+    changed = {}
+    for name in ("bucket", "comm_sm_share", "offload"):
+        column = getattr(knobs, name).copy()
+        column[places] = getattr(values, name)
+        changed[name] = column
+    return KnobColumns(**changed)
 
 
 def _both(first: Points, second: Points) -> Points:
     return Points(
-        plans=concatenate([first.plans, second.plans]),
+        bill=Bill.joined([first.bill, second.bill]),
         seconds=np.concatenate([first.seconds, second.seconds]),
-        reserved=np.concatenate([first.reserved, second.reserved]),
-        offloaded=np.concatenate([first.offloaded, second.offloaded]),
+        least=np.concatenate([first.least, second.least]),
         fits=np.concatenate([first.fits, second.fits]),
+        knobs=joined_knobs([first.knobs, second.knobs]),
     )
 
 
-def _knob_bound(job: Job, points: Points, costs: Costs) -> float:
-    """Least time of any plan that could fit, with every second that a knob can remove removed [s]."""
-    removable = sum((costs.time[term] for term in KNOB_TERMS if term in costs.time), np.zeros(len(points.plans)))
-    slowdown = costs.step_time / (costs.step_time - costs.time.get("stragglers", 0.0))
-    bounds = costs.step_time - removable * slowdown
-    return float(np.min(np.where(points.offloaded <= job.usable_memory, bounds, np.inf)))
-
-
-def _trimmed(points: Points, usable: float) -> Points:
+def _trimmed(points: Points) -> Points:
     """Without the points that neither the proof nor the runners-up can need, in the same order."""
     keep = np.zeros(len(points.plans), dtype=bool)
     fastest = np.argsort(points.seconds, kind="stable")
-    keep[fastest[:FASTEST]] = True
     fitting = fastest[points.fits[fastest]]
     if len(fitting):
-        keep |= points.fits & (points.seconds <= points.seconds[fitting[0]] * (1 + BAND))
+        limit = points.seconds[fitting[0]]
+        keep |= points.fits & (points.least <= limit * (1 + BAND))
+        keep[fitting[:FASTEST]] = True
         keep[fitting[firsts(points.plans.take(fitting))]] = True
-    rescued = fastest[(points.offloaded <= usable)[fastest]]
-    keep[rescued[:RESCUED]] = True
-    return points.take(keep)
+    return points.take(np.flatnonzero(keep))
 
 
 def firsts(plans: Plans) -> NDArray[np.intp]:

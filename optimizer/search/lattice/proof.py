@@ -1,4 +1,4 @@
-"""The lattice as a CP-SAT program: the rules as the solver reads them, step times as an integer table."""
+"""The lattice as a CP-SAT program: the rules on its variables, and one literal for every plan, with its step time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.constraints.memory import POINT, Memory
-from optimizer.constraints.program import OPTIMAL, Program
-from optimizer.constraints.rule import Rule
+from optimizer.constraints.memory import Memory
+from optimizer.constraints.posted import allowed
+from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
+from optimizer.constraints.rule import BoolArray, Rule
+from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plans
 
-COST = "cost"
-SMALL = 200  # points up to which CP-SAT is faster without presolving the program
-RESOLUTION = 10**8  # integer steps of the fastest plan's time: bounds are rounded down by at most 1e-8
+RESOLUTION = 10**8  # integer steps of the least time of a plan that fits: bounds are rounded down by at most 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +24,13 @@ class Proof:
     """What CP-SAT proved over the points it was given.
 
     `proven`: no point that satisfies the rules is faster than `bound` [s]. `point` is the solver's plan, or -1;
-    `band` are the points that its rounded bound cannot tell from it; `core` the clashing rules when there is no point.
+    `band` are the points that its rounded bound cannot tell from it.
     """
 
     proven: bool
     bound: float
     point: int = -1
     band: tuple[int, ...] = ()
-    core: tuple[str, ...] = ()
 
 
 def prove(
@@ -40,29 +39,33 @@ def prove(
     plans: Plans,
     seconds: NDArray[np.float64],
     *,
+    fits: BoolArray | None = None,
     hint: int = -1,
     seed: int = 0,
     time_limit: float | None = None,
 ) -> Proof:
     """The fastest of the plans under the rules, each posted under a literal of its own name.
 
-    The plans need not satisfy the rules: rejecting those that do not is the solver's part.
+    The plans need not satisfy the rules: rejecting those that do not is the solver's part. `fits` says which fit in
+    memory, else the rule's own check. Raises OptimizerError where what was posted allows another plan than the check.
     """
-    unit = float(seconds.min()) / RESOLUTION
+    fitting = seconds if fits is None or not fits.any() else seconds[fits]
+    unit = float(fitting.min()) / RESOLUTION
     costs = np.floor(seconds / unit).astype(np.int64)
-    program = program_of(job, rules, plans, costs)
+    program = program_of(job, rules, plans, fits)
+    _compare(job, rules, plans, program)
     program.enforce()
-    program.minimise(COST)
+    program.minimise(list(zip(program.points, costs.tolist(), strict=True)))
     if hint >= 0:
-        names = [name for name in program.domains if name in FIELDS]
-        program.hint({name: int(getattr(plans, name)[hint]) for name in names} | {POINT: hint, COST: int(costs[hint])})
-    solution = program.solve(seed, time_limit, prepare=len(plans) > SMALL)
-    if solution.status != OPTIMAL:
-        infeasible = solution.status == "INFEASIBLE"
+        program.hint(dict.fromkeys(program.points, 0) | {program.points[hint]: 1})
+    # One of the points is true: propagation decides them in less time than presolve takes.
+    solution = program.solve(seed, time_limit, prepare=False)
+    if solution.values is None or solution.status != OPTIMAL:
+        infeasible = solution.status == INFEASIBLE
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)
-    best = solution.values[COST]
-    band = tuple(int(point) for point in np.flatnonzero(costs == best))
-    return Proof(proven=True, bound=best * unit, point=solution.values[POINT], band=band)
+    point = next(point for point, literal in enumerate(program.points) if solution.values[literal])
+    band = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
+    return Proof(proven=True, bound=float(costs[point]) * unit, point=point, band=band)
 
 
 def core(job: Job, rules: Sequence[Rule], plans: Plans, seed: int = 0) -> tuple[str, ...]:
@@ -70,19 +73,36 @@ def core(job: Job, rules: Sequence[Rule], plans: Plans, seed: int = 0) -> tuple[
 
     Source: CP-SAT, sufficient_assumptions_for_infeasibility (not minimal).
     """
-    program = program_of(job, rules, plans, np.zeros(len(plans), dtype=np.int64))
+    program = program_of(job, rules, plans)
     program.assume()
     return program.solve(seed).core
 
 
-def program_of(job: Job, rules: Sequence[Rule], plans: Plans, costs: NDArray[np.int64]) -> Program:
-    """Variables over the plans' values, the table that ties them to point and cost, and every rule."""
-    columns = {name: getattr(plans, name).astype(np.int64) for name in FIELDS}
-    columns |= {POINT: np.arange(len(plans)), COST: costs}
+def program_of(job: Job, rules: Sequence[Rule], plans: Plans, fits: BoolArray | None = None) -> Program:
+    """Variables over the plans' values, a literal for every plan, and every rule."""
+    columns = _columns(plans)
     program = Program({name: np.unique(column).tolist() for name, column in columns.items()})
-    varying = [name for name, values in program.domains.items() if len(values) > 1 or name in (POINT, COST)]
-    program.allow(varying, np.column_stack([columns[name] for name in varying]))
+    program.hold(columns)
     for rule in rules:
-        posted = replace(rule, points=plans) if isinstance(rule, Memory) else rule
-        posted.post(job, program, program.literal(rule.name))
+        if isinstance(rule, Memory):
+            rule = replace(rule, fits=rule.check(job, plans) if fits is None else fits)
+        rule.post(job, program, program.literal(rule.name))
     return program
+
+
+def _compare(job: Job, rules: Sequence[Rule], plans: Plans, program: Program) -> None:
+    """Both readings of every rule agree on every plan; memory has no other than its check."""
+    posted = allowed(program, _columns(plans))
+    for rule in rules:
+        if isinstance(rule, Memory):
+            continue
+        differs = np.flatnonzero(rule.check(job, plans) != posted[rule.name])
+        if len(differs):
+            shown = plans.plan(int(differs[0])).summary()
+            raise OptimizerError(
+                f"numpy and CP-SAT read the rule {rule.name} differently for {shown}; please report this job"
+            )
+
+
+def _columns(plans: Plans) -> dict[str, NDArray[np.int64]]:
+    return {name: getattr(plans, name).astype(np.int64) for name in FIELDS}

@@ -1,72 +1,81 @@
 """The best layout over the whole lattice: bounds first, then CP-SAT for the few plans that could still win.
 
-bound of every plan  ->  band below the best so far  ->  layouts, lowest bound first  ->  LaidOut
+bound of every plan at any knobs  ->  band below the best so far, tuned  ->  layouts, lowest bound first  ->  LaidOut
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import laid_out
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.step.layer_costs import LayerTable, layer_costs, layer_table
-from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.search.lattice.enumerate import concatenate
-from optimizer.search.lattice.oracle import FASTEST, Points
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.step.price import price_bill
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
+from optimizer.search.lattice.knobs import columns, knobs_at, taken, tuned
+from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
-from optimizer.search.layouts.layout import (
-    Layout,
-    best_assignment,
-    even_layout,
-    placed_layout,
-)
+from optimizer.search.layouts.layout import Layout, best_assignment, even_layout, placed_layout
 from optimizer.search.layouts.leanest_layout import fitting_layout, solver_free
-from optimizer.search.layouts.problem import problem_of
+from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.layouts.table import LayerTable, layer_table
 
-SLICE = 4096  # plans of the band whose memory is looked at together
+SLICE = 1024  # plans of the band whose knobs and memory are looked at together
 LEADING = 20  # even splits whose stages are looked at one by one
 EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
+ON_HOST = Knobs(offload=1.0)
+Settings = list[tuple[KnobColumns, BoolArray]]  # settings for each plan, and the plans that are to have them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A plan with the best layout found for it, or without one where its bound rules it out. `seconds` is the step time
-    of the layout, else the bound [s]. `source` is the plan as it was taken from the lattice.
+    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
+    of the layout at its knobs, else the bound [s].
     """
 
     plan: Plan
     seconds: float
+    knobs: Knobs = Knobs()
     solved: bool = False
     proven: bool = True
-    source: Plans | None = field(default=None, compare=False, repr=False)
 
-    def alone(self) -> Plans:
-        """The plan as a batch of one, which inherits what its source knows."""
-        return Plans.of([self.plan]) if self.source is None else self.source.placed([self.plan.placement])
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
+
+    seconds: step time of the layout that was found, else a time that no layout of the plan beats at any knobs [s].
+    fits: False where it was seen that no layout of the plan does.
+    """
+
+    plans: Plans
+    seconds: FloatArray
+    fits: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """The best plan over lattice and layouts. `best` is None when no layout of any plan fits.
+    """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
 
-    candidates: the plans with the lowest bounds, the best among them. bound: no layout of any plan is faster [s].
-    knob_bound: the same at any setting of the knobs [s]. band: plans whose bound is below the best even split, `solved`
-    of them with CP-SAT. `complete`: no layout that could be better was left out for want of time or effort.
+    candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
+    layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
+    band: plans whose bound is below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could
+    be better was left out for want of time or effort.
     """
 
     best: Candidate | None
     candidates: tuple[Candidate, ...]
+    held: Held
     bound: float
     knob_bound: float
     space: int
@@ -75,13 +84,23 @@ class LaidOut:
     complete: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
+    layout of theirs beats the best.
+    """
+
+    band: int
+    undecided: int
+    knob_bound: float
+
+
 @dataclass
 class _Search:
     """What has been found so far."""
 
     job: Job
-    knobs: Knobs
-    seed: int
+    tuning: Tuning
     deadline: float
     effort: float = EFFORT
     cut_short: int = 0
@@ -102,70 +121,72 @@ class _Search:
 
 def lay_out(
     job: Job,
-    chunks: Iterable[Plans],
-    knobs: Knobs = Knobs(),
+    bills: Iterable[Bill],
+    tuning: Tuning = Tuning(),
     *,
-    even: float = np.inf,
-    seed: int = 0,
+    even: Candidate | None = None,
     time_limit: float | None = None,
-    any_knobs: bool = True,
 ) -> LaidOut:
-    """The fastest plan with the fastest layout that fits, if it is no slower than `even`, the best even split [s].
+    """The fastest plan with the fastest layout that fits, or `even`, the best even split, where none is faster.
 
-    Plans come in the order of their bounds; the search ends where the next bound is no lower than the best step.
-    `any_knobs` asks for the bound over all knobs as well, else it is nothing.
+    Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as an even
+    split asks for, with none and with all of it there. Plans come in the order of their bounds at any knobs; the search
+    ends where the next bound is no lower than the best step.
     """
-    search = _search(job, knobs, seed, time_limit)
-    plans, floor, space = _lowest(job, chunks, knobs, even, any_knobs)
-    bounds = floor.step_time(floor.slowest())
+    search = _search(job, tuning, time_limit)
+    split = even.seconds if even else np.inf
+    bill, floor, space = _lowest(job, bills, tuning, split)
+    any_knobs = tuning.fixed is None
+    bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
     order = np.argsort(bounds, kind="stable")
-    search.limit = even * (1 + SAME)
-    fitting = bounds.copy()
+    search.limit = split * (1 + SAME)
+    fitting, own = bounds.copy(), np.full(len(bounds), np.nan)
     end = 0
     while end < len(order) and bounds[order[end]] < search.limit and not search.expired():
         part = order[end : end + SLICE]
-        fitting[part] = _visit(search, plans.take(part), floor.take(part), part)
         end += len(part)
+        part = part[bounds[part] < search.limit]
+        some, rows = bill.take(part), floor.take(part)
+        fitting[part] = _fitting(rows, some, tuning, search.limit)
+        low = np.flatnonzero(fitting[part] < search.limit)
+        if len(low):
+            chosen = some.take(low)
+            own[part[low]] = _visit(search, chosen, _settings(tuning, chosen), part[low])
+    if search.best is None and even is not None:
+        search.best = even
     value = search.best.seconds if search.best else np.inf
     unseen = [float(bound) for bound in bounds[order[end : end + 1]] if bound < search.limit]
     bound = min([value, *search.undecided, *unseen])
-    chosen = order[:FASTEST]
-    if search.best is not None:
-        winner = next(index for index, candidate in search.found.items() if candidate is search.best)
-        chosen = chosen if winner in chosen else np.append(chosen, winner)
-    chosen = np.sort(chosen)
+    knob_bound = float(min(np.min(_below(bill, floor, bounds, tuning, value), initial=np.inf), value))
     return LaidOut(
         best=search.best,
-        candidates=tuple(
-            search.found.get(i) or Candidate(plan=plan, seconds=_finite(fitting[i], bounds[i]))
-            for i, plan in zip(chosen.tolist(), plans.take(chosen).plans(), strict=True)
-        ),
+        candidates=tuple(search.found.values()),
+        held=_held(search, bill.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
         bound=bound,
-        knob_bound=_knob_bound(job, plans, floor, value) if any_knobs else 0.0,
+        knob_bound=knob_bound if any_knobs else bound,
         space=space,
-        band=int(np.sum(bounds < even)),
+        band=int(np.sum(bounds < split)),
         solved=search.solved,
         complete=bound >= value * (1 - SAME),
     )
 
 
 def place(
-    job: Job, plans: Plans, knobs: Knobs = Knobs(), *, seed: int = 0, time_limit: float | None = None
+    job: Job, plans: Plans, tuning: Tuning = Tuning(), *, time_limit: float | None = None
 ) -> tuple[Candidate | None, ...]:
     """Each plan with the best layout that is found with little effort; None where none fits.
 
     When the time is over the plans that are left get none at all: the result is shorter.
     """
-    search = _search(job, knobs, seed, time_limit, LITTLE)
-    if search.expired():
-        return ()
-    floor, table = step_floor(job, plans, knobs), layer_table(job, plans, knobs)
-    bounds = floor.step_time(fitting_slowest(job, floor, table, plans))
+    bill = bill_of(job, plans)
     found: list[Candidate | None] = []
-    for index, bound in enumerate(bounds):
-        if search.expired():
+    search, settings = _search(job, tuning, time_limit, LITTLE), _settings(tuning, bill)
+    for index in range(len(plans)):
+        if perf_counter() >= search.deadline:
             break
-        found.append(_solve(search, plans, floor, table, index, float(bound)) if np.isfinite(bound) else None)
+        alone, here = replace(search, undecided=[], found={}), np.array([index])
+        _visit(alone, bill.take(here), [(taken(knobs, here), asked[here]) for knobs, asked in settings], here)
+        found.append(alone.best)
     return tuple(found)
 
 
@@ -178,104 +199,163 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
     return found.of(plan) if found.objective <= given.objective * (1 + SAME) else plan
 
 
-def best_even(job: Job, points: Points, knobs: Knobs) -> Candidate | None:
+def best_even(job: Job, points: Points) -> Candidate | None:
     """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
     order = np.argsort(points.seconds, kind="stable")
     # The stages of a dense model are those that represent them.
     chosen = order[points.fits[order]][: LEADING if job.model.experts else 1]
     if not len(chosen):
         return None
-    some = points.plans.take(chosen)
-    plans = [laid_out(job, plan) for plan in some.plans()]
-    costs = price(job, some.placed([plan.placement for plan in plans]), knobs)
+    some = points.take(chosen)
+    plans = [laid_out(job, plan) for plan in some.plans.plans()]
+    costs = price_bill(some.bill.placed([plan.placement for plan in plans]), some.knobs)
     seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
         return None
-    return Candidate(plan=plans[first], seconds=float(seconds[first]), solved=True, source=some.take([first]))
+    knobs = knobs_at(some.knobs, first)
+    return Candidate(plan=plans[first], seconds=float(seconds[first]), knobs=knobs, solved=True)
 
 
-def undecided(job: Job, chunks: Iterable[Plans], knobs: Knobs, seconds: float) -> int:
-    """Plans with a bound below `seconds` [s] whose even split is not that bound already: only a solver knows more."""
-    some = [plans for plans in chunks if len(plans)]
+def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:
+    """What the bounds alone say of a search that found `best` beside the best even split `even` [s]: no solver runs."""
+    some = [bill for bill in bills if len(bill)]
     if not some:
-        return 0
-    plans, floor, _ = _lowest(job, some, knobs, seconds, False)
-    low = np.flatnonzero(floor.step_time(floor.slowest()) < seconds)
-    table = layer_table(job, plans.take(low), knobs)
-    bounds = floor.take(low).step_time(fitting_slowest(job, floor.take(low), table, plans.take(low), seconds))
-    return int(np.sum(bounds < seconds * (1 - SAME)))
+        return Bounds(band=0, undecided=0, knob_bound=best)
+    bill, floor, _ = _lowest(job, some, tuning, even)
+    bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
+    fitting = _below(bill, floor, bounds, tuning, best)
+    low = bill.take(np.flatnonzero(fitting < best * (1 - SAME)))
+    least = np.full(len(low), np.inf)
+    for knobs, asked in _settings(tuning, low) if len(low) else ():
+        rows, table = step_floor(low, knobs), layer_table(low, knobs)
+        found = rows.step_time(fitting_slowest(job, rows, table, low.plans, best))
+        least = np.minimum(least, np.where(asked, found, np.inf))
+    return Bounds(
+        band=int(np.sum(bounds < even)),
+        undecided=int(np.sum(least < best * (1 - SAME))),
+        knob_bound=float(min(np.min(fitting, initial=np.inf), best)),
+    )
 
 
-def _search(job: Job, knobs: Knobs, seed: int, time_limit: float | None, effort: float = EFFORT) -> _Search:
+def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT) -> _Search:
     deadline = np.inf if time_limit is None else perf_counter() + time_limit
-    return _Search(job=job, knobs=knobs, seed=seed, deadline=deadline, effort=effort)
+    return _Search(job=job, tuning=tuning, deadline=deadline, effort=effort)
 
 
-def _finite(fitting: float, bound: float) -> float:
-    return float(fitting if np.isfinite(fitting) else bound)
+def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
+    """The bounds, those below the best step refined by what fits [s]."""
+    low = np.flatnonzero(bounds < best)
+    refined = bounds.copy()
+    if len(low):
+        refined[low] = _fitting(floor.take(low), bill.take(low), tuning, best)
+    return refined
 
 
-def _lowest(
-    job: Job, chunks: Iterable[Plans], knobs: Knobs, even: float, any_knobs: bool
-) -> tuple[Plans, StepFloor, int]:
-    """The plans with a bound below the best even split, and the lowest ones anyhow, in the order of the lattice."""
-    kept: list[Plans] = []
+def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
+    """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits [s]."""
+    any_knobs = tuning.fixed is None
+    table = layer_table(bill, tuning.fixed or ON_HOST)
+    slowest = fitting_slowest(bill.job, floor, table, bill.plans, limit, any_knobs=any_knobs)
+    return floor.step_time(slowest, any_knobs=any_knobs)
+
+
+def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> Held:
+    """All of the plans, or those with the lowest bounds and the best."""
+    seconds, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
+    if whole:
+        return Held(plans=plans, seconds=seconds, fits=fits)
+    winner = [index for index, candidate in search.found.items() if candidate is search.best]
+    chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
+    return Held(plans=plans.take(chosen), seconds=seconds[chosen], fits=fits[chosen])
+
+
+def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tuple[Bill, StepFloor, int]:
+    """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
+    given whole, in the order of the lattice.
+    """
+    kept: list[Bill] = []
     floors: list[StepFloor] = []
     space = 0
-    for plans in chunks:
-        floor = step_floor(job, plans, knobs)
-        bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
+    for bill in bills:
+        floor = step_floor(bill, tuning.fixed or Knobs())
+        bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
-        low[np.argsort(bounds, kind="stable")[:FASTEST]] = True
+        space += len(bill)
+        low[np.argsort(bounds, kind="stable")[: FASTEST if space > HELD else None]] = True
         index = np.flatnonzero(low)
-        kept.append(plans.take(index))
+        kept.append(bill.take(index))
         floors.append(floor.take(index))
-        space += len(plans)
-    every = concatenate(kept)
-    return every, joined(floors, every), space
+    every = Bill.joined(kept)
+    return every, joined(floors, every.plans), space
 
 
-def _visit(search: _Search, plans: Plans, floor: StepFloor, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Lay out those plans whose bound stays below the best once memory counts; the bounds [s]."""
-    table = layer_table(search.job, plans, search.knobs)
-    bounds = floor.step_time(fitting_slowest(search.job, floor, table, plans, search.limit))
-    alike = np.flatnonzero(only_even(search.job, plans) & np.isfinite(bounds))
-    if len(alike):
-        fits = even_memory(search.job, plans.take(alike), search.knobs) <= search.job.usable_memory
-        bounds[alike[~fits]] = np.inf
-    for position in np.argsort(bounds, kind="stable"):
-        if bounds[position] >= search.limit:
-            break
-        if search.expired():
-            search.undecided.append(float(bounds[position]))
-            break
-        candidate = _solve(search, plans, floor, table, int(position), float(bounds[position]))
-        if candidate is None:
-            bounds[position] = search.limit
+def _visit(search: _Search, bill: Bill, settings: Settings, numbers: IntArray) -> FloatArray:
+    """Lay out those plans whose bound at these settings stays below the best, `numbers` being theirs in the lattice.
+
+    For each plan the time of its layout, or one that none of its layouts beats [s].
+    """
+    job, plans, least = search.job, bill.plans, np.full(len(bill), np.inf)
+    for knobs, asked in settings:
+        if not asked.any():
             continue
-        search.found[int(numbers[position])] = candidate
-        if not candidate.proven:
-            search.undecided.append(float(bounds[position]))
-        if candidate.solved and candidate.seconds < search.limit:
-            search.best, search.limit = candidate, candidate.seconds
-    return bounds
+        floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
+        bounds = np.where(asked, floor.step_time(fitting_slowest(job, floor, table, plans, search.limit)), np.inf)
+        alike = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
+        if len(alike):
+            fits = even_memory(bill.take(alike), taken(knobs, alike)) <= job.usable_memory
+            bounds[alike[~fits]] = np.inf
+        for position in np.argsort(bounds, kind="stable").tolist():
+            if bounds[position] >= search.limit:
+                break
+            if search.expired():
+                search.undecided.append(float(bounds[position]))
+                break
+            found = _solve(search, plans.plan(position), floor, table, position, float(bounds[position]))
+            bounds[position] = found.seconds if isinstance(found, Candidate) else found
+            if isinstance(found, Candidate):
+                _note(search, replace(found, knobs=knobs_at(knobs, position)), int(numbers[position]))
+        least = np.minimum(least, bounds)
+    return least
+
+
+def _note(search: _Search, candidate: Candidate, number: int) -> None:
+    """Remember what was found for a plan, the fastest of several settings."""
+    if not candidate.proven:
+        search.undecided.append(candidate.seconds)
+    known = search.found.get(number)
+    if known is None or (candidate.solved, -candidate.seconds) > (known.solved, -known.seconds):
+        search.found[number] = candidate
+    if candidate.solved and candidate.seconds < search.limit:
+        search.best, search.limit = candidate, candidate.seconds
+
+
+def _settings(tuning: Tuning, bill: Bill) -> Settings:
+    """Settings for each plan, and the plans that are to be laid out with them."""
+    every = np.ones(len(bill), dtype=np.bool_)
+    if tuning.fixed is not None:
+        return [(columns(tuning.fixed, len(bill)), every)]
+    own = tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
+    none, whole = np.zeros(len(bill)), np.ones(len(bill))
+    return [
+        (own, every),
+        (replace(own, offload=none), own.offload > 0),
+        (replace(own, offload=whole), own.offload < 1),
+    ]
 
 
 def _solve(
-    search: _Search, plans: Plans, floor: StepFloor, table: LayerTable, index: int, bound: float
-) -> Candidate | None:
+    search: _Search, plan: Plan, floor: StepFloor, table: LayerTable, index: int, bound: float
+) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's.
 
-    None when none fits with a step below the limit.
+    Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
     """
-    source = plans.take([index])
-    plan = source.plan(0)
     problem = problem_of(search.job, plan, table.row(index))
 
     def candidate(layout: Layout, proven: bool) -> Candidate:
         seconds = floor.step_of(layout.objective, index)
-        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven, source=source)
+        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
 
     even = even_layout(problem, recompute=False)
     if max(even.memory) <= search.job.usable_memory:
@@ -283,36 +363,21 @@ def _solve(
         if split.seconds <= bound * (1 + SAME):
             return split
     if solver_free(problem) and fitting_layout(problem) is None:
-        return None
+        return np.inf
     search.solved += 1
     try:
         layout = best_assignment(
             problem,
-            seed=search.seed,
+            seed=search.tuning.seed,
             time_limit=search.left(),
             effort=search.effort,
-            at_most=floor.pipeline_within(search.limit * (1 + SAME), index),
+            at_most=floor.within(search.limit * (1 + SAME), index),
             smooth=False,
         )
     except Infeasible:
-        return None
+        return search.limit
     except TimeLimit:
         search.cut_short += 1
         return Candidate(plan=plan, seconds=bound, proven=False)
     search.cut_short += not layout.proven
     return candidate(layout, layout.proven)
-
-
-def _knob_bound(job: Job, plans: Plans, floor: StepFloor, best: float) -> float:
-    """A step time that no setting of the knobs beats on any plan with any layout [s]: all state is on the host."""
-    bounds = floor.step_time(floor.slowest(), any_knobs=True)
-    order = np.argsort(bounds, kind="stable")
-    least, free = best, Knobs(offload=1.0)
-    for start in range(0, len(order), SLICE):
-        part = order[start : start + SLICE]
-        if bounds[part[0]] >= least:
-            break
-        some, rows = plans.take(part), floor.take(part)
-        slowest = fitting_slowest(job, rows, layer_table(job, some, free), some, least, any_knobs=True)
-        least = min(least, float(rows.step_time(slowest, any_knobs=True).min()))
-    return least

@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.objectives.layer.kinds import layer_kinds, sharded_exposures
-from optimizer.objectives.layer.shapes import with_spared_layers
-from optimizer.objectives.pipeline.closed_form import pipeline_time
-from optimizer.objectives.pipeline.stages import in_flight, layer_counts, representative_stages
-from optimizer.objectives.step.layer_costs import DENSE, MOE, LayerTable
-from optimizer.objectives.step.once_per_step import once_per_step, straggler_seconds
-from optimizer.objectives.step.price import filled_bubble, stage_extras
-from optimizer.plan import IntArray, Knobs, Plans
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
+from optimizer.objectives.step.memory import state_bytes
+from optimizer.objectives.step.once import least_once, once_per_step, work_of
+from optimizer.objectives.step.price import filled_bubble
+from optimizer.objectives.step.time_terms import bubble, stragglers
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.search.lattice.knobs import least_offload
 from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
+from optimizer.search.layouts.table import LayerTable, rebuilding
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
@@ -28,10 +30,9 @@ class StepFloor:
     """What a step of each plan takes whatever its layout, per plan.
 
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
-    that price, head: the passes through the head, beside:
-    what each stage spends beside its layers, whole: all stages together, nothing rebuilt [s]. filled: what a
-    zero-bubble schedule takes off the bubble at most [s]. once: what happens once per step, tuned: the part of it that
-    knobs can change [s].
+    that price, head: the passes through the head, beside: what each stage spends beside its layers, whole: all stages
+    together, nothing rebuilt [s]. filled: what a zero-bubble schedule takes off the bubble at most [s]. once: what
+    happens once per step under the best layout, tuned: the part of it that knobs can change [s].
     """
 
     job: Job
@@ -49,41 +50,45 @@ class StepFloor:
         """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
         m, possible = self.plans.num_microbatches, np.isfinite(slowest)
         longest = np.where(possible, slowest, 0.0)
-        pipeline = pipeline_time(m, self.plans.vpp, longest, self.whole)
-        filled = np.maximum(np.minimum(pipeline - m * longest, self.filled), 0.0)
-        step = pipeline - filled + self.once - (self.tuned if any_knobs else 0.0)
-        bound = (step + straggler_seconds(self.job, self.plans, step)) * (1 - SLACK)
+        waits = bubble(longest, self.whole, self._chunks, self.filled)
+        step = m * longest + waits + self.once - (self.tuned if any_knobs else 0.0)
+        bound = self._with_stragglers(step) * (1 - SLACK)
         return np.where(possible, bound, np.inf)
 
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
         """A slowest stage with which the step takes at least `limit`: step_time solved for it, all filled [s]."""
         m, v = self.plans.num_microbatches, self.plans.vpp
-        rate = straggler_seconds(self.job, self.plans, np.ones(len(self.plans)))
         once = self.once - (self.tuned if any_knobs else 0.0)
-        pipeline = limit / ((1 + rate) * (1 - SLACK)) - once + self.filled
+        pipeline = limit / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK)) - once + self.filled
         times = np.maximum(m - 1 / v, 0.0)
         with np.errstate(divide="ignore"):
             slowest = np.where(times > 0, (pipeline - self.whole / v) / times, np.inf)
         return np.asarray(slowest * (1 + SLACK))
 
-    def take(self, index: NDArray[np.int64]) -> StepFloor:
+    def take(self, index: IntArray) -> StepFloor:
         """Some of the plans."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
         return StepFloor(
             job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
         )
 
-    def step_of(self, pipeline: float, index: int) -> float:
-        """Step time of one plan whose pipeline takes so long [s]."""
+    def step_of(self, seconds: float, index: int) -> float:
+        """Step time of one plan whose pipeline takes so long, with what happens once per step [s]."""
         some = self.take(np.array([index]))
-        step = pipeline + some.once
-        return float((step + straggler_seconds(self.job, some.plans, step))[0])
+        return float(some._with_stragglers(np.array([seconds + self.job.stack["step_overhead"]]))[0])
 
-    def pipeline_within(self, limit: float, index: int) -> float:
-        """Time of one plan's pipeline with which its step takes so long [s]."""
+    def within(self, limit: float, index: int) -> float:
+        """Time of one plan's pipeline, with what happens once per step, with which its step takes so long [s]."""
         some = self.take(np.array([index]))
-        rate = straggler_seconds(self.job, some.plans, np.ones(1))
-        return float((limit / (1 + rate) - some.once)[0])
+        return float((limit / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
+
+    @property
+    def _chunks(self) -> FloatArray:
+        return self.plans.vpp.astype(np.float64)
+
+    def _with_stragglers(self, step: FloatArray) -> FloatArray:
+        nodes = self.plans.gpus / self.job.cluster.gpus_per_node
+        return step + stragglers(step, np.asarray(self.job.stack["straggler"]), nodes)
 
     def slowest(self) -> FloatArray:
         """Time that the slowest stage takes under every layout [s]: the mean, or the fullest of whole layers.
@@ -104,32 +109,57 @@ class StepFloor:
         return np.where(self.plans.pp > 1, least, self.whole)
 
 
-def step_floor(job: Job, plans: Plans, knobs: Knobs = Knobs()) -> StepFloor:
-    """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s]."""
-    plain = with_spared_layers(job, plans)
-    kinds = layer_kinds(job, plain)
-    dense, moe, head = kinds
-    sharded = sharded_exposures(job, plain, (dense, moe))
-    layers = dense.total + sharded[0], moe.total + sharded[1]
-    beside = sum(stage_extras(job, plain).values(), np.zeros(len(plans)))
-    model, mtp = job.model, job.model.mtp_layers
-    heads = (1 + mtp) * head.total
-    counts = layer_counts(model)
-    projections = mtp * 2.0 * model.hidden / model.vocab * head.total
-    first = representative_stages(model, plans)[0]
-    once, _ = once_per_step(job, plain, first, (dense, moe), knobs)
+def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
+    """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s].
+
+    What happens once per step is that of the mean stage: it is convex in the layers of a stage, so that the slowest
+    stage of any layout takes no less.
+    """
+    job, plans, model = bill.job, bill.plans, bill.job.model
+    seconds = {kind: _least(bill, kind) for kind in bill.entries}
+    dense, moe = seconds[DENSE], seconds.get(MOE, seconds[DENSE])
+    usual, overhead = common(model), job.stack["step_overhead"]
+    counts = kinds_of(model)
+    work = work_of(bill, mean_stage(model, plans))
+    once = once_per_step(work, knobs).total[0]
     return StepFloor(
         job=job,
-        plans=plain,
-        layer=common(model).mean(*layers),
-        less=plain.vpp * common(model).less(*layers),
-        head=heads,
-        beside=beside,
-        whole=counts[0] * layers[0] + counts[1] * layers[1] + heads + projections + plain.pp * beside,
-        filled=filled_bubble(plain, np.full(len(plans), np.inf), dense, moe, job),
-        once=sum(once.values(), np.zeros(len(plans))),
-        tuned=once["dp_exposed"] + once["contention"] + once["optimizer"],
+        plans=plans,
+        layer=usual.mean(dense, moe),
+        less=plans.vpp * usual.less(dense, moe),
+        head=seconds[HEAD],
+        beside=bill.aside,
+        whole=sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside),
+        filled=filled_bubble(bill),
+        once=once + overhead,
+        tuned=once - least_once(work, needed_offload(bill)),
     )
+
+
+def needed_offload(bill: Bill) -> FloatArray:
+    """Share of the optimizer state that is on the host in every layout that fits, or less [1].
+
+    All stages together hold every state: what is beyond their room is on the host. One stage holds its activations
+    besides, and leaves most room where it rebuilds whatever may be.
+    """
+    job, plans, whole = bill.job, bill.plans, bill.replicas.whole.take(bill.replicas.rows)
+    states = {
+        name: whole.shared * shared + whole.experts * experts
+        for name, (shared, experts) in state_bytes(job, plans).items()
+    }
+    room = plans.pp * (job.usable_memory - job.stack["workspace"])
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, 1.0)
+    alone = np.flatnonzero(plans.pp == 1)
+    if len(alone):
+        some = bill.take(alone)
+        share[alone] = least_offload(some, stages_of(bill.job.model, some.plans))[0]
+    return share
+
+
+def _least(bill: Bill, kind: str) -> FloatArray:
+    """Seconds of one of a kind for one micro-batch, rebuilt only where it has to be [s]."""
+    entry, always = bill.entries[kind], rebuilding(bill, kind)[0]
+    return entry.seconds + always * entry.again if np.any(always) else entry.seconds
 
 
 def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:

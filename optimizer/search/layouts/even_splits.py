@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.objectives.pipeline.stages import moe_pattern
-from optimizer.objectives.step.layer_costs import layer_sequence
-from optimizer.objectives.step.peak_memory import stage_reserved
-from optimizer.plan import Knobs, Placement, Plans, virtual_stages
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.pipeline.stages import layer_sequence, moe_pattern, placed_stages
+from optimizer.objectives.step.memory import stage_memory
+from optimizer.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
 from optimizer.search.layouts.problem import alternates
 
 
-def even_memory(job: Job, plans: Plans, knobs: Knobs) -> FloatArray:
+def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
     """Memory that each plan's even split reserves when each stage rebuilds what makes it leanest [B]."""
-    options = [stage_reserved(job, plans.placed(placed), knobs) for placed in _options(job, plans)]
+    model, options = bill.job.model, []
+    for placed in _options(bill.job, bill.plans):
+        some = bill.placed(placed)
+        options.append(stage_memory(some, placed_stages(model, some.plans), knobs).reserved)
     return np.asarray(np.minimum.reduce(options).max(axis=0))
 
 

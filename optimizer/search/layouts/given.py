@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from optimizer.plan import Plans
+from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
-from optimizer.search.layouts.band import Candidate, LaidOut
+from optimizer.search.layouts.band import Candidate, Held, LaidOut
 
 
 def as_given(swept: Sweep) -> LaidOut:
-    """The best plan of a sweep in which every plan says where its layers lie, with the fastest for CP-SAT to check."""
+    """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
     points = swept.points
     best: Candidate | None = None
-    found: list[Candidate] = []
+    held = Held(plans=Plans.of(()), seconds=np.empty(0), fits=np.empty(0, dtype=np.bool_))
     if points is not None and swept.best >= 0:
-        fastest = np.argsort(points.seconds, kind="stable")[:FASTEST].tolist()
-        chosen = sorted({*fastest, swept.best})
-        every = points.plans.take(chosen)
-        found = [
-            Candidate(plan=plan, seconds=float(points.seconds[position]))
-            for plan, position in zip(every.plans(), chosen, strict=True)
-        ]
-        place = chosen.index(swept.best)
-        best = found[place] = replace(found[place], solved=True, source=every.take([place]))
+        chosen = np.arange(len(points.plans))
+        if len(chosen) < swept.space:
+            chosen = np.union1d(np.argsort(points.seconds, kind="stable")[:FASTEST], swept.best)
+        some = points.take(chosen)
+        held = Held(plans=some.plans, seconds=some.seconds, fits=some.fits)
+        best = Candidate(
+            plan=points.plans.plan(swept.best),
+            seconds=float(points.seconds[swept.best]),
+            knobs=knobs_at(points.knobs, swept.best),
+            solved=True,
+        )
     return LaidOut(
         best=best,
-        candidates=tuple(found),
+        candidates=(),
+        held=held,
         bound=best.seconds if best else np.inf,
         knob_bound=swept.knob_bound,
         space=swept.space,

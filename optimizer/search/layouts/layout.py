@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.plan import Knobs, Placement, Plan, virtual_stages
 from optimizer.search.layouts.problem import LayoutProblem, layout_problem, rebuildable
 from optimizer.search.layouts.program import LayoutProgram
@@ -24,8 +25,9 @@ class Layout:
     """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
 
     rebuilt: runs of layers that each stage rebuilds in the backward pass. stage_seconds: time of each stage for one
-    micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline [s]. proven: no other layout
-    is faster (by more than the rounding of times to 1e-7 of a micro-batch). chosen: a layer may be rebuilt or spared.
+    micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline, and of what the slowest
+    stage does once per step [s]. proven: no other layout is faster (by more than the rounding of times to 1e-7 of a
+    micro-batch). chosen: a layer may be rebuilt or spared.
     """
 
     kinds: tuple[Runs, ...]
@@ -47,12 +49,12 @@ class Layout:
         """Layers that each stage rebuilds."""
         return tuple(sum(count for _, count in runs) for runs in self.rebuilt)
 
-    @property
+    @cached_property
     def layers_per_chunk(self) -> tuple[int, ...]:
         """Transformer layers on each virtual stage, in the order of the forward pass."""
         return tuple(sum(count for kind, count in runs if kind in (DENSE, MOE)) for runs in self.kinds)
 
-    @property
+    @cached_property
     def layers_per_stage(self) -> tuple[int, ...]:
         """Transformer layers on each stage."""
         return tuple(sum(self.layers_per_chunk[stage :: self.pp]) for stage in range(self.pp))
@@ -90,13 +92,13 @@ def best_assignment(
     at_most: float = float("inf"),
     smooth: bool = True,
 ) -> Layout:
-    """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s over layouts that fit.
+    """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + max_s U_s over layouts that fit.
 
-    T_s: time of stage s for one micro-batch, rebuilt layers included [s]. Among interleaved layouts as good, `smooth`
-    looks for chunks of like length. `effort` limits the solver's deterministic time. Raises Infeasible when no layout
-    fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
+    T_s: time of stage s for one micro-batch, rebuilt layers included, U_s: of what it does once per step [s]. Among
+    interleaved layouts as good, `smooth` looks for chunks of like length. `effort` limits the solver's deterministic
+    time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
 
-    Source of the objective: objectives/pipeline/closed_form.py.
+    Source of the objective: objectives/step/price.py.
     """
     variables = LayoutProgram(problem, at_most)
     answer = variables.program.solve(seed, time_limit, effort)
@@ -159,7 +161,7 @@ def assess(
     problem: LayoutProblem, runs: Sequence[Runs], rebuilt: Sequence[Mapping[str, int]], *, proven: bool = False
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers rebuilt on its stages."""
-    seconds, memory = [], []
+    seconds, memory, once = [], [], []
     for stage in range(problem.pp):
         held = [run for chunk in runs[stage :: problem.pp] for run in chunk]
         flying, costs = problem.in_flight[stage], problem.kinds
@@ -170,6 +172,7 @@ def assess(
             space -= n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
         again = [*rebuilt[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
         space += max((costs[kind].rebuilt for kind, n in again if n), default=0.0)
+        once.append(problem.once(tuple(held)))
         seconds.append(time)
         memory.append(space)
     return Layout(
@@ -178,7 +181,7 @@ def assess(
         rebuilt=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in rebuilt),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
-        objective=problem.pipeline(max(seconds), sum(seconds)),
+        objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
         proven=proven,
         chosen=bool(rebuildable(problem)),
     )

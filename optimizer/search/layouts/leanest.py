@@ -10,15 +10,15 @@ import numpy as np
 from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.memory import Memory, Price
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.objectives.step.layer_costs import LayerTable, byte_table
-from optimizer.objectives.step.peak_memory import reserved_memory
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.step.memory import reserved_memory
 from optimizer.plan import Knobs, Plan, Plans
-from optimizer.search.lattice.enumerate import concatenate
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
 from optimizer.search.layouts.problem import problem_of
 from optimizer.search.layouts.stage_needs import Needs, mean_need, needs_of
+from optimizer.search.layouts.table import LayerTable, byte_table
 from optimizer.units import GB
 
 BATCH = 512  # plans whose stages are looked at together
@@ -53,7 +53,7 @@ class LeastMemory:
                 continue
             fits = np.ones(len(low), dtype=np.bool_)
             if not self._settled(job):
-                fits = even_memory(job, low, self.knobs) <= job.usable_memory
+                fits = even_memory(bill_of(job, low), self.knobs) <= job.usable_memory
                 waiting.append(low.take(~fits & ~only_even(job, low)))
             if fits.any():
                 yield low.take(fits)
@@ -73,7 +73,7 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            even = bounds[first] if self._settled(job) else even_memory(job, some, self.knobs)
+            even = bounds[first] if self._settled(job) else even_memory(bill_of(job, some), self.knobs)
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))
@@ -82,7 +82,7 @@ class LeastMemory:
             waiting.append((bounds[low], plans.take(low)))
         if self._settled(job) or not waiting:
             return best, leanest
-        bounds, plans = np.concatenate([lows for lows, _ in waiting]), concatenate([some for _, some in waiting])
+        bounds, plans = np.concatenate([lows for lows, _ in waiting]), Plans.joined([some for _, some in waiting])
         order = np.argsort(bounds, kind="stable")
         for start in range(0, len(order), BATCH):
             part = order[start : start + BATCH]
@@ -110,7 +110,7 @@ class LeastMemory:
             return self.price(job, plans).reserved
         if job.layout_given:
             return reserved_memory(job, plans, self.knobs)
-        table = byte_table(job, plans, self.knobs)
+        table = byte_table(bill_of(job, plans), self.knobs)
         low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
@@ -122,7 +122,7 @@ class LeastMemory:
         return self.price is not None or job.layout_given
 
     def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
-        table = byte_table(job, plans, self.knobs)
+        table = byte_table(bill_of(job, plans), self.knobs)
         return table, needs_of(job, plans, table)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:
@@ -132,7 +132,7 @@ class LeastMemory:
         table, needs = self._tables(job, plans)
         room = needs.have_room(job.usable_memory)
         for index in np.argsort(needs.bound(), kind="stable").tolist():
-            key = plans.plan(index), job.usable_memory, job.limits.fixed.get("recompute") == "full"
+            key = plans.plan(index), job.usable_memory, job.rebuilds_all
             if not room[index] or key in self.unfit:
                 continue
             if fitting_layout(problem_of(job, key[0], table.row(index))):

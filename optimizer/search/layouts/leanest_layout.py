@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.errors import Infeasible
-from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import Placement
 from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout
 from optimizer.search.layouts.problem import LayoutProblem, chunk_limits, rebuildable

@@ -10,19 +10,12 @@ import numpy as np
 
 from optimizer.errors import InputError
 from optimizer.job import PLACING, REBUILT, Job
-from optimizer.objectives.pipeline.closed_form import FILLED, filled_passes, pipeline_time
-from optimizer.objectives.pipeline.stages import in_flight, layer_counts
-from optimizer.objectives.step.layer_costs import (
-    DENSE,
-    MOE,
-    MTP,
-    LayerCosts,
-    Runs,
-    StageCosts,
-    layer_costs,
-    layer_sequence,
-)
-from optimizer.plan import Knobs, Plan, Plans, virtual_stages
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
+from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
+from optimizer.objectives.step.time_terms import bubble, hidden
+from optimizer.plan import SCHEDULES, Knobs, Plan, Plans, virtual_stages
+from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
 
 FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
 
@@ -34,8 +27,8 @@ class LayoutProblem:
     kinds: costs of a layer by kind. sequence: runs of layers of one kind; what surrounds them is pinned, the embedding
     to the first and the head to the last virtual stage. in_flight: micro-batches that each stage keeps. seconds, fixed:
     what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage [B].
-    filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. even: the software cuts the
-    layers into equal virtual stages only.
+    filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. hides: share of what can hide
+    once per step that does [1]. even: the software cuts the layers into equal virtual stages only.
     """
 
     kinds: Mapping[str, LayerCosts]
@@ -48,6 +41,7 @@ class LayoutProblem:
     seconds: float = 0.0
     fixed: float = 0.0
     filled: float = 0.0
+    hides: float = 0.0
     even: bool = False
 
     def __post_init__(self) -> None:
@@ -70,8 +64,18 @@ class LayoutProblem:
 
     def pipeline(self, slowest: float, total: float) -> float:
         """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
-        plain = float(pipeline_time(self.microbatches, self.vpp, slowest, total))
-        return max(plain - self.filled, self.microbatches * slowest) if self.filled else plain
+        waits = bubble(*(np.asarray(value) for value in (slowest, total, float(self.vpp), self.filled)))
+        return self.microbatches * slowest + float(waits)
+
+    def once(self, held: Runs) -> float:
+        """What a stage of these layers does once per step, beside what hides [s]."""
+
+        def of(name: str) -> float:
+            return sum(count * float(getattr(self.kinds[kind], name)) for kind, count in held)
+
+        reduced, gathered = (np.asarray(of(name)) for name in ("reduced", "gathered"))
+        backward, forward = (np.asarray(of(f"cover_{name}")) for name in ("backward", "forward"))
+        return of("once") - float(hidden(reduced, backward, gathered, forward, np.asarray(self.hides)))
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
@@ -79,11 +83,17 @@ def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProble
     return problem_of(job, plan, layer_costs(job, plan, knobs))
 
 
+def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts:
+    """What the stages of one plan are made of."""
+    return layer_table(bill_of(job, Plans.of([plan])), knobs).row(0)
+
+
 def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
     """The problem of a plan whose layers cost so much."""
     flying = in_flight(Plans.of([plan] * plan.pp), np.arange(plan.pp, dtype=np.float64))
-    weights = zip((DENSE, MOE), layer_counts(job.model), strict=True)
-    mean = sum(count * costs.kinds[kind].weight for kind, count in weights if count) / plan.pp
+    counts = kinds_of(job.model)
+    mean = sum(counts[kind] * costs.kinds[kind].weight for kind in LAYERS if kind in counts) / plan.pp
+    passes = filled_passes(SCHEDULES.index(plan.schedule), plan.pp, plan.num_microbatches)
     return LayoutProblem(
         kinds=costs.kinds,
         sequence=layer_sequence(job.model),
@@ -94,7 +104,8 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         usable=job.usable_memory,
         seconds=costs.seconds,
         fixed=costs.fixed,
-        filled=float(filled_passes(FILLED.get(plan.schedule, 0.0), plan.pp, plan.num_microbatches)) * mean,
+        filled=float(passes) * mean,
+        hides=costs.hides,
         even=not job.stack.features.uneven_stages,
     )
 

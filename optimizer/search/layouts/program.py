@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import ceil, inf
 
-from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.integer_program import IntegerProgram, Term
+from optimizer.constraints.program import Program, Term
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.search.layouts.problem import FEW, LayoutProblem, chunk_limits, rebuildable
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
@@ -24,7 +25,7 @@ class LayoutProgram:
 
     def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
         """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
-        self.problem, self.program = problem, IntegerProgram()
+        self.problem, self.program = problem, Program()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         alike = len(set(self.names)) <= 1
@@ -183,7 +184,10 @@ class LayoutProgram:
         return slowest / self.tick + len(self.names) + 3
 
     def _minimise(self, longest: float) -> None:
-        """(vpp m - 1) slowest + rebuilding of all stages; without rebuilding the stages' sum is constant."""
+        """(vpp m - 1) slowest + rebuilding of all stages + vpp x the longest that a stage takes once per step.
+
+        Without rebuilding the stages' sum is constant.
+        """
         problem = self.problem
         ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
         extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in rebuildable(problem)}
@@ -198,6 +202,7 @@ class LayoutProgram:
         weight = problem.vpp * problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
         cost += [(rebuilt, extra[kind]) for stage in self.rebuilt for kind, rebuilt in stage.items()]
+        longest_once = self._once()
         if problem.filled:
             # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
             beside = (problem.pp - 1) * round(problem.seconds / self.tick) - round(problem.filled / self.tick)
@@ -205,8 +210,28 @@ class LayoutProgram:
             self.program.linear([*cost, (end, -1)], None, -(total + beside))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
+        cost.append((longest_once, 1 if problem.filled else problem.vpp))
         self.ticks, self.cost = ticks, cost
         self.program.minimise(cost)
+
+    def _once(self) -> int:
+        """The longest that a stage takes for what it does once per step, convex in its layers.
+
+        What hides is the lesser of the collectives' and of the computation's time, so that each stage takes the most of
+        what is left with either, for gradients and for weights.
+        """
+        hides, most = self.problem.hides, TIME_STEPS * TIME_STEPS
+        longest = self.program.variable(0, most)
+        under = (("reduced", "cover_backward"), ("gathered", "cover_forward")) if hides else ()
+        for held in self.held:
+            for chosen in product(*under):
+                terms = []
+                for kind, layers in held.items():
+                    costs = self.problem.kinds[kind]
+                    seconds = costs.once - hides * sum(getattr(costs, name) for name in chosen)
+                    terms.append((layers, round(seconds / self.tick)))
+                self.program.linear([*terms, (longest, -1)], None, 0)
+        return longest
 
     def runs(self, values: Sequence[int]) -> list[Runs]:
         """The runs of layers on each virtual stage in a solution."""
@@ -241,7 +266,7 @@ class LayoutProgram:
         Minimises the longest chunk of all and the longest of every round, within a fixed effort.
         """
         self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
-        self.program.hint(values)
+        self.program.hint(dict(enumerate(values)))
         overall = self.program.variable(0, TIME_STEPS)
         rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
         for chunk, kinds in enumerate(self.layers):

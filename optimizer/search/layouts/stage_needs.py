@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.kernels.operators import FloatArray
-from optimizer.objectives.pipeline.stages import in_flight
-from optimizer.objectives.step.layer_costs import DENSE, EMBEDDING, HEAD, MOE, LayerTable
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
 from optimizer.plan import IntArray, Plans
+from optimizer.search.layouts.table import LayerTable
 
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.answer import Alternative, NearTies
 from optimizer.constraints.given_layout import laid_out
@@ -13,8 +12,10 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans
-from optimizer.search.lattice.oracle import STRUCTURE, Points
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.lattice.enumerate import alike
+from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
+from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
 from optimizer.search.layouts.band import LaidOut, place
 
 PLACED = 8  # runners-up whose layers are placed
@@ -59,27 +60,38 @@ def alternatives(
     best: Plan,
     seconds: float,
     count: int,
-    knobs: Knobs,
+    tuning: Tuning,
     *,
     time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, at the same knobs: the first of them, while there is time, as best laid out."""
-    chosen = [points.plans.plan(position) for position in runners_up(points, best, count)]
+    """The runners-up of the best plan, whose step takes so many `seconds`, each at its own knobs.
+
+    The first of them, while there is time, are as best laid out.
+    """
+    positions = runners_up(points, best, count)
+    chosen = [points.plans.plan(position) for position in positions]
     searched = chosen[: 0 if job.layout_given else PLACED]
-    placed = place(job, Plans.of(searched), knobs, time_limit=time_limit) if searched else ()
+    placed = place(job, Plans.of(searched), tuning, time_limit=time_limit) if searched else ()
     pool = [found for found in placed if found]
     pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
-    first: dict[tuple[int, ...], Plan] = {}
+    first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
-        first.setdefault(structure(found.plan), found.plan)
-    plans = [*first.values(), *(laid_out(job, plan) for plan in chosen[len(placed) :])][:count]
-    if not plans:
+        first.setdefault(structure(found.plan), (found.plan, found.knobs))
+    for position in positions[len(placed) :]:
+        even = laid_out(job, points.plans.plan(position)), knobs_at(points.knobs, position)
+        first.setdefault(structure(even[0]), even)
+    if not first or not count:
         return ()
-    costs = price(job, Plans.of(plans), knobs)
-    estimates = [(plan, estimate_of(job, costs, index)) for index, plan in enumerate(plans)]
+    plans, settings = zip(*first.values(), strict=True)
+    costs = price(job, Plans.of(plans), joined_knobs([columns(knobs, 1) for knobs in settings]))
     return tuple(
-        Alternative(plan=plan, estimate=estimate, slower=max(0.0, estimate.step_time / seconds - 1))
-        for plan, estimate in sorted(estimates, key=lambda pair: pair[1].step_time)
+        Alternative(
+            plan=plans[index],
+            knobs=settings[index],
+            estimate=estimate_of(job, costs, index),
+            slower=max(0.0, float(costs.step_time[index]) / seconds - 1),
+        )
+        for index in np.argsort(costs.step_time, kind="stable")[:count].tolist()
     )
 
 
@@ -93,21 +105,14 @@ def near_ties(points: Points, best: Plan, seconds: float, others: Sequence[Alter
     """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or as `others` are laid
     out.
     """
-    times = np.where(points.fits & ~_same(points, best), points.seconds, np.inf)
+    times = np.where(points.fits & ~alike(points.plans, best), points.seconds, np.inf)
     unseen: list[float] = []
     for item in others:
-        same = _same(points, item.plan)
+        same = alike(points.plans, item.plan)
         times[same] = np.minimum(times[same], item.estimate.step_time)
         unseen += [] if same.any() else [item.estimate.step_time]
     ratio = np.append(times, unseen) / seconds
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
-
-
-def _same(points: Points, plan: Plan) -> NDArray[np.bool_]:
-    mine = Plans.of([plan])
-    return np.asarray(
-        np.logical_and.reduce([getattr(points.plans, name) == getattr(mine, name) for name in FIELDS]), dtype=np.bool_
-    )
 
 
 def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The fastest plan of a job at given knobs, with its best layout: every plan priced, no tuning and no certificate."""
+"""The fastest plan of a job with its best layout and knobs: every plan priced, without a certificate."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
-from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.lattice.oracle import Sweep, sweep
-from optimizer.search.layouts.band import best_even, lay_out
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.oracle import Sweep, Tuning, fold
+from optimizer.search.layouts.band import LaidOut, best_even, lay_out, smoothed
 from optimizer.search.layouts.given import as_given
 from optimizer.search.plan.alternatives import estimate_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The fastest plan of a job that fits, and the sweep that found it."""
+    """The fastest plan of a job that fits, its knobs, and the sweep that found it."""
 
     job: Job
     plan: Plan
+    knobs: Knobs
     estimate: Estimate
     swept: Sweep
 
@@ -31,24 +32,32 @@ class Best:
         return self.job.tokens / self.estimate.step_time
 
 
-def best_plan(job: Job, knobs: Knobs = Knobs()) -> Best | None:
-    """The fastest plan that satisfies every rule at these knobs, or None when there is none.
+def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
+    """The fastest plan that satisfies every rule, at its own knobs or at fixed ones, or None when there is none.
 
-    Raises InputError for a pin on an unknown variable.
+    It is the plan that the planner answers with. Raises InputError for a pin on an unknown variable.
     """
-    rules = structural(job)
-    swept = sweep(job, rules, knobs)
-    if swept.points is None:
+    space = Space(job, structural(job))
+    swept = fold(job, space, tuning)
+    found, _ = laid_out_best(job, space, swept, tuning)
+    if found is None or found.best is None:
         return None
+    best = smoothed(job, found.best.plan, found.best.knobs, seed=tuning.seed)
+    estimate = estimate_of(job, price(job, Plans.of([best]), found.best.knobs), 0)
+    return Best(job=job, plan=best, knobs=found.best.knobs, estimate=estimate, swept=swept)
+
+
+def laid_out_best(
+    job: Job, space: Space, swept: Sweep, tuning: Tuning, time_limit: float | None = None
+) -> tuple[LaidOut | None, float]:
+    """The best layouts of a lattice that was swept, and the step time of the best even split, infinite without one [s].
+
+    None for a lattice without plans.
+    """
+    if not swept.space:
+        return None, float("inf")
     if job.layout_given:
-        found = as_given(swept).best
-    else:
-        even = best_even(job, swept.points, knobs)
-        limit = even.seconds if even else float("inf")
-        found = lay_out(job, lattice(job, rules), knobs, even=limit, any_knobs=False).best
-    return best_of(job, swept, found.plan, knobs) if found else None
-
-
-def best_of(job: Job, swept: Sweep, plan: Plan, knobs: Knobs) -> Best:
-    """One plan of a sweep, priced again term by term."""
-    return Best(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), knobs), 0), swept=swept)
+        return as_given(swept), float("inf")
+    even = best_even(job, swept.points) if swept.points else None
+    seconds = even.seconds if even else float("inf")
+    return lay_out(job, space, tuning, even=even, time_limit=time_limit), seconds

@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.answer import Certificate
+from optimizer.answer import STATUSES, Certificate
+from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import listed
-from optimizer.constraints.rule import Rule
+from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.objectives.layer.module_sets import searched_modes
 from optimizer.plan import Plans
 from optimizer.recomputation import modules_of
+from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
-from optimizer.search.layouts.band import LaidOut
+from optimizer.search.layouts.band import Candidate, Held, LaidOut
+from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.layouts.problem import layouts_searched
 
 
@@ -39,7 +42,7 @@ def certify(
     if best is None:
         return without_plan(job, swept)
     certificate = Certificate(
-        proven=True,
+        proven=laid.complete,
         lower_bound=laid.bound,
         best=best.seconds,
         space=swept.space,
@@ -51,70 +54,110 @@ def certify(
         given=job.layout_given,
     )
     if not laid.complete:
-        words = f"Cut short: {laid.band:,} plans have a bound below the best even split, and not all were laid out."
-        return replace(certificate, proven=False, method=words)
+        return described(job, certificate)
+    held = _with(laid.held, best, LeastMemory().bounds(job, laid.held.plans) <= job.usable_memory)
+    place = int(np.argmax(alike(held.plans, best.plan)))
     proof = prove(
         job,
-        rules,
-        Plans.of(candidate.plan for candidate in laid.candidates),
-        np.array([candidate.seconds for candidate in laid.candidates]),
-        hint=laid.candidates.index(best),
+        (*rules, Memory()),
+        held.plans,
+        held.seconds,
+        fits=held.fits,
+        hint=place,
         seed=seed,
         time_limit=time_limit,
     )
-    if not proof.proven:
-        return replace(certificate, method=f"{_exhaustion(job, swept, laid)} CP-SAT ran out of time.")
-    if laid.candidates.index(best) not in proof.band:
+    if proof.proven and place not in proof.band:
         raise OptimizerError(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
             f"{best.seconds} s; please report this job"
         )
-    count = len(laid.candidates)
-    words = f"CP-SAT proved the best of {count:,} candidates, and every other plan is slower or does not fit."
-    return replace(certificate, candidates=count, method=f"{_exhaustion(job, swept, laid)} {words}")
+    return described(job, replace(certificate, candidates=len(held.plans) if proof.proven else 0))
 
 
-def unfinished(swept: Sweep, best: float) -> Certificate:
+def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
+    """The plans with the best at its step time, those without room for any layout marked as such."""
+    plans, seconds, fits = held.plans, held.seconds.copy(), held.fits & room
+    here = alike(plans, best.plan)
+    if not here.any():
+        plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)
+        seconds, fits = np.append(seconds, best.seconds), np.append(fits, True)
+    seconds[here], fits[here] = best.seconds, True
+    return Held(plans=plans, seconds=seconds, fits=fits)
+
+
+def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
     """The certificate of a sweep that ran out of time with a plan: the bound is that of an MFU of 1."""
-    return Certificate(
+    certificate = Certificate(
         proven=False,
         lower_bound=swept.ideal,
         best=best,
         space=swept.space,
         fitting=swept.fitting,
-        even=best,
-        method=f"Time limit after {swept.space:,} plans: the bound is a step at an MFU of 100 %.",
+        even=float("inf") if job.layout_given else best,
+        given=job.layout_given,
     )
+    return described(job, certificate)
 
 
 def without_plan(job: Job, swept: Sweep) -> Certificate:
     """The certificate of a sweep in which nothing fits."""
-    words = f"Time limit after {swept.space:,} plans, none of which fits."
-    if swept.complete:
-        words = (
-            f"None of the {swept.space:,} plans that satisfy the other rules fits in memory, "
-            f"{'laid out as asked' if job.layout_given else 'however its layers lie'}."
-            f"{_only(job) if swept.space else ''}"
-        )
-    return Certificate(
-        proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, method=words
+    certificate = Certificate(
+        proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, given=job.layout_given
     )
+    return described(job, certificate)
 
 
-def _exhaustion(job: Job, swept: Sweep, laid: LaidOut) -> str:
-    if job.layout_given:
+def described(job: Job, certificate: Certificate) -> Certificate:
+    """The certificate with its method in words, which follow from its figures."""
+    return replace(certificate, method=_method(job, certificate))
+
+
+def status_of(certificate: Certificate) -> str:
+    """The status of an answer with this certificate.
+
+    >>> status_of(Certificate(proven=False, lower_bound=8.0, best=10.0, space=5))
+    'feasible'
+    """
+    proven, open_ = STATUSES[:2] if certificate.best < float("inf") else STATUSES[2:]
+    return proven if certificate.proven else open_
+
+
+def _method(job: Job, certificate: Certificate) -> str:
+    plans, found = f"{certificate.space:,} plans", certificate.best < float("inf")
+    if not found and certificate.proven:
+        where = "laid out as asked" if job.layout_given else "however its layers lie"
+        words = f"None of the {plans} that satisfy the other rules fits in memory, {where}."
+        return words + (_only(job) if certificate.space else "")
+    if not found:
+        return f"Time limit after {plans}, none of which fits."
+    if not certificate.proven and not certificate.knob_bound:
+        return f"Time limit after {plans}: the bound is a step at an MFU of 100 %."
+    if not certificate.proven:
         return (
-            f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs, each with its one "
-            f"layout; {swept.fitting:,} fit.{_only(job)}"
+            f"Cut short: {certificate.band:,} plans have a bound below the best even split, and not all were laid out."
         )
+    words = "CP-SAT ran out of time."
+    if certificate.held_all:
+        words = f"CP-SAT held all {certificate.candidates:,} plans under every rule and proved the same one the best."
+    elif certificate.candidates:
+        words = (
+            f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is slower or does "
+            "not fit."
+        )
+    return f"{_exhaustion(job, certificate)} {words}"
+
+
+def _exhaustion(job: Job, certificate: Certificate) -> str:
+    priced = f"All {certificate.space:,} plans that satisfy the other rules were priced"
+    if job.layout_given:
+        return f"{priced}, each with its one layout; {certificate.fitting:,} fit.{_only(job)}"
     solved = "the even splits reach their bounds"
-    if laid.solved:
-        solved = f"CP-SAT found the best layout of {laid.solved:,} of them"
+    if certificate.solved:
+        solved = f"CP-SAT found the best layout of {certificate.solved:,} of them"
     return (
-        f"All {swept.space:,} plans that satisfy the other rules were priced at these knobs; evenly split, "
-        f"{swept.fitting:,} fit. With any layout, {laid.band:,} have a bound below the best even split; {solved}, and "
-        "the bounds rule out the others."
-        f"{_only(job)}"
+        f"{priced}; evenly split, {certificate.fitting:,} fit. With any layout, {certificate.band:,} have a bound "
+        f"below the best even split; {solved}, and the bounds rule out the others.{_only(job)}"
     )
 
 

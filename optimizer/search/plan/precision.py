@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from optimizer.answer import Answer, Certificate, Format
@@ -37,9 +37,19 @@ def best_format(job: Job, formats: Sequence[str], plan: Callable[[Job], Answer])
     if len(answers) == 1:
         return best
     others = [_format(answer, best) for answer in answers if answer is not best]
-    proven = all(answer.status in ("optimal", "infeasible") for answer in answers)
-    status = best.status if proven or best.plan is None else "feasible"
-    return replace(best, status=status, formats=tuple(others), certificate=_joint(best, answers))
+    parts = {answer.job.dtype: answer.certificate for answer in answers if answer.certificate}
+    certificate = joint(best.job.dtype, parts) if len(parts) == len(answers) else None
+    return replace(
+        best,
+        status=joint_status(best.status, certificate),
+        formats=tuple(others),
+        certificate=certificate,
+    )
+
+
+def joint_status(status: str, certificate: Certificate | None) -> str:
+    """The status over all formats, of which the best one has this status."""
+    return "feasible" if status == "optimal" and not (certificate and certificate.proven) else status
 
 
 def _format(answer: Answer, best: Answer) -> Format:
@@ -47,26 +57,29 @@ def _format(answer: Answer, best: Answer) -> Format:
     if answer.estimate and best.estimate:
         slower = answer.estimate.step_time / best.estimate.step_time - 1
     return Format(
-        dtype=answer.job.dtype, status=answer.status, plan=answer.plan, estimate=answer.estimate, slower=slower
+        dtype=answer.job.dtype,
+        status=answer.status,
+        plan=answer.plan,
+        knobs=answer.knobs,
+        estimate=answer.estimate,
+        slower=slower,
     )
 
 
-def _joint(best: Answer, answers: Sequence[Answer]) -> Certificate | None:
-    """What holds over all formats: the lowest of the bounds, and all the plans."""
-    parts = [answer.certificate for answer in answers if answer.certificate]
-    if best.certificate is None or len(parts) < len(answers):
-        return None
-    words = [f"{answer.job.dtype}: {part.method}" for answer, part in zip(answers, parts, strict=True)]
-    found = [part for part in parts if part.best < float("inf")]
+def joint(best: str, parts: Mapping[str, Certificate]) -> Certificate:
+    """What holds over all formats, `best` that of the fastest plan: the lowest of the bounds, and all the plans."""
+    every = tuple(parts.values())
+    found = [part for part in every if part.best < float("inf")]
     return replace(
-        best.certificate,
-        proven=all(part.proven for part in parts),
-        lower_bound=min((part.lower_bound for part in found), default=best.certificate.lower_bound),
+        parts[best],
+        proven=all(part.proven for part in every),
+        lower_bound=min((part.lower_bound for part in found), default=parts[best].lower_bound),
         knob_bound=min((part.knob_bound for part in found), default=0.0),
-        space=sum(part.space for part in parts),
-        fitting=sum(part.fitting for part in parts),
-        candidates=sum(part.candidates for part in parts),
-        band=sum(part.band for part in parts),
-        solved=sum(part.solved for part in parts),
-        method=" ".join(words),
+        space=sum(part.space for part in every),
+        fitting=sum(part.fitting for part in every),
+        candidates=sum(part.candidates for part in every),
+        band=sum(part.band for part in every),
+        solved=sum(part.solved for part in every),
+        method=" ".join(f"{dtype}: {part.method}" for dtype, part in parts.items()),
+        by_format=parts,
     )

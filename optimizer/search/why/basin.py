@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.plan import FIELDS, SCHEDULES
-from optimizer.recomputation import RECOMPUTE
+from optimizer.plan import FIELDS
 from optimizer.search.lattice.oracle import BAND, STRUCTURE, Sweep
+from optimizer.variables import VARIABLES
 
 WITHIN = (0.01, 0.02, BAND)  # the sweep keeps every plan of the widest
 SHAPE_WITHIN = 0.02
 BROAD = 3
-NAMES: Mapping[str, tuple[str, ...]] = {"recompute": RECOMPUTE, "schedule": SCHEDULES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +64,8 @@ def _ring(swept: Sweep, share: float) -> Ring:
     own = {name: int(getattr(points.plans, name)[best]) for name in FIELDS}
     structures = np.unique(np.column_stack([columns[name] for name in STRUCTURE]), axis=0)
     values = {
-        name: tuple(_shown(name, int(value)) for value in np.unique(column))
+        name: tuple(VARIABLES[name].shown(int(value)) for value in np.unique(column))
         for name, column in columns.items()
         if np.any(column != own[name])
     }
     return Ring(share=share, plans=int(near.sum()) - 1, structures=len(structures) - 1, values=values)
-
-
-def _shown(name: str, value: int) -> str:
-    if name in NAMES:
-        return NAMES[name][value]
-    return ("off", "on")[value] if name == "sequence_parallel" else str(value)

@@ -15,7 +15,7 @@ from optimizer.errors import InputError
 from optimizer.job import PLACING, Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.plan.alternatives import estimate_of
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Our plan and the best one under `pins`, at the same knobs.
+    """Our plan and the best one under `pins`, each at its own knobs.
 
     `verdict`: "slower", "same", "faster" (the pins reach where the search did not: another schedule, a pin of the job
     undone), or "infeasible" with the rules `broken`. An infeasible plan is given when only memory is in the way: the
@@ -89,15 +89,15 @@ class Comparison:
 
 
 def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
-    """The best plan under these pins, at the answer's knobs, against the answer's.
+    """The best plan under these pins, at its own knobs, against the answer's.
 
     Raises InputError when the answer holds no plan, or a pinned variable does not exist or cannot take its value.
     """
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to compare with: the answer is {answer.status}")
     asked = pinned_job(job, pins)
-    found = best_plan(asked, answer.knobs)
-    plan, estimate = (found.plan, found.estimate) if found else _leanest(asked, answer.knobs)
+    found = best_plan(asked)
+    plan, estimate = (found.plan, found.estimate) if found else _leanest(asked)
     return Comparison(
         pins=pins_text(pins),
         verdict=_verdict(answer.estimate.step_time, found) if found else "infeasible",
@@ -138,11 +138,42 @@ def pins_text(pins: Pins) -> str:
     return ",".join(f"{name}={text(name, value)}" for name, value in pins.items())
 
 
+def pins_of(text: str) -> Pins:
+    """What pins_text wrote, read back. Raises InputError for what it cannot have written.
+
+    >>> pins_of("tp=4,pp=2..8,vpp=1,6,sequence_parallel=false") == {
+    ...     "tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False}
+    True
+    """
+    found: dict[str, list[str]] = {}
+    name = ""
+    for part in text.split(","):
+        left, equals, right = part.partition("=")
+        name = left if equals else name
+        found.setdefault(name, []).append(right if equals else left)
+    return {name: _pinned(name, values) for name, values in found.items()}
+
+
+def _pinned(name: str, values: list[str]) -> int | str | bool | tuple[int, int] | frozenset[int | str | bool]:
+    if name in PLACING:
+        return ",".join(values)
+    read = [_value(name, value) for value in values]
+    ends = values[0].split("..")
+    if len(values) == 1 and len(ends) == 2 and all(end.isdecimal() for end in ends):
+        return int(ends[0]), int(ends[1])
+    return read[0] if len(read) == 1 else frozenset(read)
+
+
+def _value(name: str, text: str) -> int | str | bool:
+    if name == "sequence_parallel" and text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdecimal() else text
+
+
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
     """The rules that leave no plan: each that the pins break by themselves, and those that clash with them."""
-    at_knobs = LeastMemory(knobs=answer.knobs)
     asked = {f"{kind} {pins_text({name: value})}" for name, value in pins.items() for kind in ("fix", "range")}
-    clashes = {clash.rule: clash for clash in conflict(job, memory=at_knobs) if clash.rule not in asked}
+    clashes = {clash.rule: clash for clash in conflict(job) if clash.rule not in asked}
     alone = {name: Clash(rule=name, reason=reason) for name, reason in broken_alone(job).items()}
     return tuple({**alone, **clashes}.values())
 
@@ -172,10 +203,11 @@ def differences(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple
     return tuple(sorted(terms, key=lambda item: -abs(item.more)))
 
 
-def _leanest(job: Job, knobs: Knobs) -> tuple[Plan | None, Estimate | None]:
-    """The plan and layout that reserve least at these knobs, and their price; None where the other rules leave none."""
-    plan = LeastMemory(knobs=knobs).least(job, lattice(job, structural(job)))[1]
-    return plan, estimate_of(job, price(job, Plans.of([plan]), knobs), 0) if plan else None
+def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
+    """The plan and layout that reserve least, all state on the host, and their price; None without any."""
+    memory = LeastMemory()
+    plan = memory.least(job, lattice(job, structural(job)))[1]
+    return plan, estimate_of(job, price(job, Plans.of([plan]), memory.knobs), 0) if plan else None
 
 
 def _verdict(ours: float, other: Best) -> str:

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optimizer.answer import Clash
+from optimizer.constraints.batch import Batch
 from optimizer.constraints.given_layout import GivenLayout
+from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
-from optimizer.constraints.rule import FloatArray, Measured, Rule, Stepped
+from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.why.nearest import Numbers
 from optimizer.units import GB
 
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves
@@ -29,7 +32,7 @@ class Question:
 
     job: Job
     memory: LeastMemory = field(default_factory=LeastMemory)
-    steps: dict[tuple[str, frozenset[str]], tuple[Job, str] | None] = field(default_factory=dict)
+    others: dict[tuple[str, frozenset[str]], Job | None] = field(default_factory=dict)
     moves: dict[tuple[str, frozenset[str]], float] = field(default_factory=dict)
 
     def rules(self) -> tuple[Rule, ...]:
@@ -53,21 +56,30 @@ class Question:
         return self.memory.fits(self.asked(rules), plans)
 
     def feasible(self, rules: Sequence[Rule]) -> bool:
-        """Whether some plan satisfies these rules; a Stepped rule left out may be satisfied by another job."""
+        """Whether some plan satisfies these rules; a Numbered rule left out may be satisfied by another job."""
         if self.holds(rules):
             return True
         names = {rule.name for rule in rules}
-        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, Stepped)]
-        return any(self.step(rule, names) is not None for rule in absent)
+        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, Numbered)]
+        return any(self.nearest(rule, names) is not None for rule in absent)
 
-    def step(self, rule: Stepped, names: set[str]) -> tuple[Job, str] | None:
-        """The first step of the rule to a job with a plan under the rules so named and the rule itself."""
+    def nearest(self, rule: Numbered, names: set[str]) -> Job | None:
+        """The job with the nearest number that gives it a plan under the rules so named and the rule itself."""
         key = rule.name, frozenset(names)
-        if key not in self.steps:
-            self.steps[key] = next(
-                (step for step in rule.steps(self.job) if self.holds_for(step[0], {*names, rule.name})), None
+        if key not in self.others:
+            both = {*names, GpuProduct().name, Batch().name}
+            named = [other for other in self.rules() if other.name in both]
+            job = self.asked(named)
+            numbers = Numbers(
+                job=job,
+                rules=[other for other in named if not isinstance(other, Numbered)],
+                memory=self.memory if Memory().name in names else None,
+                holds=lambda other: self.holds_for(other, both),
             )
-        return self.steps[key]
+            find = numbers.nearest_gpus if isinstance(rule, GpuProduct) else numbers.nearest_batch
+            other = find(rule.others(job))
+            self.others[key] = other and replace(self.job, gpus=other.gpus, global_batch=other.global_batch)
+        return self.others[key]
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
         """Whether another job has a plan under the rules so named."""
@@ -108,7 +120,10 @@ def conflict(job: Job, *, memory: LeastMemory | None = None) -> tuple[Clash, ...
     question = Question(job=job, memory=memory or LeastMemory())
     rules = question.rules()
     names = minimal(question, rules)
-    return tuple(_clash(question, rules, rule) for rule in rules if rule.name in names)
+    clashing = [rule for rule in rules if rule.name in names]
+    if question.holds(rules):
+        return tuple(Clash(rule=rule.name, reason=_reason(question, rules, rule)) for rule in clashing)
+    return tuple(_clash(question, rules, rule) for rule in clashing)
 
 
 def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
@@ -132,21 +147,34 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
         points.append(plans)
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
-    names = core(question.job, clashing, concatenate(points)) if points else ()
-    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Stepped | Pin | GivenLayout)]
+    names = core(question.job, clashing, Plans.joined(points)) if points else ()
+    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Numbered | Pin | GivenLayout)]
     return clashing if question.feasible(kept) else kept
 
 
 def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
     others = [other for other in rules if other.name != rule.name]
+    relaxation = _relaxation(question, others, rule)
+    note = "" if relaxation else _note(question, others, rule)
+    return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
+
+
+def _reason(question: Question, rules: Sequence[Rule], rule: Rule) -> str:
+    """The rule with the job's numbers, that of memory with what the leanest plan reserves."""
     reason = rule.explain(question.job)
     if isinstance(rule, Memory):
-        reason += _leanest(question, question.least(others, rule))
-    relaxation = _relaxation(question, others, rule)
-    if not relaxation:
-        relaxation = _relaxation(question, [other for other in others if not isinstance(other, Memory)], rule)
-        relaxation += ", but then memory does not suffice" if relaxation else ""
-    return Clash(rule=rule.name, reason=reason, relaxation=relaxation)
+        reason += _leanest(question, question.least([other for other in rules if other.name != rule.name], rule))
+    return reason
+
+
+def _note(question: Question, others: Sequence[Rule], rule: Rule) -> str:
+    """What would help if memory did not count, or what was looked at."""
+    before_memory = [other for other in others if not isinstance(other, Memory)]
+    if not isinstance(rule, Memory) and not question.holds([*before_memory, rule]):
+        without = _relaxation(question, before_memory, rule)
+        if without:
+            return f"{without} would do, but then memory does not suffice"
+    return rule.none(question.job) if isinstance(rule, Numbered) else ""
 
 
 def _leanest(question: Question, least: float) -> str:
@@ -159,16 +187,11 @@ def _leanest(question: Question, least: float) -> str:
 
 
 def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
-    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none.
-
-    None either where the job has such a plan as it is.
-    """
+    """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none."""
     names = {other.name for other in others}
-    if question.holds([*others, rule]):
-        return ""
-    if isinstance(rule, Stepped):
-        step = question.step(rule, names)
-        return step[1] if step else ""
+    if isinstance(rule, Numbered):
+        other = question.nearest(rule, names)
+        return rule.moved(question.job, other) if other else ""
     if isinstance(rule, Measured):
         least = question.least(others, rule)
         if np.isfinite(least):
@@ -178,7 +201,7 @@ def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
 
 
 def _soft(rule: Rule) -> bool:
-    return isinstance(rule, Measured | Stepped)
+    return isinstance(rule, Measured | Numbered)
 
 
 def _importance(rule: Rule) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.answer import plan_dict
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.plan import Knobs, Plan
+from optimizer.plan import Plan
 from optimizer.search.plan.best import Best, best_plan
 
 OTHER_BATCH = 0.10  # how far the batch may move to be divisible by the replicas that are left
@@ -57,8 +57,8 @@ class Loss:
         }
 
 
-def losses(job: Job, lost_nodes: Sequence[int], knobs: Knobs = Knobs()) -> tuple[Loss, ...]:
-    """The best plans after each of these losses, by exhaustion at the same knobs; empty when the job has no plan.
+def losses(job: Job, lost_nodes: Sequence[int]) -> tuple[Loss, ...]:
+    """The best plans after each of these losses, each at its own knobs; empty when the job has no plan.
 
     Raises InputError for a loss that is not between one node and all but one GPU.
     """
@@ -70,20 +70,20 @@ def losses(job: Job, lost_nodes: Sequence[int], knobs: Knobs = Knobs()) -> tuple
                 f"cannot lose {nodes} node{'s' * (nodes != 1)} of {node} GPUs out of {job.gpus:,} GPUs; "
                 + (f"give 1 to {most}" if most else "nothing would be left")
             )
-    before = best_plan(job, knobs)
+    before = best_plan(job)
     if before is None:
         return ()
-    return tuple(_loss(before, nodes, gpus, knobs) for nodes, gpus in zip(lost_nodes, left, strict=True))
+    return tuple(_loss(before, nodes, gpus) for nodes, gpus in zip(lost_nodes, left, strict=True))
 
 
-def _loss(before: Best, nodes: int, gpus: int, knobs: Knobs) -> Loss:
-    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus), knobs)
-    other = _fastest(before, gpus, _any_shape(before.job, gpus), knobs, kept)
+def _loss(before: Best, nodes: int, gpus: int) -> Loss:
+    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus))
+    other = _fastest(before, gpus, _any_shape(before.job, gpus), kept)
     return Loss(nodes=nodes, gpus=gpus, before=before, kept=kept, best=other)
 
 
 def _fastest(
-    before: Best, gpus: int, jobs: Iterable[Job], knobs: Knobs, found: Best | None = None, most: int = MOST_COUNTS
+    before: Best, gpus: int, jobs: Iterable[Job], found: Best | None = None, most: int = MOST_COUNTS
 ) -> Best | None:
     """The best of the jobs, which come with ever fewer GPUs; those too small to beat the best so far are not tried."""
     per_gpu = LARGER_MFU * before.throughput / before.job.gpus
@@ -92,7 +92,7 @@ def _fastest(
         tried.add(job.gpus)
         if len(tried) > most or (found is not None and job.gpus * per_gpu <= found.throughput):
             break
-        candidate = best_plan(job, knobs)
+        candidate = best_plan(job)
         if candidate is not None and (found is None or candidate.throughput > found.throughput):
             found = candidate
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.answer import job_dict, plan_dict
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
-from optimizer.plan import FIELDS, Knobs, Plan
+from optimizer.plan import FIELDS, Plan
 from optimizer.search.plan.best import Best, best_plan
 from optimizer.search.why.basin import Basin, basin
 from optimizer.search.why.comparison import pins_text
@@ -62,12 +62,11 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """The best plan of a job, the effects of the variations, largest first, how alone the plan is, at which knobs."""
+    """The best plan of a job, the effects of the variations, largest first, how alone the plan is."""
 
     base: Best
     effects: tuple[Effect, ...]
     basin: Basin
-    knobs: Knobs = Knobs()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -76,28 +75,28 @@ class Sensitivity:
             "plan": plan_dict(self.base.plan),
             "step_time_s": self.base.estimate.step_time,
             "mfu": self.base.estimate.mfu,
-            "knobs": asdict(self.knobs),
+            "knobs": asdict(self.base.knobs),
             "effects": [effect.to_dict() for effect in self.effects],
             "basin": self.basin.to_dict(),
         }
 
 
-def sensitivity(job: Job, knobs: Knobs = Knobs()) -> Sensitivity | None:
-    """Every variation of a job planned again by exhaustion at the same knobs; None when the job has no plan.
+def sensitivity(job: Job) -> Sensitivity | None:
+    """Every variation of a job planned again, each at its own knobs; None when the job has no plan.
 
     Raises InputError for a pin on an unknown variable.
     """
-    base = best_plan(job, knobs)
+    base = best_plan(job)
     if base is None:
         return None
-    effects = [effect(base, variation, knobs) for variation in variations(job, base.plan)]
+    effects = [effect(base, variation) for variation in variations(job, base.plan)]
     order = sorted(effects, key=lambda item: (-abs(item.gain), item.variation.name))
-    return Sensitivity(base=base, effects=tuple(order), basin=basin(base.swept), knobs=knobs)
+    return Sensitivity(base=base, effects=tuple(order), basin=basin(base.swept))
 
 
-def effect(base: Best, variation: Variation, knobs: Knobs = Knobs()) -> Effect:
+def effect(base: Best, variation: Variation) -> Effect:
     """The optimum of one variation against that of the job; without any plan the gain is -1."""
-    found = best_plan(variation.job, knobs)
+    found = best_plan(variation.job)
     if found is None:
         return Effect(variation=variation, best=None, gain=-1.0)
     gain = found.throughput / base.throughput - 1

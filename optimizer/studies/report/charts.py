@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optimizer.job import Job
     from optimizer.studies.communication import CommunicationStudy
     from optimizer.studies.networks import Verdict
+    from optimizer.studies.room import Room
     from optimizer.studies.scaling import ScalingStudy
     from optimizer.studies.strategies import Strategy
 
@@ -73,10 +74,10 @@ def plan_page(study: CommunicationStudy) -> str:
         axis = {"gridcolor": GRID, "exponentformat": "SI", "ticksuffix": panel.unit, "range": limits, "nticks": 5}
         figure.update_xaxes(row=1, col=col, **axis)
     figure.update_layout(showlegend=False, height=160 + 70 * max(2, len(rows)))
-    return _page(figure, f"{study.job.model.name}: {study.plan.summary()}")
+    return _page(figure, f"{study.job.model.name}: {study.plan.summary()}", study.room)
 
 
-def networks_page(job: Job, verdicts: Sequence[Verdict], plan: str) -> str:
+def networks_page(job: Job, verdicts: Sequence[Verdict], plan: str, room: Room) -> str:
     """What crosses each network beside the compute of the step, and the MFU on it."""
     from plotly.graph_objects import Figure
 
@@ -91,7 +92,8 @@ def networks_page(job: Job, verdicts: Sequence[Verdict], plan: str) -> str:
     top = 1.2 * max([*crossing, *compute], default=1.0)
     figure.update_yaxes(title="per step", ticksuffix="s", exponentformat="SI", gridcolor=GRID, range=[0, top])
     figure.update_layout(legend={"orientation": "h", "y": 1.08, "x": 0}, height=560)
-    return _page(figure, f"{job.model.name} on {job.gpus:,} GPUs, {plan}: is the network the bottleneck?")
+    heading = f"{job.model.name} on {job.gpus:,} GPUs, {plan}: is the network the bottleneck?"
+    return _page(figure, heading, room)
 
 
 def scaling_page(study: ScalingStudy, measured: Mapping[int, float]) -> str:
@@ -192,8 +194,10 @@ def _range(panel: Panel) -> list[float] | None:
     return [0, 1.15 * max(positive)]
 
 
-def _page(figure: Any, heading: str) -> str:
-    """A whole page with the library inside, so that it opens without a network."""
+def _page(figure: Any, heading: str, room: Room | None = None) -> str:
+    """A whole page with the library inside, so that it opens without a network; it says that a plan does not fit."""
+    if room and room.warning:
+        heading += f"<br><b style='font-size:13px;color:{ORANGE}'>The plan {room.warning}</b>"
     figure.update_layout(
         title={"text": heading, "x": 0.01, "xanchor": "left", "font": {"size": 17}},
         template="plotly_white",

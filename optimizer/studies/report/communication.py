@@ -67,6 +67,7 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
         f"Its communication takes {show(study.energy, 'J')} on the links of the cluster.",
         *roofline_lines(study.layer),
         tier_line(job.cluster),
+        *([f"The plan {study.room.warning}."] if study.room.warning else []),
     ]
     if not study.rows:
         return Group(

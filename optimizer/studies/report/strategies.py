@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optimizer.plan import Plan
     from optimizer.studies.communication import CommunicationStudy
     from optimizer.studies.networks import Verdict
+    from optimizer.studies.room import Room
     from optimizer.studies.strategies import Strategy
 
 PER_LAYER = (
@@ -74,12 +75,12 @@ def strategies_report(job: Job, strategies: Sequence[Strategy], assumed: Sequenc
         table(PER_STEP, [(name, *per_step(study)) for name, study in studied]),
         title("Roofline of a layer"),
         table(ROOFLINE, [(name, *_roofline(study)) for name, study in studied]),
-        *notes("Remarks", remarks(job, strategies)),
+        *notes("Remarks", remarks(strategies)),
         *notes("Assumed", assumed),
     )
 
 
-def networks_report(job: Job, plan: Plan, verdicts: Sequence[Verdict]) -> Group:
+def networks_report(plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed: Sequence[str] = ()) -> Group:
     """Whether each network is the bottleneck of the plan, for the screen."""
     from rich.console import Group
     from rich.text import Text
@@ -92,6 +93,8 @@ def networks_report(job: Job, plan: Plan, verdicts: Sequence[Verdict]) -> Group:
         title(f"Is the network the bottleneck? — {plan.summary()}"),
         table(NETWORKS, rows),
         Text("  It is when what crosses it takes longer than the compute of the step; `needs` makes them equal."),
+        *([Text(f"  The plan {room.warning}.")] if room.warning else []),
+        *notes("Assumed", assumed),
     )
 
 
@@ -122,16 +125,16 @@ def per_step(study: CommunicationStudy) -> tuple[float, ...]:
     )
 
 
-def remarks(job: Job, strategies: Sequence[Strategy]) -> list[str]:
+def remarks(strategies: Sequence[Strategy]) -> list[str]:
     """Strategies that are not possible, do not fit, or break a rule of the planner."""
     lines = []
     for each in strategies:
-        name, usable = each.name.upper(), job.usable_memory / 1e9
+        name = each.name.upper()
         if each.study is None:
             lines.append(f"{name} is not possible: {'; '.join(each.reasons)}.")
             continue
         if not each.fits:
-            lines.append(f"{name} does not fit: {each.study.estimate.reserved / 1e9:.0f} of {usable:.0f} GB.")
+            lines.append(f"{name} {each.study.room.warning}.")
         if each.remarks:
             lines.append(f"{name} breaks rules of the planner: {', '.join(each.remarks)}.")
     return lines

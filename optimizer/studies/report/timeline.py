@@ -124,6 +124,7 @@ def timeline_report(study: PipelineStudy, assumed: Sequence[str] = ()) -> Group:
         f"{show(study.closed_form, 's')} ({study.error:+.2%}).",
         f"A stage idles {timeline.bubble.mean():.1%} on average, from {timeline.bubble.min():.1%} to "
         f"{timeline.bubble.max():.1%}.",
+        *([f"The plan {study.room.warning}."] if study.room.warning else []),
         "Layout proven best." if study.layout.proven else "Layout as given; --layout best searches one.",
         *(f"Assumed: {sentence}" for sentence in assumed),
     ]
@@ -193,4 +194,5 @@ def _subtitle(study: PipelineStudy, idle: float, peak: float) -> str:
         f"{study.plan.num_microbatches} micro-batches in {show(study.timeline.makespan, 's')}; stages idle {idle:.1%} "
         f"on average; at most {peak:.4g} micro-batches in flight; closed form {show(study.closed_form, 's')} "
         f"({study.error:+.2%})"
+        + (f"<br><b style='color:{ORANGE}'>The plan {study.room.warning}</b>" if study.room.warning else "")
     )

@@ -18,7 +18,7 @@ from typing import Any
 from optimizer.errors import InputError
 from optimizer.sweep.export import csv_text
 from optimizer.sweep.report.table import plan_text, summary
-from optimizer.sweep.results import PLAN, flat
+from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEXTS = (
@@ -30,22 +30,14 @@ TEXTS = (
     "device",
     "dtype",
     "stack",
-    "limit_fixed",
-    "limit_ranges",
-    "recompute",
-    "schedule",
-    "layers_per_stage",
-    "sequence_parallel",
     "summary",
     "reason",
+    *(name for name, default in DEFAULTS.items() if type(default) not in (int, float)),
 )
 NUMBERS = (
     "gpus",
     "seq_len",
     "global_batch",
-    "limit_bubble",
-    "limit_hbm",
-    "limit_max_tp",
     "mfu",
     "step_time_s",
     "tokens_per_s_per_gpu",
@@ -53,7 +45,7 @@ NUMBERS = (
     "train_days",
     "train_usd",
     "peak_reserved_bytes",
-    *(name for name in PLAN if name not in TEXTS),
+    *(name for name in DEFAULTS if name not in TEXTS),
 )
 DIGITS = 5  # of a figure on the page; the CSV has them all
 PEAKS = ("peak_reserved", "peak_allocated")  # sums beside the terms of the memory
@@ -132,6 +124,7 @@ def _data(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "count": len(rows),
         "columns": columns,
+        "limits": list(LIMITS),
         "plan": list(PLAN),
         "time": _terms(wholes, "time_s", ()),
         "memory": _terms(wholes, "memory_bytes", PEAKS),

@@ -153,7 +153,8 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     """A plan in one line, as Plan.summary writes it."""
     from optimizer.plan import Plan
 
-    return Plan(**{**plan, "layers_per_stage": tuple(plan["layers_per_stage"])}).summary()
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plan.items()}
+    return Plan(**values).summary()
 
 
 def _table(first: str, *columns: str) -> Table:

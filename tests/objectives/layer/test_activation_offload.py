@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
+from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
 from optimizer.objectives.kernels.operators import Shapes
-from optimizer.objectives.layer.activation_offload import host_seconds, movable_bytes, offloaded_modules
+from optimizer.objectives.layer.host import host_seconds
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
@@ -38,7 +39,7 @@ def shares(question: Job, plan: Plan, *values: int) -> tuple[np.ndarray, np.ndar
 
 
 def test_the_inputs_of_deepseek_v3_s_modules_can_be_counted() -> None:
-    """Per token: two norms of 7,168; 128 heads of 192 three times, of 128 once; 8.8 experts of 7,168 and 2 x 2,048."""
+    """Per token: two norms of 7,168; 128 heads of 192, 192 and 128, and 128 out; 8.8 experts of 7,168 and 2 x 2,048."""
     one = np.ones(1)
     shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=TOKENS)
     found = {
@@ -49,7 +50,7 @@ def test_the_inputs_of_deepseek_v3_s_modules_can_be_counted() -> None:
         {
             "attn_norm": 2 * 7168,
             "mlp_norm": 2 * 7168,
-            "core_attn": 2 * 3 * 128 * 192,
+            "core_attn": 2 * 128 * (192 + 192 + 128),
             "attn_proj": 2 * 128 * 128,
             "expert_fc1": 2 * 8.8 * 7168,
             "moe_act": 2 * 8.8 * 2 * 2048,
@@ -96,7 +97,7 @@ def test_the_transfer_is_a_term_with_its_formula() -> None:
     plan = replace(MIXTURE, activation_offload=100)
     (term,) = [term for term in explain(job("mixtral-8x22b"), plan) if term.name == "host_transfer"]
     assert term.value > 0
-    assert "host bandwidth" in term.formula
+    assert any("host bandwidth" in text for text in term.kernels.values())
     assert term.label == "assumed"
     costs = price(job("mixtral-8x22b"), Plans.of([plan]))
     assert sum(value[0] for value in costs.time.values()) == pytest.approx(costs.step_time[0], rel=1e-12)

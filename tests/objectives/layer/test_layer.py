@@ -9,7 +9,8 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.objectives.kernels.operators import Shapes
-from optimizer.objectives.layer.communication import collectives_per_pass, copies_sent
+from optimizer.objectives.layer.messages import copies_sent, launched, layer_messages
+from optimizer.objectives.network.messages import BACKWARD, FORWARD
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
@@ -29,12 +30,25 @@ def shapes(**degrees: float) -> Shapes:
     return Shapes(**arrays, sequence_parallel=arrays["tp"] > 1, seq_len=4096)
 
 
+def collectives(question: Job, some: Shapes, *, moe: bool) -> tuple[float, float]:
+    """What the host launches in the forward and in the backward pass."""
+    messages = layer_messages(question, some, moe)
+    forward, backward = (np.ravel(launched(messages, phase)) for phase in (FORWARD, BACKWARD))
+    return float(forward[0]), float(backward[0])
+
+
 def test_collectives_of_one_pass() -> None:
+    """Forward and backward: 2 blocks, each gathered and scattered, and gathered once more in the backward pass.
+
+    Context parallelism gathers in both passes and scatters in the second; a mixture dispatches and combines. Without
+    shared experts only its attention is a block: Korthikanti et al., arXiv 2205.05198, section 4.2.2.
+    """
     dense, sparse = job("llama3-70b"), job("mixtral-8x22b")
-    assert collectives_per_pass(dense, shapes(), False) == 0
-    assert collectives_per_pass(dense, shapes(tp=8.0), False) == 4
-    assert collectives_per_pass(dense, shapes(tp=8.0, cp=2.0), False) == 5
-    assert collectives_per_pass(sparse, shapes(ep=8.0), True) == 2
+    assert collectives(dense, shapes(), moe=False) == (0, 0)
+    assert collectives(dense, shapes(tp=8.0), moe=False) == (4, 6)
+    assert collectives(dense, shapes(tp=8.0, cp=2.0), moe=False) == (5, 8)
+    assert collectives(sparse, shapes(ep=8.0), moe=True) == (2, 2)
+    assert collectives(sparse, shapes(tp=8.0, ep=8.0), moe=True) == (4, 5)
 
 
 def test_graphs_leave_nothing_to_launch() -> None:

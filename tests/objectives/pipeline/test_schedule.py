@@ -5,14 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
-from optimizer.objectives.pipeline.schedule import (
-    Pass,
-    interleaved,
-    one_f_one_b,
-    schedule_order,
-    zero_bubble_h1,
-    zero_bubble_h2,
-)
+from optimizer.objectives.pipeline.interleaved import interleaved
+from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
+from optimizer.objectives.pipeline.schedule import Pass
+from optimizer.objectives.pipeline.schedules import schedule_order
+from optimizer.objectives.pipeline.zero_bubble import zero_bubble_h1, zero_bubble_h2
 
 
 def letters(stage: tuple[Pass, ...]) -> str:
@@ -20,14 +17,14 @@ def letters(stage: tuple[Pass, ...]) -> str:
 
 
 def test_one_forward_one_backward_on_three_stages() -> None:
-    first, second, third = one_f_one_b(3, 4)
+    first, second, third = one_f_one_b(3, 1, 4)
     assert letters(first) == "F0 F1 F2 B0 F3 B1 B2 B3"
     assert letters(second) == "F0 F1 B0 F2 B1 F3 B2 B3"
     assert letters(third) == "F0 B0 F1 B1 F2 B2 F3 B3"
 
 
 def test_fewer_microbatches_than_stages_run_all_forwards_first() -> None:
-    assert letters(one_f_one_b(4, 2)[0]) == "F0 F1 B0 B1"
+    assert letters(one_f_one_b(4, 1, 2)[0]) == "F0 F1 B0 B1"
 
 
 def test_interleaving_visits_the_chunks_in_groups_of_pp() -> None:
@@ -39,9 +36,9 @@ def test_interleaving_visits_the_chunks_in_groups_of_pp() -> None:
 
 
 def test_weights_wait_for_as_many_backwards_as_the_stage_has_ahead_of_it() -> None:
-    assert letters(zero_bubble_h1(3, 3)[2]) == "F0 B0 F1 B1 F2 B2 W0 W1 W2"
-    assert letters(zero_bubble_h1(3, 3)[0]) == "F0 F1 F2 B0 W0 B1 W1 B2 W2"
-    assert letters(zero_bubble_h2(2, 3)[0]) == "F0 F1 F2 B0 W0 B1 W1 B2 W2"
+    assert letters(zero_bubble_h1(3, 1, 3)[2]) == "F0 B0 F1 B1 F2 B2 W0 W1 W2"
+    assert letters(zero_bubble_h1(3, 1, 3)[0]) == "F0 F1 F2 B0 W0 B1 W1 B2 W2"
+    assert letters(zero_bubble_h2(2, 1, 3)[0]) == "F0 F1 F2 B0 W0 B1 W1 B2 W2"
 
 
 @given(

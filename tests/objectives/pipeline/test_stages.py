@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.objectives.pipeline.stages import in_flight, representative_stages
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, stages_of
 from optimizer.plan import Plan, Plans, balanced
 from optimizer.presets import load_model
 
@@ -23,17 +24,17 @@ def test_the_middle_stage_of_deepseek_holds_moe_layers() -> None:
     The prediction layer lies there as well.
     """
     plans = Plans.of([Plan(pp=32, num_microbatches=64)])
-    first, middle, last = representative_stages(load_model("deepseek-v3"), plans)
-    assert (first.dense[0], first.moe[0]) == (1, 0)
-    assert (middle.dense[0], middle.moe[0]) == (0, 2)
-    assert (last.dense[0], last.moe[0], last.mtp, last.head[0]) == (0, 1 + 1, 1, 1)
-    assert middle.in_flight[0] == 30
+    stages = stages_of(load_model("deepseek-v3"), plans)
+    held = {kind: counts[:, 0].tolist() for kind, counts in stages.counts.items()}
+    assert (held[DENSE], held[MOE]) == ([1, 0, 0], [0, 2, 1])
+    assert (held[EMBEDDING], held[MTP], held[HEAD]) == ([1, 0, 0], [0, 0, 1], [0, 0, 1])
+    assert stages.in_flight[:, 0].tolist() == [32, 30, 1]
 
 
 def test_one_stage_holds_everything() -> None:
-    first, middle, last = representative_stages(load_model("gpt3"), Plans.of([Plan(dp=8)]))
-    assert (first.dense[0], first.embedding[0], first.head[0], first.in_flight[0]) == (96, 1, 1, 1)
-    assert (middle.exists[0], last.exists[0]) == (0, 0)
+    stages = stages_of(load_model("gpt3"), Plans.of([Plan(dp=8)]))
+    assert [stages.counts[kind][0, 0] for kind in (DENSE, EMBEDDING, HEAD)] == [96, 1, 1]
+    assert (stages.in_flight[0, 0], stages.exists[:, 0].tolist()) == (1, [1, 0, 0])
 
 
 def test_micro_batches_in_flight_by_schedule() -> None:

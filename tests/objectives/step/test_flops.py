@@ -32,7 +32,7 @@ def test_prediction_layers_count_as_megatron_counts_them(mtp: int) -> None:
 
 def test_the_conventions_differ_in_masked_scores_and_in_prediction_layers() -> None:
     model = load_model("deepseek-v3")
-    every, causal, plain = (model_flops(model, 4096, 1.0, name) for name in CONVENTIONS)
+    causal, every, plain = (model_flops(model, 4096, 1.0, name) for name in CONVENTIONS)
     assert every > causal > plain
     assert plain == model_flops(replace(model, mtp_layers=0), 4096, 1.0, "6n")
-    assert every == model_flops(model, 4096, 1.0)
+    assert causal == model_flops(model, 4096, 1.0)

@@ -144,7 +144,7 @@ def test_fp8_is_faster_than_bf16_but_not_twice() -> None:
 
 
 def test_small_layers_are_bound_by_launches() -> None:
-    tiny = job("gpt3-125m", gpus=8, global_batch=64, seq_len=1024, stack=load_stack("megatron-deepspeed-2022"))
+    tiny = job("gpt3-125m", gpus=8, global_batch=64, seq_len=1024, stack=load_stack("megatron-deepspeed-unfused-2022"))
     costs = price(tiny, Plans.of([Plan(dp=8, micro_batch=1, num_microbatches=8)]))
     assert float(costs.time["launch"][0]) > 0.5 * float(costs.step_time[0])
 

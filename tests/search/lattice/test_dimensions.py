@@ -14,7 +14,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import SCHEDULES, Plan, Plans
 from optimizer.presets import load_stack
 from optimizer.recomputation import MODULES, RECOMPUTE
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format, formats_of
 from optimizer.search.why.conflict import conflict
@@ -26,7 +26,7 @@ WITHOUT_BUBBLES = Features(schedules=("1f1b", "interleaved", *ZERO_BUBBLE))
 
 
 def space(job: Job) -> Plans:
-    return concatenate(list(lattice(job, structural(job))))
+    return Plans.joined(list(lattice(job, structural(job))))
 
 
 def test_zero_bubble_schedules_widen_the_lattice_only_where_they_are_offered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 
 from optimizer.constraints.batch import Batch
@@ -10,33 +11,52 @@ from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Plans
-from optimizer.search.lattice.enumerate import Space, concatenate, lattice
-from optimizer.search.lattice.oracle import fold, sweep
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.step.price import price, price_bill
+from optimizer.plan import FIELDS, Knobs, Plans
+from optimizer.search.lattice.enumerate import Space, lattice
+from optimizer.search.lattice.knobs import tuned
+from optimizer.search.lattice.oracle import Tuning, fold, sweep
 from optimizer.search.lattice.proof import prove
-from tests.search.jobs import jobs, simple_price, small_job
+from tests.search.jobs import MIXTURE, jobs, small_job
 
 MOST = 300
+DEFAULTS = Tuning(fixed=Knobs())
 
 
-def test_the_best_plan_of_a_job_checked_by_hand() -> None:
-    """8 GPUs: 100 / 8 s of work, no tp, pp or cp: 12.5 + 0.1 s; 40 GB of state and 1 GB of activations fit."""
-    swept = sweep(small_job(8), structural(small_job(8)), price=simple_price)
+@pytest.mark.parametrize(
+    "job", [small_job(8), small_job(8, model=MIXTURE), small_job(8, hbm=6e9), small_job(1, hbm=22e9)]
+)
+def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job: Job) -> None:
+    """Whatever the sweep leaves untuned because of its bound could not have been the best, and the first of equals is
+    taken.
+    """
+    bill = bill_of(job, Plans.joined(list(lattice(job, structural(job)))))
+    every = tuned(bill)
+    costs = price_bill(bill, every.knobs)
+    fits = costs.reserved <= job.usable_memory
+    assert every.seconds.tolist() == pytest.approx(costs.step_time.tolist(), rel=1e-12)
+    assert every.fits.tolist() == fits.tolist()
+    swept = sweep(job, structural(job))
     assert swept.points is not None
-    assert swept.points.seconds[swept.best] == 12.6
-    plan = swept.points.plans.plan(swept.best)
-    assert (plan.tp, plan.cp, plan.pp, plan.dp, plan.recompute) == (1, 1, 1, 8, "none")
+    assert (swept.space, swept.fitting) == (len(bill), int(fits.sum()))
+    first = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
+    assert swept.points.plans.plan(swept.best) == bill.plans.plan(first)
+    assert swept.points.seconds[swept.best] == pytest.approx(costs.step_time[first], rel=1e-12)
+    assert swept.knob_bound <= costs.step_time[fits].min()
 
 
-def test_memory_forces_the_cheapest_split() -> None:
-    """21 GB less 2 GB of context: 40 GB of state must be halved and more, so pp = 4 beats tp = 4: 12.5 + 3/m + 0.1."""
-    job = small_job(8, hbm=14e9)
-    swept = sweep(job, structural(job), price=simple_price)
-    assert swept.points is not None
-    plan = swept.points.plans.plan(swept.best)
-    assert (plan.tp, plan.pp) == (1, 4)
-    assert swept.points.seconds[swept.best] == 12.5 + 3 / plan.num_microbatches + 0.1
+def test_memory_forces_the_state_to_the_host_or_the_model_to_be_split() -> None:
+    """On one GPU of 22 GB, of which 2 GB are the context, the state of this model does not fit without the host; on
+    eight its shards do.
+    """
+    alone, several = (sweep(job, structural(job)) for job in (small_job(1, hbm=10e9), small_job(8, hbm=10e9)))
+    assert alone.points is not None
+    assert several.points is not None
+    assert 0 < alone.points.knobs.offload[alone.best] <= 1
+    assert several.points.knobs.offload[several.best] == 0
+    none = sweep(small_job(1, hbm=10e9), structural(small_job(1, hbm=10e9)), DEFAULTS)
+    assert (none.best, none.fitting) == (-1, 0)
 
 
 @settings(max_examples=200, deadline=None)
@@ -46,10 +66,10 @@ def test_cp_sat_finds_the_optimum_of_the_oracle(job: Job) -> None:
     assume(candidates is not None)
     assert candidates is not None
     costs = price(job, candidates)
-    rules = (*structural(job), Memory(price=price))
+    rules = (*structural(job), Memory())
     proof = prove(job, rules, candidates, costs.step_time)
     allowed = np.logical_and.reduce([rule.check(job, candidates) for rule in rules])
-    swept = sweep(job, structural(job))
+    swept = sweep(job, structural(job), DEFAULTS)
     assert proof.proven
     if swept.best < 0:
         assert not allowed.any()
@@ -69,9 +89,9 @@ def sample(job: Job) -> Plans | None:
     universe = list(lattice(job, [GpuProduct(), Batch()]))
     if not 0 < count <= MOST:
         return None
-    every = concatenate(universe)
+    every = Plans.joined(universe)
     others = every.take(np.arange(0, len(every), max(1, len(every) // MOST)))
-    joined = concatenate([*valid, others])
+    joined = Plans.joined([*valid, others])
     rows = np.column_stack([np.asarray(getattr(joined, name), dtype=np.int64) for name in FIELDS])
     _, first = np.unique(rows, axis=0, return_index=True)
     return joined.take(np.sort(first))
@@ -81,9 +101,9 @@ def test_the_lattice_is_exactly_what_the_rules_leave_of_the_whole() -> None:
     """Joining variable by variable loses nothing: the same plans as filtering the whole product at the end."""
     job = small_job(12, max_micro_batch=2)
     rules = structural(job)
-    whole = concatenate(list(lattice(job, [])))
+    whole = Plans.joined(list(lattice(job, [])))
     kept = whole.take(np.logical_and.reduce([rule.check(job, whole) for rule in rules]))
-    joined = concatenate(list(lattice(job, rules)))
+    joined = Plans.joined(list(lattice(job, rules)))
     for name in FIELDS:
         assert getattr(joined, name).tolist() == getattr(kept, name).tolist()
 
@@ -91,7 +111,7 @@ def test_the_lattice_is_exactly_what_the_rules_leave_of_the_whole() -> None:
 def test_chunks_do_not_change_the_sweep() -> None:
     job = small_job(8)
     whole = sweep(job, structural(job))
-    parts = fold(job, lattice(job, structural(job), chunk=100), price)
+    parts = fold(job, (bill_of(job, plans) for plans in lattice(job, structural(job), chunk=100)))
     assert whole.points is not None
     assert parts.points is not None
     assert parts.space == whole.space
@@ -103,7 +123,8 @@ def test_chunks_do_not_change_the_sweep() -> None:
 def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:
     job = small_job(16)
     space = Space(job, structural(job))
-    first, second, fresh = (concatenate(list(chunks)) for chunks in (space, space, lattice(job, structural(job))))
+    first, second = (Plans.joined([bill.plans for bill in space]) for _ in range(2))
+    fresh = Plans.joined(list(lattice(job, structural(job))))
     assert len(first) > 0
     for name in FIELDS:
         assert np.array_equal(getattr(first, name), getattr(second, name))

@@ -9,7 +9,6 @@ import pytest
 
 from optimizer.exports.layout import plan_layout
 from optimizer.job import Job, Limits
-from optimizer.objectives.layer.seconds import TERMS
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans, balanced
 from optimizer.presets import load_cluster, load_model, load_stack
@@ -17,7 +16,7 @@ from optimizer.search.layouts.layout import assess, best_layout, placed_layout
 from optimizer.search.layouts.problem import layout_problem
 from optimizer.stack import Features, Stack
 
-PIPELINE = (*TERMS, "head", "pp_communication", "bubble")
+BESIDE = ("overhead", "stragglers")  # what is the same for every layout, and what grows with the rest
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
 LLAMA = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True)
 CASES = [
@@ -52,19 +51,17 @@ def job_of(model: str, hbm: float) -> Job:
     )
 
 
-def pipeline_seconds(job: Job, plan: Plan) -> tuple[float, float]:
-    """Time of the pipeline without what happens once per step [s], and the peak of memory [B]."""
+def laid_seconds(job: Job, plan: Plan) -> tuple[float, float]:
+    """Time of the pipeline and of what happens once per step [s], and the peak of memory [B]."""
     costs = price(job, Plans.of([plan]))
-    terms = (*PIPELINE, "dp_communication") if plan.zero_stage == 3 else PIPELINE
-    terms += ("host_transfer",) * (plan.activation_offload > 0)
-    return sum(float(costs.time[term][0]) for term in terms), float(costs.reserved[0])
+    return sum(float(costs.time[term][0]) for term in costs.time if term not in BESIDE), float(costs.reserved[0])
 
 
 @pytest.mark.parametrize(("model", "plan"), CASES)
 def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan) -> None:
     job = job_of(model, 160e9 if plan.recompute == "full" else 400e9)
     layout = best_layout(job, plan)
-    seconds, reserved = pipeline_seconds(job, layout.of(plan))
+    seconds, reserved = laid_seconds(job, layout.of(plan))
     assert layout.proven
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
     assert max(layout.memory) == pytest.approx(reserved, rel=1e-9)
@@ -83,7 +80,7 @@ def test_the_step_of_any_layout_is_what_its_stages_add_up_to(seed: int) -> None:
     placed = replace(plan, layers_per_stage=layers, recompute_layers=rebuilt, mtp_ahead=ahead)
     problem = layout_problem(job, placed)
     layout = placed_layout(problem, placed.placement)
-    seconds, reserved = pipeline_seconds(job, placed)
+    seconds, reserved = laid_seconds(job, placed)
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
     assert max(layout.memory) == pytest.approx(reserved, rel=1e-9)
     assert layout.recomputed == (rebuilt or (0,) * plan.pp)
@@ -131,9 +128,15 @@ def test_a_stack_that_cuts_evenly_still_chooses_what_to_rebuild() -> None:
     assert 0 < sum(layout.recomputed) < 126
 
 
-def test_deepseek_s_published_layout_is_found() -> None:
-    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L."""
+def test_deepseek_s_published_layout_is_as_fast_as_the_best() -> None:
+    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L.
+
+    Its slowest stage is that of the best layout; what stages do once per step makes 0.01 % between them.
+    """
     job = job_of("deepseek-v3", 400e9)
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
-    placed = best_layout(job, plan).of(plan)
-    assert plan_layout(placed, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
+    published = replace(plan, layers_per_stage=(3, *(2,) * 29, 0, 0), mtp_ahead=1)
+    assert plan_layout(published, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
+    theirs, best = placed_layout(layout_problem(job, plan), published.placement), best_layout(job, plan)
+    assert theirs.slowest == pytest.approx(best.slowest)
+    assert best.objective <= theirs.objective < best.objective * 1.0005

@@ -1,4 +1,4 @@
-"""The planner's optimum over lattice and layouts is that of brute force: every layout of every plan, priced."""
+"""The planner's optimum is that of brute force: every layout of every plan, priced at the plan's own knobs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.model import LatentAttention
-from optimizer.objectives.step.layer_costs import layer_sequence
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.pipeline.stages import layer_sequence
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans, virtual_stages
-from optimizer.search.lattice.enumerate import concatenate, lattice
+from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
+from optimizer.search.lattice.enumerate import alike, lattice
+from optimizer.search.lattice.knobs import BOX, columns, taken, tuned
 from optimizer.search.layouts.problem import alternates
+from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
-from optimizer.search.why.verification import placement_findings
-from tests.search.jobs import jobs
+from optimizer.search.why.plan_rules import placement_findings
+from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
+from tests.search.jobs import LATENT as LATENT_MODEL
 
 MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
 MOST_PLANS = 400
@@ -103,24 +108,34 @@ def allowed(job: Job, given_plan: Plan, counts: tuple[int, ...], ahead: int) -> 
     return all(low <= n <= ceil(share) + 1 for low, n in zip(least, counts, strict=True))
 
 
-def every_layout(job: Job) -> list[Plan] | None:
-    """All layouts of all plans; None when there are too many to price."""
+def every_layout(job: Job) -> tuple[Plans, list[Plan], NDArray[np.int64]] | None:
+    """All plans, all layouts of all of them and the plan that each is of; None when there are too many to price."""
     parts = list(lattice(job, structural(job)))
-    every = concatenate(parts) if parts else None
+    every = Plans.joined(parts) if parts else None
     if every is None or len(every) > MOST_PLANS:
         return None
     found: list[Plan] = []
+    owners: list[int] = []
     for index in range(len(every)):
-        found += layouts(job, every.plan(index))
+        some = list(layouts(job, every.plan(index)))
+        found, owners = found + some, owners + [index] * len(some)
         if len(found) > MOST_LAYOUTS:
             return None
-    return found
+    return every, found, np.array(owners, dtype=np.int64)
 
 
-def fastest(job: Job, plans: list[Plan], knobs: Knobs) -> float:
+def settings_of(job: Job, plans: Plans) -> tuple[KnobColumns, ...]:
+    """The knobs of each plan: its own, and those with none and with all of the optimizer's state on the host."""
+    own = tuned(bill_of(job, plans)).knobs
+    return own, replace(own, offload=0 * own.offload), replace(own, offload=0 * own.offload + 1)
+
+
+def fastest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
+    """The least step time of the plans that fit, each with settings of its own [s]; infinite where none does."""
     best = np.inf
     for start in range(0, len(plans), AT_ONCE):
-        costs = price(job, Plans.of(plans[start : start + AT_ONCE]), knobs)
+        part = slice(start, start + AT_ONCE)
+        costs = price(job, Plans.of(plans[part]), taken(knobs, part))
         best = min(best, float(np.min(np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf))))
     return best
 
@@ -139,21 +154,49 @@ def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Jo
     compare(replace(job, stack=replace(job.stack, features=features)).with_limits(fixed={}, choices=HOSTED))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_setting_of_the_knobs_beats_the_bound(seed: int) -> None:
+    """Whatever the corner of the box or the point in it, on every layout of every plan."""
+    rng = np.random.default_rng(seed)
+    model = (DENSE, MIXTURE, LATENT_MODEL)[seed % 3]
+    job = small_job(4, model=replace(model, layers=4), hbm=(7e9, 80e9)[seed % 2], max_vpp=1, max_micro_batch=1)
+    every = every_layout(job.with_limits(fixed={"cp": 1, "recompute": "none"}))
+    assert every is not None
+    answer = plan(job.with_limits(fixed={"cp": 1, "recompute": "none"}), top=1, trials=0)
+    assert answer.certificate is not None
+    for _ in range(12):
+        sides = {
+            name: float(low * (high / low) ** rng.choice([0.0, 1.0, rng.random()])) for name, (low, high) in BOX.items()
+        }
+        knobs = Knobs(**sides, offload=float(rng.choice([0.0, 1.0, rng.random()])))
+        assert answer.certificate.knob_bound <= fastest(job, every[1], columns(knobs, len(every[1]))) * (1 + 1e-9)
+
+
 def compare(job: Job) -> None:
-    """The planner's answer against the fastest of all layouts that fit."""
-    plans = every_layout(job)
-    assume(plans)
-    assert plans is not None
-    answer = plan(job, top=2, trials=0)
-    best = fastest(job, plans, answer.knobs)
+    """The planner's answer against the fastest of all layouts that fit, each plan at its own settings."""
+    every = every_layout(job)
+    assume(every is not None and every[1])
+    assert every is not None
+    plans, laid, owners = every
+    answer, again = plan(job, top=2, trials=0), best_plan(job)
+    best = min(fastest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
     if answer.plan is None or answer.certificate is None or answer.estimate is None:
         assert answer.status == "infeasible"
-        assert best == fastest(job, plans, Knobs(offload=1.0)) == np.inf
+        assert again is None
+        assert best == np.inf
         return
     assert answer.status == "optimal"
     assert answer.estimate.step_time == pytest.approx(best, rel=1e-7)
     assert answer.certificate.lower_bound <= best * (1 + 1e-7)
-    assert answer.certificate.knob_bound <= fastest(job, plans, Knobs(bucket=1e9, comm_sm_share=0.3)) * (1 + 1e-9)
+    largest = columns(Knobs(bucket=1e9, comm_sm_share=0.3), len(laid))
+    assert answer.certificate.knob_bound <= min(best, fastest(job, laid, largest)) * (1 + 1e-9)
     assert answer.estimate.reserved <= job.usable_memory
     assert all(finding.holds for finding in placement_findings(job, answer.plan))
     assert all(other.estimate.step_time >= best * (1 - 1e-7) for other in answer.alternatives)
+    assert again is not None
+    assert (again.plan, again.knobs, again.estimate) == (answer.plan, answer.knobs, answer.estimate)
+    (own,) = np.flatnonzero(alike(plans, answer.plan))
+    assert answer.knobs in [
+        Knobs(**{name: float(getattr(knobs, name)[own]) for name in ("bucket", "comm_sm_share", "offload")})
+        for knobs in settings_of(job, plans)
+    ]

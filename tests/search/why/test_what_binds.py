@@ -9,8 +9,9 @@ import pytest
 
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.step.price import price
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.lattice.knobs import tuned
 from optimizer.search.why.basin import Basin, Ring
 from optimizer.search.why.what_binds import Sensitivity, binding, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
@@ -70,8 +71,8 @@ def test_pins_are_dropped_one_by_one(gpt3_job: Job) -> None:
 def test_the_basin_counts_every_plan_of_the_lattice(gpt3_job: Job, found: Sensitivity) -> None:
     seconds = []
     for plans in lattice(gpt3_job, structural(gpt3_job)):
-        costs = price(gpt3_job, plans)
-        seconds.append(costs.step_time[costs.reserved <= gpt3_job.usable_memory])
+        own = tuned(bill_of(gpt3_job, plans))
+        seconds.append(own.seconds[own.fits])
     times = np.concatenate(seconds)
     for ring in found.basin.rings:
         assert ring.plans == int(np.sum(times <= times.min() * (1 + ring.share))) - 1

@@ -34,7 +34,7 @@
     ["peak_reserved_bytes", "memory per GPU [GB]", (v) => (v / 1e9).toFixed(1) + " GB", false],
   ].filter(([name]) => data.columns[name] && data.columns[name].some((v) => v !== null));
   const CHOICES = ["status", "scenario", "family", "model", "cluster", "dtype", "stack", "gpus", "seq_len", "global_batch",
-    "limit_bubble", "limit_hbm", "limit_max_tp", "limit_fixed"];
+    ...data.limits];
   const TABLE = ["model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "status", "mfu", "step_time_s", "usd_per_mtoken", "summary"];
   const HEADINGS = { gpus: "GPUs", seq_len: "seq", global_batch: "batch", mfu: "MFU", step_time_s: "step", usd_per_mtoken: "$/Mtoken", summary: "plan" };
   const ROWS = 300;
@@ -242,7 +242,7 @@
     state.chosen = row;
     const box = document.getElementById("detail"), columns = element("div", undefined, "columns");
     const title = cell("model", row) + " on " + written(cell("gpus", row)) + " × " + cell("device", row) + " (" + cell("cluster", row) + ")";
-    const asked = ["scenario", "stack", "dtype", "seq_len", "global_batch", "limit_bubble", "limit_hbm", "limit_max_tp", "limit_fixed", "limit_ranges"];
+    const asked = ["scenario", "stack", "dtype", "seq_len", "global_batch", ...data.limits];
     columns.append(pairs("Asked", asked.map((name) => [name, written(cell(name, row))]).filter(([, value]) => value !== "none" && value !== "0")));
     if (cell("summary", row)) {
       columns.append(pairs("Plan, " + cell("status", row), data.plan.map((name) => [name, written(cell(name, row))])));

@@ -1,0 +1,102 @@
+"""Which parameters a stack's runs tell: the others go home, those on a bound become facts, and the rest is refitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Solution
+from optimizer.stack import PARAMETERS, Fixed, Stack
+
+Fitted = TypeVar("Fitted")
+UNTOLD = "these runs do not tell it"
+LOW, HIGH = "low", "high"
+AT_BOUND: Mapping[tuple[str, str], str] = {
+    ("gemm_efficiency", HIGH): "products run at the rate of isolated kernels",
+    ("score_passes", LOW): "scores are written and read once",
+    ("launch", LOW): "kernels are replayed without the host",
+    ("pipelined_collective", LOW): "collectives of pipelines wait for nobody",
+    ("microbatch_overhead", LOW): "no host time per micro-batch shows",
+    ("network_efficiency", HIGH): "collectives across nodes run as isolated ones",
+    ("scale_up_efficiency", HIGH): "collectives inside the node run as isolated ones",
+    ("collective_skew", LOW): "ranks enter their collectives together",
+    ("tp_overlap", LOW): "TP collectives hide nothing",
+    ("tp_overlap", HIGH): "TP collectives hide wherever there are products to hide under",
+    ("cp_overlap", LOW): "the CP exchange hides nothing",
+    ("cp_overlap", HIGH): "the CP exchange hides wherever there is attention to hide under",
+    ("ep_overlap", LOW): "the MoE all-to-all hides nothing",
+    ("ep_overlap", HIGH): "the MoE all-to-all hides wherever there are products to hide under",
+    ("dp_overlap", LOW): "DP collectives hide nothing",
+    ("dp_overlap", HIGH): "DP collectives hide wherever there are passes to hide under",
+    ("p2p_overlap", LOW): "pipeline transfers hide nothing",
+    ("p2p_overlap", HIGH): "all pipeline transfers hide",
+    ("optimizer_passes", LOW): "the optimizer step is one fused kernel",
+    ("step_overhead", LOW): "no host time per step shows",
+    ("straggler", LOW): "no slowdown shows with the number of nodes",
+    ("expert_imbalance", LOW): "routing is even",
+    ("expert_efficiency", HIGH): "grouped products run as dense ones",
+    ("fragmentation", LOW): "the allocator holds no fragments",
+    ("workspace", LOW): "workspaces are held outside of the allocator",
+}
+
+
+def settled(
+    fit: Callable[[Stack, Sequence[str], Mapping[str, float]], Fitted],
+    solution_of: Callable[[Fitted], Solution | None],
+    start: Stack,
+    free: Sequence[str],
+    first: Fitted,
+    runs: int,
+) -> tuple[Stack, Fitted]:
+    """Refit with ever fewer parameters until the runs tell each of them and none lies on a bound.
+
+    What the runs do not tell keeps the value of `start`; a parameter on its bound is fixed there, after which the
+    others may be told again. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs.
+    """
+    stack, found, told = start, first, tuple(free)
+    while (solution := solution_of(found)) is not None:
+        gone = solution.untold(max(1, runs // RUNS_PER_PARAMETER))
+        told = tuple(name for name in told if name not in gone)
+        if not gone:
+            ends = {name: Fixed(value=value, why=bound_words(name, value)) for name, value in solution.at_bound.items()}
+            if not ends:
+                break
+            stack = replace(without(stack, ends), fixed={**stack.fixed, **ends})
+            told = tuple(name for name in free if name not in stack.fixed)
+        found = fit(stack, told, solution.parameters)
+    parameters = solution.parameters if solution else {}
+    return replace(stack, parameters={**stack.parameters, **parameters}), found
+
+
+def bound_words(name: str, value: float) -> str:
+    """What it says of the software that a parameter lies on a bound."""
+    end = LOW if value == PARAMETERS[name].low else HIGH
+    return AT_BOUND.get(
+        (name, end), f"the {'lowest' if end == LOW else 'highest'} of its bounds: {PARAMETERS[name].meaning}"
+    )
+
+
+def anew(stack: Stack, names: Collection[str], parent: Stack | None = None) -> Stack:
+    """The stack before a fit of `names`: the values of its parent, and facts that no earlier fit found."""
+    found = {name for name, item in stack.fixed.items() if item.why == bound_words(name, item.value)}
+    found |= {name for name, item in stack.fixed.items() if item.why.endswith(UNTOLD)}
+    fixed = {name: item for name, item in stack.fixed.items() if name not in names or name not in found}
+    taken = {name: parent[name] for name in names if parent and name not in fixed}
+    return replace(stack, parameters={**without(stack, names).parameters, **taken}, fixed=fixed)
+
+
+def inherited(stack: Stack, origin: str, names: Collection[str]) -> Stack:
+    """The stack whose `names`, which its runs do not tell, are known from the one that the fit started from."""
+    taken = {name: value for name, value in stack.parameters.items() if name in names}
+    fixed = {
+        name: Fixed(value=value, why=f"as in {origin}; {UNTOLD}")
+        for name, value in taken.items()
+        if value != PARAMETERS[name].default
+    }
+    return replace(without(stack, names), fixed={**stack.fixed, **fixed})
+
+
+def without(stack: Stack, names: Collection[str]) -> Stack:
+    """The stack with fewer fitted parameters."""
+    return replace(stack, parameters={name: value for name, value in stack.parameters.items() if name not in names})

@@ -1,0 +1,188 @@
+"""Bytes that a layer keeps for its backward pass: all of them, without what is rebuilt, and what may lie on the host.
+
+Source of which inputs may lie on the host: NVIDIA/Megatron-LM, fine-grained activation offloading,
+docs.nvidia.com/megatron-core/developer-guide/0.19.0/user-guide/features/fine_grained_activation_offloading.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optimizer.model import Model
+from optimizer.objectives.arrays import FloatArray, pick
+from optimizer.objectives.kernels.modes import modes, rebuilds
+from optimizer.objectives.kernels.modules import freed_bytes
+from optimizer.objectives.kernels.operators import Shapes, attention_width
+from optimizer.plan import IntArray
+from optimizer.recomputation import modules_of
+from optimizer.stack import Features
+
+WHOLE_MLP = ("dense", "routed", "shared")
+DOUBLE = 2.0  # layers' worth of buffers on the device: one on its way out, one on its way back
+# Modules of which rebuilding leaves nothing to send to the host.
+REBUILT = {"core_attn": "mla_up_proj", "expert_fc1": "moe", "moe_act": "moe"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationBytes:
+    """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone.
+
+    `modules`: bytes fewer when a module is rebuilt, `movable`: those that may lie on the host.
+    """
+
+    none: FloatArray
+    selective: FloatArray
+    full: FloatArray
+    modules: Mapping[str, FloatArray] = field(default_factory=dict)
+    movable: Mapping[str, FloatArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBytes:
+    """Bytes of one layer under a plan's recomputation: `each` micro-batch in flight, and `once` while it is rebuilt."""
+
+    each: FloatArray
+    once: FloatArray
+
+
+def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None) -> KeptBytes:
+    """What the mode of recomputation keeps, and rebuilds for one micro-batch at a time: scores, modules, the layer [B].
+
+    `on_host` per cent of what may lie on the host do, and buffers on the device are DOUBLE what one layer moves.
+
+    >>> from optimizer.recomputation import RECOMPUTE
+    >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
+    >>> table = ActivationBytes(none=9 * np.ones(4), selective=6 * np.ones(4), full=2 * np.ones(4), modules=some)
+    >>> kept = kept_bytes(table, np.array([0, 1, 2, RECOMPUTE.index("mlp+moe")]))
+    >>> kept.each.tolist(), kept.once.tolist()
+    ([9.0, 6.0, 2.0, 5.0], [0.0, 3.0, 9.0, 4.0])
+    """
+    mode = modes(recompute)
+    each = pick(mode, (table.none, table.selective, table.full))
+    once = pick(mode, (0.0, table.none - table.selective, table.none))
+    for module, freed in table.modules.items():
+        chosen = rebuilds(recompute, module)
+        if np.any(chosen):
+            fewer = np.where(chosen, freed, 0.0)
+            each, once = each - fewer, once + fewer
+    if on_host is not None and np.any(on_host):
+        moved = moved_bytes(table.movable, recompute, on_host / 100.0)
+        each, once = each - moved, once + DOUBLE * moved
+    return KeptBytes(each=each, once=once)
+
+
+def activation_bytes(
+    model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, fp8: bool = False
+) -> ActivationBytes:
+    """Activations one layer keeps for the backward pass, per micro-batch and rank [B].
+
+    For GPT: t h (10 + 24 / tp) + 5 heads S t / tp, the last term only with unfused attention; sequence parallelism
+    divides the 10 as well. In general: two norm inputs and two norm outputs (8 h), dropout masks (2 h), queries, keys
+    and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
+    products (norm outputs, activation output) are kept in one byte.
+
+    Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
+
+    >>> from optimizer.presets import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=2048)
+    >>> gpt = Features(attention="unfused", dropout=True)
+    >>> float(activation_bytes(load_model("gpt3"), shapes, gpt, False, 1.0).selective[0] / (2048 * 12288))
+    34.0
+    """
+    t, tp = shapes.tokens, shapes.tp
+    norms = 2 if model.parallel_block else 4
+    kept_input = 1.0 if fp8 else 2.0
+    per_norm = 2.0 + kept_input
+    stream = t * model.hidden / shapes.sp * (per_norm * norms / 2 + (2.0 if features.dropout else 0.0))
+    attention = 2.0 * t * (attention_width(model, tp) + model.v_dim / tp)
+    scores = np.zeros_like(t)
+    if not features.attention.startswith("flash"):
+        scores = (
+            (5.0 if features.dropout else 4.0) * model.heads / tp * shapes.micro_batch * shapes.seq_len**2 / shapes.cp
+        )
+    mlp = _mlp_bytes(model, shapes, moe, imbalance, kept_input)
+    kept = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
+    layer_input = 2.0 * t * model.hidden / shapes.sp
+    lean = {"ops": layer_input + (kept - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
+    selective = lean.get(features.selective, kept)
+    parts = mlp | {"scores": scores}
+    freed = freed_bytes(model, shapes, features, moe, parts, kept_input) if features.recompute_modules else {}
+    movable = movable_bytes(model, shapes, moe, imbalance) if features.activation_offload else {}
+    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
+
+
+def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float) -> dict[str, FloatArray]:
+    """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones [B].
+
+    Every rank of expert-tensor parallelism gathers the rows of all of them: in and out of the experts, 4 h etp a row.
+    """
+    per_width = 2.0 * (2 if model.gated_mlp else 1) + kept_input
+    if not moe or model.experts is None:
+        return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
+    experts = model.experts
+    rows = shapes.tokens / shapes.tp * experts.top_k * imbalance
+    routed = rows * (per_width * experts.ffn_hidden + 4.0 * model.hidden * shapes.etp)
+    shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
+    probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
+    activation = rows * kept_input * experts.ffn_hidden
+    return {"routed": routed + probabilities, "shared": shared, "routed activation": activation}
+
+
+def movable_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float) -> dict[str, FloatArray]:
+    """Inputs of modules that one layer may keep on the host, per micro-batch and rank, by module [B].
+
+    attn_norm, mlp_norm: the residual stream before a norm that is a kernel of its own, 2 t h / sp. core_attn: queries,
+    keys and values. attn_proj: the attention's output. expert_fc1: the routed tokens. moe_act: what the experts' first
+    products return. A dense MLP has none.
+
+    Source: Megatron-Core developer guide, fine-grained activation offloading, --offload-modules.
+
+    >>> from optimizer.presets import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
+    >>> {name: float(b[0]) for name, b in movable_bytes(load_model("gpt3"), shapes, False, 1.0).items()}
+    {'core_attn': 73728.0, 'attn_proj': 24576.0}
+    """
+    t, tp = shapes.tokens, shapes.tp
+    stream = 2.0 * t * model.hidden / shapes.sp
+    found = {"core_attn": 2.0 * t * attention_width(model, tp), "attn_proj": 2.0 * t * model.v_dim / tp}
+    if model.mla:
+        found["attn_norm"] = stream
+    if moe and model.experts:
+        rows = t / tp * model.experts.top_k * imbalance
+        found["mlp_norm"] = stream
+        found["expert_fc1"] = 2.0 * rows * model.hidden * shapes.etp
+        found["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden
+    return found
+
+
+def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
+    """Names of the modules of a model that have something to send to the host, in the order of a layer.
+
+    >>> from optimizer.presets import load_model
+    >>> offloaded_modules(load_model("deepseek-v3"), "layernorm+mla_up_proj")
+    ('attn_norm', 'attn_proj', 'mlp_norm', 'expert_fc1', 'moe_act')
+    """
+    attention = ("attn_norm",) * (model.mla is not None) + ("core_attn", "attn_proj")
+    mixture = ("mlp_norm", "expert_fc1", "moe_act") * (model.experts is not None)
+    rebuilt = modules_of(recompute)
+    return tuple(name for name in (*attention, *mixture) if REBUILT.get(name) not in rebuilt)
+
+
+def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: FloatArray) -> FloatArray:
+    """What a layer keeps on the host: the share of what may be there and is not rebuilt anyhow [B].
+
+    >>> from optimizer.recomputation import RECOMPUTE
+    >>> some = {"core_attn": np.full(2, 6.0), "attn_proj": np.full(2, 2.0)}
+    >>> moved_bytes(some, np.array([0, RECOMPUTE.index("mla_up_proj")]), np.full(2, 0.5)).tolist()
+    [4.0, 1.0]
+    """
+    total = np.zeros(len(recompute))
+    for module, size in movable.items():
+        kept = ~rebuilds(recompute, REBUILT[module]) if module in REBUILT else True
+        total = total + np.where(kept, size, 0.0)
+    return total * share

@@ -1,0 +1,265 @@
+"""The bill: seconds and bytes of one layer of every kind, once; a step is counts of layers x the bill.
+
+operators + messages -> LayerTime (few distinct shapes) -> Entry (every plan) -> Bill
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray, distinct
+from optimizer.objectives.layer.cost import Cost, Terms, costs_of
+from optimizer.objectives.layer.messages import boundary_messages
+from optimizer.objectives.layer.parameters import (
+    Group,
+    LocalParameters,
+    Replicas,
+    groups_of,
+    parameters,
+    whole_model,
+)
+from optimizer.objectives.layer.pipelined_host import pipelined_wait
+from optimizer.objectives.layer.shapes import (
+    REPLICA_KEYS,
+    SHAPE_KEYS,
+    TRANSFER_KEYS,
+)
+from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
+from optimizer.plan import IntArray, Placement, Plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the bill: a layer of a kind, the embedding or the head, one entry per plan.
+
+    `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
+    micro-batch of sharded weights and gradients that show. waits: what a pipeline between nodes loses, as it is and
+    rebuilt [s].
+    """
+
+    cost: Cost
+    rows: IntArray
+    elements: LocalParameters
+    replicas: IntArray
+    exposure: Exposure
+    waits: tuple[FloatArray, FloatArray]
+
+    def gathered(self, values: FloatArray) -> FloatArray:
+        """What the distinct shapes have, for every plan."""
+        return values[self.rows]
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """Elements that every replica holds [elements]."""
+        return self.elements.shared[self.replicas]
+
+    @cached_property
+    def experts(self) -> FloatArray:
+        """Elements of routed experts [elements]."""
+        return self.elements.experts[self.replicas]
+
+    @cached_property
+    def forward(self) -> FloatArray:
+        """Forward pass of one micro-batch [s]."""
+        return self.gathered(_total(self.cost.forward)) + self.exposure.forward + self.waits[0] / 2
+
+    @cached_property
+    def backward(self) -> FloatArray:
+        """Backward pass of one micro-batch, the layer spared [s]."""
+        return self.gathered(_total(self.cost.backward)) + self.exposure.backward + self.waits[0] / 2
+
+    @cached_property
+    def again(self) -> FloatArray:
+        """What rebuilding the whole layer adds [s]."""
+        return self.gathered(_total(self.cost.again)) + self.exposure.again + self.waits[1]
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """Both passes of one micro-batch, the layer spared [s]."""
+        return self.forward + self.backward
+
+    def term(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Seconds of one term in both passes, and what rebuilding adds to it [s]."""
+        if name == "dp_communication":
+            return self.exposure.forward + self.exposure.backward, self.exposure.again
+        cost = self.cost
+        if name not in cost.forward:
+            return np.zeros(len(self.rows)), np.zeros(len(self.rows))
+        spared = self.gathered(cost.forward[name] + cost.backward[name])
+        again = self.gathered(cost.again[name]) if name in cost.again else np.zeros(len(self.rows))
+        return (spared + self.waits[0], again + self.waits[1]) if name == "launch" else (spared, again)
+
+    def take(self, index: Any) -> Entry:
+        """The entries of some of the plans."""
+        return replace(
+            self,
+            rows=self.rows[index],
+            replicas=self.replicas[index],
+            exposure=self.exposure.take(index),
+            waits=(self.waits[0][index], self.waits[1][index]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
+
+    entries: by kind. beside: what every stage spends beside its layers for one micro-batch, by term [s].
+    """
+
+    job: Job
+    plans: Plans
+    entries: Mapping[str, Entry]
+    beside: Terms
+    replicas: Replicas
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @cached_property
+    def aside(self) -> FloatArray:
+        """What every stage spends beside its layers for one micro-batch [s]."""
+        return _total(self.beside)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The replicas of each plan's parameters."""
+        return groups_of(self.plans, self.replicas.whole.take(self.replicas.rows))
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of time that layers have."""
+        return tuple(self.entries[DENSE].cost.forward)
+
+    def take(self, index: Any) -> Bill:
+        """The bill of the plans at these positions (indices, mask or slice)."""
+        return replace(
+            self,
+            plans=self.plans.take(index),
+            entries={kind: entry.take(index) for kind, entry in self.entries.items()},
+            beside={term: seconds[index] for term, seconds in self.beside.items()},
+            replicas=self.replicas.take(index),
+        )
+
+    def placed(self, placements: Sequence[Placement]) -> Bill:
+        """The same plans with their layers placed so, which changes nothing on the bill."""
+        return replace(self, plans=self.plans.placed(placements))
+
+    @classmethod
+    def joined(cls, bills: Sequence[Bill]) -> Bill:
+        """Several bills of one job as one."""
+        if len(bills) == 1:
+            return bills[0]
+        plans = Plans.joined([bill.plans for bill in bills])
+        kinds = bills[0].entries
+        beside = {term: np.concatenate([bill.beside[term] for bill in bills]) for term in bills[0].beside}
+        entries = {kind: _joined_entries([bill.entries[kind] for bill in bills]) for kind in kinds}
+        replicas = Replicas.joined([bill.replicas for bill in bills])
+        return cls(job=bills[0].job, plans=plans, entries=entries, beside=beside, replicas=replicas)
+
+
+def bill_of(job: Job, plans: Plans) -> Bill:
+    """The bill of these plans.
+
+    Raises InputError when the device has no units for the job's dtype.
+    """
+    few, rows = distinct(plans, SHAPE_KEYS)
+    costs = costs_of(job, few)
+    one_of, replicas = distinct(plans, REPLICA_KEYS)
+    elements = parameters(job.model, one_of)
+    exposures = sharded_exposures(job, plans, one_of, replicas, elements, covers(costs, rows))
+    entries = {}
+    for kind, cost in costs.items():
+        entries[kind] = Entry(
+            cost=cost,
+            rows=rows,
+            elements=elements[kind],
+            replicas=replicas,
+            exposure=exposures[kind],
+            waits=_waits(job, plans, cost, rows) if kind in LAYERS else (np.zeros(len(plans)),) * 2,
+        )
+    return Bill(
+        job=job,
+        plans=plans,
+        entries=entries,
+        beside=stage_extras(job, plans),
+        replicas=Replicas(plans=one_of, rows=replicas, whole=whole_model(job.model, elements)),
+    )
+
+
+def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+    """Computation of the forward and backward pass, and of rebuilding, that each kind's weights can hide under [s].
+
+    The embedding has none of its own: its weights travel while a neighbouring layer computes.
+    """
+    found = {}
+    for kind in costs:
+        cost = costs[DENSE if kind == EMBEDDING else kind]
+        found[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_again[rows]
+    return found
+
+
+def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
+    """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
+
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap).
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2.
+    """
+    few, rows = distinct(plans, TRANSFER_KEYS)
+    sent = sum((message.seconds(job) for message in boundary_messages(job, few)), np.zeros(len(few)))
+    return {
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
+    }
+
+
+def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+    """What a pipeline between nodes makes a layer wait, as it is, and what rebuilding it changes of that [s]."""
+    host, collectives = cost.host[rows], cost.collectives[rows]
+    busy = (_total(cost.forward) + _total(cost.backward))[rows]
+    spared = pipelined_wait(job, plans, busy, host, collectives)
+    rebuilt = pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives)
+    return spared + np.zeros(len(plans)), rebuilt - spared + np.zeros(len(plans))
+
+
+def _total(terms: Terms) -> FloatArray:
+    return np.asarray(sum(terms.values()))
+
+
+def _joined_entries(entries: Sequence[Entry]) -> Entry:
+    """Entries of one kind as one: their distinct shapes one after the other."""
+    shapes = np.cumsum([0] + [len(entry.cost.weight) for entry in entries])
+    groups = np.cumsum([0] + [len(entry.elements.shared) for entry in entries])
+
+    def together(parts: Sequence[FloatArray]) -> FloatArray:
+        return np.concatenate(parts)
+
+    columns: dict[str, Any] = {}
+    for field in fields(Cost):
+        parts = [getattr(entry.cost, field.name) for entry in entries]
+        if field.name in ("forward", "backward", "again"):
+            names = {name: 0 for part in parts for name in part}
+            columns[field.name] = {
+                name: together(
+                    [part.get(name, np.zeros(len(e.cost.weight))) for part, e in zip(parts, entries, strict=True)]
+                )
+                for name in names
+            }
+        else:
+            columns[field.name] = together(parts)
+    return Entry(
+        cost=Cost(**columns),
+        rows=np.concatenate([entry.rows + start for entry, start in zip(entries, shapes[:-1], strict=True)]),
+        elements=LocalParameters.joined([entry.elements for entry in entries]),
+        replicas=np.concatenate([entry.replicas + start for entry, start in zip(entries, groups[:-1], strict=True)]),
+        exposure=Exposure.joined([entry.exposure for entry in entries]),
+        waits=(together([entry.waits[0] for entry in entries]), together([entry.waits[1] for entry in entries])),
+    )

@@ -1,0 +1,161 @@
+"""What one layer of a kind, the embedding and the head cost: kernels, messages and activations put together.
+
+operators + messages -> LayerTime -> Cost
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray, distinct
+from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes, movable_bytes, moved_bytes
+from optimizer.objectives.kernels.operators import Shapes, head_operators, layer_operators, padded_vocab
+from optimizer.objectives.layer.host import host_passes
+from optimizer.objectives.layer.messages import ELEMENT
+from optimizer.objectives.layer.seconds import TERMS, head_time, layer_time
+from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
+from optimizer.plan import IntArray, Plans
+
+HOST_TRANSFER = "host_transfer"
+Terms = Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One layer of a kind for one micro-batch, by distinct shape.
+
+    forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
+    seconds by term that rebuilding the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
+    cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again:
+    what rebuilding adds to the latter; hidden, hidden_again: communication that hides inside the layer; host: what the
+    host needs for its kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a
+    layer that is spared, kept_recomputed: of one that is rebuilt, once: held once per stage while modules are rebuilt,
+    rebuilt: while whole layers are, static: whatever is in flight [B].
+    """
+
+    forward: Terms
+    backward: Terms
+    again: Terms
+    weight: FloatArray
+    cover_forward: FloatArray
+    cover_backward: FloatArray
+    cover_again: FloatArray
+    hidden: FloatArray
+    hidden_again: FloatArray
+    host: FloatArray
+    collectives: FloatArray
+    kept: FloatArray
+    kept_recomputed: FloatArray
+    once: FloatArray
+    rebuilt: FloatArray
+    static: FloatArray
+
+
+def costs_of(job: Job, plans: Plans) -> dict[str, Cost]:
+    """Costs of one of every kind for plans of distinct shapes; the head counts its pass for each prediction layer too.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2, and Megatron-LM, megatron/core/models/gpt/gpt_model.py.
+    """
+    model = job.model
+    few, rows = distinct(plans, LAYER_KEYS)
+    head = _head_cost(job, few, rows)
+    found = {EMBEDDING: _embedding_cost(job, plans), DENSE: _layer_cost(job, plans, few, rows, False)}
+    if model.experts:
+        found[MOE] = _layer_cost(job, plans, few, rows, True)
+    if model.mtp_layers:
+        # A prediction layer is one more of the last kind, behind a projection of 2 hidden x hidden.
+        found[MTP] = _plus(found.get(MOE, found[DENSE]), head, 2.0 * model.hidden / model.vocab)
+    return found | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
+
+
+def _free(count: int) -> Cost:
+    """What costs nothing."""
+    nothing = np.zeros(count)
+    terms = {HEAD: nothing}
+    columns = {f.name: nothing for f in fields(Cost) if f.name not in ("forward", "backward", "again")}
+    return Cost(forward=terms, backward=terms, again=terms, **columns)
+
+
+def _plus(cost: Cost, head: Cost, times: float) -> Cost:
+    """A cost with so many passes through the head besides."""
+    names = ("weight", "cover_forward", "cover_backward", "static")
+    return replace(
+        cost,
+        forward={**cost.forward, HEAD: cost.forward.get(HEAD, 0.0) + times * head.forward[HEAD]},
+        backward={**cost.backward, HEAD: cost.backward.get(HEAD, 0.0) + times * head.backward[HEAD]},
+        **{name: getattr(cost, name) + times * getattr(head, name) for name in names[:3]},
+        static=cost.static + (times * head.static if times >= 1 else 0.0),
+    )
+
+
+def _head_cost(job: Job, few: Plans, rows: IntArray) -> Cost:
+    """One pass through the head and the loss, and the logits that it holds."""
+    shapes = shapes_of(job, few)
+    time = head_time(job, head_operators(job.model, shapes, job.stack), shapes).take(rows)
+    split = 1.0 if job.stack.features.gathered_logits else shapes.tp
+    logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
+    return replace(
+        _free(len(rows)),
+        forward={HEAD: time.forward.total},
+        backward={HEAD: time.backward.total},
+        weight=time.backward.terms["gemm"] / 2,
+        cover_forward=time.forward.busy,
+        cover_backward=time.backward.busy,
+        static=logits[rows],
+    )
+
+
+def _embedding_cost(job: Job, plans: Plans) -> Cost:
+    """The embedding takes no time that counts; its output is kept in flight, 2 t h / sp."""
+    shapes = shapes_of(job, plans)
+    kept = ELEMENT * shapes.tokens * job.model.hidden / shapes.sp
+    return replace(_free(len(plans)), kept=kept)
+
+
+def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -> Cost:
+    """A dense layer or a mixture for plans of distinct shapes, whose products and messages the few determine.
+
+    Gradients of inputs and of weights are two products of equal size; attention has no weights.
+    """
+    model, stack, local = job.model, job.stack, shapes_of(job, few)
+    time = layer_time(job, layer_operators(model, local, stack, moe), local, moe).take(rows)
+    lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
+    more, terms = time.again(lean), {}
+    for name in TERMS:
+        terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
+    shapes = shapes_of(job, plans)
+    if np.any(plans.activation_offload):
+        hosted = host_passes(job, time, lean, _on_host(job, plans, shapes, moe, lean))
+        terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
+    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+    spared, rebuilt = (kept_bytes(table, mode, plans.activation_offload) for mode in (lean, plans.recompute))
+    factor = stack["activation_factor"]
+    return Cost(
+        forward={name: parts[0] for name, parts in terms.items()},
+        backward={name: parts[1] for name, parts in terms.items()},
+        again={name: whole * parts[2] for name, parts in terms.items()},
+        weight=time.backward.terms["gemm"] / 2,
+        cover_forward=time.forward.busy,
+        cover_backward=time.backward.busy + more.busy,
+        cover_again=whole * time.full.busy,
+        hidden=time.forward.hidden + time.backward.hidden + more.hidden,
+        hidden_again=whole * time.full.hidden,
+        host=time.host,
+        collectives=time.collectives,
+        kept=spared.each * factor,
+        kept_recomputed=rebuilt.each * factor,
+        once=spared.once * factor,
+        rebuilt=whole * rebuilt.once * factor,
+        static=np.zeros(len(plans)),
+    )
+
+
+def _on_host(job: Job, plans: Plans, shapes: Shapes, moe: bool, recompute: IntArray) -> FloatArray:
+    """What one layer of each plan keeps on the host for one micro-batch [B]."""
+    movable = movable_bytes(job.model, shapes, moe, job.stack.imbalance)
+    return moved_bytes(movable, recompute, plans.activation_offload / 100.0) * job.stack["activation_factor"]

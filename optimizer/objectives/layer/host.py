@@ -1,0 +1,41 @@
+"""What keeping activations in the host's memory costs: bringing them there and back.
+
+Source: NVIDIA/Megatron-LM, fine-grained activation offloading,
+docs.nvidia.com/megatron-core/developer-guide/0.19.0/user-guide/features/fine_grained_activation_offloading.html.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.seconds import LayerTime
+from optimizer.plan import IntArray
+
+
+def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
+    """Seconds that one pass over a layer loses to its traffic with the host [s].
+
+    max(0, moved / host bandwidth - window) + moved / HBM bandwidth: what does not fit under the pass's computation, and
+    the copies' own traffic in device memory. Where communication hides under computation the host link waits: it is
+    shared with the network card. That everything else hides is assumed, not measured.
+
+    Source: assumed; Transformer Engine documentation, CPU offloading (copies run beside the computation).
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...           gpus=8, seq_len=2048, global_batch=8)
+    >>> host_seconds(job, np.array([55.1e6, 55.1e6]), np.array([0.0, 2e-3])).round(6).tolist()
+    [0.001016, 1.6e-05]
+    """
+    device = job.cluster.device
+    return np.maximum(0.0, moved / job.cluster.host_bandwidth - window) + moved / device.memory_bandwidth
+
+
+def host_passes(job: Job, time: LayerTime, recompute: IntArray, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`host_seconds` of the forward and the backward pass of a layer [s]."""
+    again = time.again(recompute)
+    forward = host_seconds(job, moved, np.maximum(0.0, time.forward.compute - time.forward.hidden))
+    busy = time.backward.compute + again.compute - time.backward.hidden - again.hidden
+    return forward, host_seconds(job, moved, np.maximum(0.0, busy))

@@ -1,0 +1,215 @@
+"""What one layer, the head and a stage boundary send: the one list that times, studies and energy read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optimizer.job import Job
+from optimizer.model import Model
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.operators import Shapes, kv_width, padded_vocab
+from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
+from optimizer.objectives.network.topology import span
+from optimizer.plan import Plans
+
+ELEMENT = 2.0  # bytes of an activation or weight on the network
+GATHERS = ("mlp", "moe", "shared_experts")  # modules whose products tensor parallelism splits between two collectives
+
+
+def layer_messages(job: Job, shapes: Shapes, moe: bool) -> tuple[Message, ...]:
+    """Messages of one layer and micro-batch, forward and backward, nothing recomputed."""
+    blocks = tensor_blocks(job.model, shapes, moe)
+    found = [*tensor_messages(job.model, shapes, blocks), *context_messages(job.model, shapes)]
+    return (*found, *expert_messages(job, shapes)) if moe else tuple(found)
+
+
+def tensor_blocks(model: Model, shapes: Shapes, moe: bool) -> FloatArray:
+    """Pairs of column- and row-parallel products between which tensor parallelism communicates in one layer [1].
+
+    Attention and MLP; one for both in a parallel block. Experts take tokens as sequence parallelism has split them and
+    answer so: in a mixture only attention and shared experts count.
+
+    Source: Shoeybi et al., arXiv 1909.08053, section 3; NVIDIA/Megatron-LM,
+    megatron/core/transformer/moe/token_dispatcher.py and shared_experts.py.
+    """
+    if model.parallel_block:
+        return np.ones_like(shapes.tp)
+    whole = np.full_like(shapes.tp, 2.0)
+    if not moe or (model.experts and model.experts.shared_ffn_hidden):
+        return whole
+    return np.where(shapes.sequence_parallel, 1.0, whole)
+
+
+def tensor_messages(model: Model, shapes: Shapes, blocks: FloatArray) -> Iterable[Message]:
+    """Tensor parallelism over tokens x hidden x 2 B.
+
+    An all-reduce for each block in each pass; with sequence parallelism a gather before and a scatter after it, and in
+    the backward pass one more gather, of the input that sequence parallelism did not keep whole.
+
+    Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.2 and figure
+    6; NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
+    """
+    sp, size = shapes.sequence_parallel, ELEMENT * shapes.tokens * model.hidden
+    for phase, gathers in ((FORWARD, 1.0), (BACKWARD, 2.0)):
+        for kind, times in (
+            ("all_reduce", np.where(sp, 0.0, blocks)),
+            ("all_gather", np.where(sp, gathers * blocks, 0.0)),
+            ("reduce_scatter", np.where(sp, blocks, 0.0)),
+        ):
+            yield _message(TP, "activations", kind, size, (shapes.tp, 1), times, phase, "gemm")
+
+
+def context_messages(model: Model, shapes: Shapes) -> Iterable[Message]:
+    """Context parallelism: keys and values of the whole sequence gathered, their gradients scattered, 2 B an element.
+
+    In the forward and again in the backward pass. Latent attention exchanges keys as wide as the queries and values.
+
+    Source: Liu et al., arXiv 2310.01889 (ring attention); Llama 3, arXiv 2407.21783, section 3.3.2 (all-gather).
+    """
+    width = (model.q_dim + model.v_dim) / shapes.tp if model.mla else 2.0 * kv_width(model, shapes.tp)
+    size, group = ELEMENT * width * shapes.seq_len * shapes.micro_batch, (shapes.cp, shapes.tp)
+    for phase in (FORWARD, BACKWARD):
+        yield _message(CP, "keys and values", "all_gather", size, group, 1.0, phase, "attention")
+    yield _message(CP, "their gradients", "reduce_scatter", size, group, 1.0, BACKWARD, "attention")
+
+
+def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
+    """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside, in each pass.
+
+    Each rank sends tokens / tp x copies rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
+
+    Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
+    """
+    copies = copies_per_token(job, shapes.ep, shapes.etp)
+    size = ELEMENT * shapes.tokens / shapes.tp * copies * job.model.hidden * job.stack.imbalance
+    for phase in (FORWARD, BACKWARD):
+        yield _message(EP, "routed tokens", "all_to_all", size, (shapes.ep, shapes.etp), 2.0, phase, "gemm")
+        for kind in ("all_gather", "reduce_scatter"):
+            yield _message(EP, "tokens of an expert", kind, size * shapes.etp, (shapes.etp, 1), 1.0, phase, "gemm")
+
+
+def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
+    """The logits, where the stack gathers them on every TP rank: tokens x padded vocabulary x 2 B."""
+    if not job.stack.features.gathered_logits:
+        return ()
+    size = ELEMENT * shapes.tokens * padded_vocab(job.model.vocab, shapes.tp)
+    return (_message(TP, "logits", "all_gather", size, (shapes.tp, 1), 1.0, FORWARD, ""),)
+
+
+def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[Message, ...]:
+    """Messages of the forward pass of one module that is recomputed by name.
+
+    MLP of dense layers, mixture and shared experts of the others: the block of tensor parallelism around their
+    products; the mixture its dispatch and combine too. Up-projections of latent attention: the latent vectors that
+    sequence parallelism has split, tokens x (q_rank + kv_rank) x 2 B; queries that have none are projected from the
+    layer's input.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py for the latent vectors.
+    """
+    found: list[Message] = []
+    if module in GATHERS and (module == "mlp") != moe:
+        has_block = tensor_blocks(job.model, shapes, moe) > 1 if moe else np.ones(np.shape(shapes.tp), dtype=np.bool_)
+        found += tensor_messages(job.model, shapes, has_block.astype(np.float64))
+    if module == "moe" and moe:
+        found += expert_messages(job, shapes)
+    if module == "mla_up_proj":
+        size = ELEMENT * shapes.tokens * latent_width(job.model)
+        times = np.where(shapes.sequence_parallel, 1.0, 0.0)
+        found.append(_message(TP, "latent vectors", "all_gather", size, (shapes.tp, 1), times, FORWARD, "gemm"))
+    return tuple(message for message in found if message.phase == FORWARD)
+
+
+def boundary_messages(job: Job, plans: Plans) -> tuple[Message, ...]:
+    """What a virtual stage sends to the next one and gets back: tokens x hidden x 2 B, divided by tp where it can be.
+
+    Sequence parallelism divides it. Where the software scatters and gathers, it divides it without as well, and the
+    next stage's TP ranks gather what they got. Stages that wait for it were idle: its ranks are not skewed.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 4.1; deepspeed/runtime/pipe/engine.py (is_pipe_partitioned).
+    """
+    scattered = job.stack.features.scatter_gather & (plans.tp > 1) & ~plans.sequence_parallel
+    split = np.where(plans.sequence_parallel | scattered, plans.tp, 1)
+    whole = ELEMENT * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden
+    ranks, stride = np.where(plans.pp > 1, 2, 1), plans.tp * plans.cp * plans.dp
+    found = []
+    for phase in (FORWARD, BACKWARD):
+        found.append(
+            _message(PP, "activations", "point_to_point", whole / split, (ranks, stride), 1.0, phase, "", skewed=False)
+        )
+        group = np.where(scattered & (plans.pp > 1), plans.tp, 1), 1
+        found.append(_message(PP, "activations", "all_gather", whole, group, 1.0, phase, "", skewed=False))
+    return tuple(found)
+
+
+def launched(messages: Iterable[Message], phase: str) -> FloatArray | float:
+    """Collectives that the host launches in one pass: every message that is sent [1]."""
+    total: FloatArray | float = 0.0
+    for message in messages:
+        if message.phase == phase:
+            total = total + message.sent
+    return total
+
+
+def copies_per_token(job: Job, ep: ArrayLike, etp: ArrayLike) -> FloatArray:
+    """Copies of a routed token that its rank sends under the stack's dispatcher [1]."""
+    ranks = np.asarray(ep, dtype=np.float64)
+    top_k = job.model.experts.top_k if job.model.experts else 0
+    if job.stack.features.dispatcher != "deduplicated":
+        return np.full_like(ranks, top_k)
+    domains = span(job.cluster, ranks.astype(np.int64), np.asarray(etp).astype(np.int64)).domains(0)
+    return copies_sent(np.where(domains > 1, domains, ranks), top_k)
+
+
+def copies_sent(destinations: FloatArray, top_k: int) -> FloatArray:
+    """Copies of a token that leave when each destination gets one, however many of its experts it serves [1].
+
+    Expected number of distinct destinations of top_k independent choices: n (1 - (1 - 1/n)^top_k). Destinations are
+    the scale-up domains where the group spans several, since the copy is then spread inside; else the ranks.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.2 (tokens cross the network once per node).
+
+    >>> copies_sent(np.array([1.0, 8.0]), 8).round(2).tolist()
+    [1.0, 5.25]
+    """
+    return np.asarray(destinations * (1.0 - (1.0 - 1.0 / destinations) ** top_k))
+
+
+def latent_width(model: Model) -> int:
+    """Elements per token that the up-projections of latent attention read [1].
+
+    >>> from optimizer.presets import load_model
+    >>> latent_width(load_model("deepseek-v3")) == 1536 + 512
+    True
+    """
+    return (model.mla.q_rank or model.hidden) + model.mla.kv_rank if model.mla else 0
+
+
+def _message(
+    parallelism: str,
+    purpose: str,
+    kind: str,
+    size: FloatArray,
+    group: tuple[ArrayLike, ArrayLike],
+    times: ArrayLike,
+    phase: str,
+    under: str,
+    *,
+    skewed: bool = True,
+) -> Message:
+    """A message among (ranks, stride), everything as long as its size."""
+    ranks, stride, count = (np.broadcast_to(np.asarray(x, dtype=np.float64), np.shape(size)) for x in (*group, times))
+    return Message(
+        parallelism=parallelism,
+        purpose=purpose,
+        kind=kind,
+        size=size,
+        ranks=ranks,
+        stride=stride,
+        times=count,
+        phase=phase,
+        under=under,
+        skewed=skewed,
+    )

@@ -1,0 +1,189 @@
+"""Parameters that one GPU holds of a layer of each kind, and over how many replicas they are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optimizer.model import Experts, Model
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.operators import kv_width, padded_vocab
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
+from optimizer.plan import IntArray, Plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalParameters:
+    """Elements on one GPU: `shared` are replicated over dp * cp ranks, `experts` over dp * cp * tp / (ep * etp)."""
+
+    shared: FloatArray
+    experts: FloatArray
+
+    @property
+    def both(self) -> FloatArray:
+        """All elements."""
+        return self.shared + self.experts
+
+    def take(self, index: Any) -> LocalParameters:
+        """Those of some of the plans."""
+        return LocalParameters(shared=self.shared[index], experts=self.experts[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence[LocalParameters]) -> LocalParameters:
+        """Several as one."""
+        return cls(
+            shared=np.concatenate([part.shared for part in parts]),
+            experts=np.concatenate([part.experts for part in parts]),
+        )
+
+
+def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
+    """Elements of one layer of every kind that the model has, of the embedding and of the head [elements].
+
+    Tied embeddings are held twice where the pipeline is split. A prediction layer has a 2 hidden -> hidden projection
+    and three norms besides, and the embedding where it is not at hand.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, megatron/core/models/gpt/gpt_model.py.
+    """
+    tp, nothing = plans.tp.astype(np.float64), np.zeros(len(plans))
+    words = padded_vocab(model.vocab, tp) * model.hidden / tp
+    # Positions and the norm behind them are not split; nor is the bias of the head by more than its words.
+    embedding = words + (model.embedding_params - model.vocab * model.hidden)
+    again = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
+    head = words * again + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
+    dense = _attention(model, tp) + model.mlp_params(model.ffn_hidden) / tp
+    found = {
+        EMBEDDING: LocalParameters(shared=embedding, experts=nothing),
+        HEAD: LocalParameters(shared=head, experts=nothing),
+        DENSE: LocalParameters(shared=dense, experts=nothing),
+    }
+    if model.experts:
+        found[MOE] = _mixture(model, model.experts, plans)
+    if model.mtp_layers:
+        layer = found.get(MOE, found[DENSE])
+        projection = 2.0 * model.hidden**2 / tp + 3.0 * model.norm_params
+        lookup = np.where(plans.pp > 1, embedding, 0.0) / model.mtp_layers
+        found[MTP] = LocalParameters(shared=layer.shared + projection + lookup, experts=layer.experts)
+    return found
+
+
+def whole_model(model: Model, each: Mapping[str, LocalParameters]) -> LocalParameters:
+    """Elements of all stages together on the ranks of one pipeline, from those of one of every kind [elements]."""
+    counts = kinds_of(model)
+    return LocalParameters(
+        shared=np.asarray(sum(counts[kind] * held.shared for kind, held in each.items())),
+        experts=np.asarray(sum(counts[kind] * held.experts for kind, held in each.items())),
+    )
+
+
+def _mixture(model: Model, experts: Experts, plans: Plans) -> LocalParameters:
+    """A layer with experts: those split over ep and etp, router and vectors on every rank, the rest split over tp."""
+    tp = plans.tp.astype(np.float64)
+    shared = model.mlp_params(experts.shared_ffn_hidden) if experts.shared_ffn_hidden else 0
+    outside = model.attention_weights + model.attention_vectors + model.norm_vectors + shared
+    gates = model.moe_shared_params - outside
+    routed = experts.count * model.expert_params / (plans.ep * plans.etp)
+    return LocalParameters(shared=_attention(model, tp) + gates + shared / tp, experts=routed.astype(np.float64))
+
+
+def _attention(model: Model, tp: FloatArray) -> FloatArray:
+    """Projections around attention and all vectors of a layer on one TP rank [elements].
+
+    Key-value heads are copied where there are fewer than ranks; the down-projections of latent attention and the
+    vectors are on every rank.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/attention.py and multi_latent_attention.py.
+    """
+    vectors, out = model.attention_vectors + model.norm_vectors, model.v_dim * model.hidden / tp
+    if model.mla is None:
+        return model.hidden * (model.q_dim / tp + 2.0 * kv_width(model, tp)) + out + vectors
+    mla = model.mla
+    down = model.hidden * (mla.q_rank + mla.kv_rank + mla.rope_dim)
+    up = (mla.q_rank or model.hidden) * model.q_dim + mla.kv_rank * model.heads * (mla.nope_dim + mla.v_dim)
+    return down + up / tp + out + vectors
+
+
+def replicas(plans: Plans) -> tuple[FloatArray, FloatArray]:
+    """GPUs that hold the same shared parameters (dp * cp) and the same experts (dp * cp * tp / (ep * etp))."""
+    shared = (plans.dp * plans.cp).astype(np.float64)
+    return shared, np.maximum(1.0, shared * plans.tp / (plans.ep * plans.etp))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """Plans that differ in how parameters are repeated, and for each plan of a batch which of them (`rows`).
+
+    whole: elements of all stages together on the ranks of one pipeline [elements].
+    """
+
+    plans: Plans
+    rows: IntArray
+    whole: LocalParameters
+
+    def take(self, index: Any) -> Replicas:
+        """Those of some of the plans."""
+        return replace(self, rows=self.rows[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Replicas]) -> Replicas:
+        """Several as one: their distinct plans one after the other."""
+        starts = np.cumsum([0] + [len(part.plans) for part in parts])
+        return cls(
+            plans=Plans.joined([part.plans for part in parts]),
+            rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            whole=LocalParameters.joined([part.whole for part in parts]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The replicas of shared parameters or of experts (`part`), per plan.
+
+    ranks: how many, stride: how far apart neighbours are [GPUs]; shards: over how many of them states are sharded,
+    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; held: elements that a rank of the mean
+    stage reduces [elements].
+    """
+
+    part: str
+    ranks: FloatArray
+    stride: IntArray
+    shards: FloatArray
+    hybrid: FloatArray
+    held: FloatArray
+
+
+def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
+    """The replicas of whatever any of the plans holds, `whole` being the elements of all stages together."""
+    found = []
+    for part, ranks, stride in groups(plans):
+        elements = getattr(whole, part)
+        if part == "shared" or np.any(elements):
+            shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
+            held = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
+            found.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
+    return tuple(found)
+
+
+def groups(plans: Plans) -> tuple[tuple[str, FloatArray, IntArray], ...]:
+    """For shared parameters and experts: which, how many replicas, and how far apart neighbours are."""
+    shared, experts = replicas(plans)
+    return ("shared", shared, plans.tp), ("experts", experts, plans.ep * plans.etp)
+
+
+def shard_ranks(plans: Plans, ranks: FloatArray) -> FloatArray:
+    """Ranks over which states are sharded: all replicas, or the plan's sharding group where it has one [1]."""
+    return np.where(plans.shard > 0, np.minimum(plans.shard, ranks), ranks)
+
+
+def hybrid_groups(plans: Plans, ranks: FloatArray) -> FloatArray:
+    """Groups over which ZeRO-3 repeats the states that it shards inside each (HSDP); 0 where it shards over all.
+
+    >>> from optimizer.plan import Plan
+    >>> hybrid_groups(Plans.of([Plan(dp=64, zero_stage=3, shard=8), Plan(dp=64, zero_stage=3)]), np.full(2, 64.0))
+    array([8., 0.])
+    """
+    grouped = (plans.zero_stage == 3) & (plans.shard > 0) & (plans.shard < ranks)
+    return np.where(grouped, ranks / np.maximum(plans.shard, 1), 0.0)

@@ -1,0 +1,121 @@
+"""Weights and gradients that sharding moves for every micro-batch, and what of it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.messages import ELEMENT
+from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
+from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, exposed
+from optimizer.plan import IntArray, Plans
+
+Covers = tuple[FloatArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """Seconds of one layer and micro-batch that show in the forward and the backward pass, and the change that
+    rebuilding the layer makes to the latter, under which more can hide [s].
+    """
+
+    forward: FloatArray
+    backward: FloatArray
+    again: FloatArray
+
+    @classmethod
+    def none(cls, count: int) -> Exposure:
+        """Nothing is sharded."""
+        nothing = np.zeros(count)
+        return cls(forward=nothing, backward=nothing, again=nothing)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Exposure]) -> Exposure:
+        """Several as one."""
+        forward, backward, again = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("forward", "backward", "again")
+        )
+        return cls(forward=forward, backward=backward, again=again)
+
+    def take(self, index: Any) -> Exposure:
+        """Those of some of the plans."""
+        return Exposure(forward=self.forward[index], backward=self.backward[index], again=self.again[index])
+
+
+def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
+    """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
+
+    ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are rebuilt keep
+    the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a sharding
+    group (HSDP) they stay inside it.
+
+    Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
+    deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).
+    """
+    found = []
+    gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
+    for part, ranks, stride in groups(plans):
+        held = getattr(elements, part)
+        of = " of experts" * (part == "experts")
+        for purpose, kind, size, times, phase in (
+            ("weights", "all_gather", ELEMENT * held, gathers, FORWARD),
+            ("weights", "all_gather", ELEMENT * held, gathers, BACKWARD),
+            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * held, scatters, BACKWARD),
+        ):
+            found.append(
+                Message(
+                    parallelism=DP,
+                    purpose=f"{purpose}{of}",
+                    kind=kind,
+                    size=size,
+                    ranks=shard_ranks(plans, ranks),
+                    stride=stride.astype(np.float64),
+                    times=times,
+                    phase=phase,
+                )
+            )
+    return tuple(found)
+
+
+def sharded_exposures(
+    job: Job,
+    plans: Plans,
+    few: Plans,
+    rows: IntArray,
+    elements: Mapping[str, LocalParameters],
+    covers: Mapping[str, Covers],
+) -> dict[str, Exposure]:
+    """What of each kind's sharded weights and gradients neighbouring layers' computation does not hide [s].
+
+    exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers (see
+    Features). `few` are the plans with distinct replicas, `rows` the one of each plan.
+    """
+    if not np.any(plans.zero_stage >= 2):
+        return {kind: Exposure.none(len(plans)) for kind in covers}
+    found = {}
+    overlap = overlap_of(job, plans)
+    for kind, (ahead, behind, again) in covers.items():
+        messages = sharded_messages(job, few, elements[kind])
+        forward, backward = (
+            sum((m.seconds(job) for m in messages if m.phase == phase), np.zeros(len(few)))[rows]
+            / job.stack.features.sharded_rate
+            for phase in (FORWARD, BACKWARD)
+        )
+        spared = exposed(backward, behind, overlap)
+        found[kind] = Exposure(
+            forward=exposed(forward, ahead, overlap),
+            backward=spared,
+            again=exposed(backward, behind + again, overlap) - spared,
+        )
+    return found
+
+
+def overlap_of(job: Job, plans: Plans) -> FloatArray:
+    """Share of the hideable collectives of data parallelism that each plan hides [1]."""
+    hides = (plans.zero_stage == 0) | (plans.zero_stage == 3) | job.stack.features.overlap_sharded
+    return np.where(hides, job.stack["dp_overlap"], 0.0)

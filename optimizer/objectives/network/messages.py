@@ -1,0 +1,58 @@
+"""A message as data: what is sent, among whom, how often, and under what it may hide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.network.in_training import collective
+
+FORWARD, BACKWARD, STEP = "forward", "backward", "step"
+TP, CP, EP, PP, DP = "tp", "cp", "ep", "pp", "dp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One kind of collective of one layer, stage boundary or gradient bucket; arrays have one entry per plan.
+
+    parallelism: what causes it, TP to DP. purpose: in words. kind: one of collectives.KINDS. size: of one message, as
+    nccl-tests counts it [B]. ranks, stride: its group, neighbours `stride` GPUs apart. times: how many of them in one
+    pass of one micro-batch, or for each element of the parameters where phase is STEP. phase: FORWARD, BACKWARD or
+    STEP. under: the term of compute that it may hide under. skewed: its ranks wait for each other.
+    """
+
+    parallelism: str
+    purpose: str
+    kind: str
+    size: FloatArray
+    ranks: FloatArray
+    stride: FloatArray
+    times: FloatArray
+    phase: str
+    under: str = ""
+    skewed: bool = True
+
+    @property
+    def sent(self) -> FloatArray:
+        """Messages that cross a link: none in groups of one [1]."""
+        return np.where((self.ranks > 1) & (self.size > 0), self.times, 0.0)
+
+    def seconds(self, job: Job) -> FloatArray:
+        """Time of all of them, nothing hidden [s]."""
+        if not np.any(self.sent):
+            return np.zeros(np.shape(self.sent))
+        return self.sent * collective(job, self.kind, self.size, self.ranks, self.stride, skewed=self.skewed)
+
+
+def exposed(communication: FloatArray, compute: FloatArray, overlap: FloatArray | float) -> FloatArray:
+    """Communication left over when `overlap` of what fits under the compute is hidden [s].
+
+    exposed = communication - overlap x min(communication, compute).
+
+    >>> float(exposed(np.array(3.0), np.array(2.0), 0.5))
+    2.0
+    """
+    return communication - overlap * np.minimum(communication, compute)

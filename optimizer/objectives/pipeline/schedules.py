@@ -1,0 +1,88 @@
+"""Every schedule by its name, and what arrays of plans ask of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optimizer.errors import InputError
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.pipeline.interleaved import INTERLEAVED
+from optimizer.objectives.pipeline.one_f_one_b import ONE_F_ONE_B
+from optimizer.objectives.pipeline.schedule import Order, Schedule
+from optimizer.objectives.pipeline.zero_bubble import ZERO_BUBBLE, ZERO_BUBBLE_2P
+from optimizer.plan import SCHEDULES, Plans
+
+BY_NAME: Mapping[str, Schedule] = {
+    schedule.name: schedule for schedule in (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZERO_BUBBLE_2P)
+}
+IN_ORDER = tuple(BY_NAME[name] for name in SCHEDULES)  # by the code that arrays of plans hold
+FILLED = np.array([schedule.filled for schedule in IN_ORDER])
+LEFT = np.array([schedule.left for schedule in IN_ORDER])
+
+
+def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order:
+    """The passes of every stage in the order in which it runs them.
+
+    Raises InputError for an unknown schedule, and for chunks or micro-batches that it cannot run.
+
+    >>> ["".join(p.kind for p in stage) for stage in schedule_order("1f1b", 2, 1, 3)]
+    ['FFBFBB', 'FBFBFB']
+    """
+    if schedule not in BY_NAME:
+        raise InputError(f"schedule must be one of {', '.join(SCHEDULES)}, but got {schedule!r}")
+    for name, value in (("pp", pp), ("vpp", vpp), ("num_microbatches", microbatches)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, but got {value}")
+    if vpp > 1 and not BY_NAME[schedule].interleaves:
+        raise InputError(f"schedule {schedule} has one chunk per stage, but got vpp = {vpp}; use interleaved")
+    return BY_NAME[schedule].order(pp, vpp, microbatches)
+
+
+def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
+    """Micro-batches whose activations a stage keeps at its peak, at most those there are [micro-batches].
+
+    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage.
+    """
+    held = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
+    for code, schedule in enumerate(IN_ORDER):
+        chosen = plans.schedule == code
+        if schedule is not ONE_F_ONE_B and np.any(chosen):
+            held = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), held)
+    return np.minimum(plans.num_microbatches, held)
+
+
+def filled_passes(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
+    """Weight-gradient passes that fill the bubble of 1F1B: (pp - 1) x filled, at most pp + m - 2 [1].
+
+    `schedule` is the code of a schedule. With the most, the step is as short as its first stage waits: the last
+    micro-batch comes back after m + pp - 1 forward passes F and as many backward ones B, and its weights W remain.
+
+    Source: Qi et al., arXiv 2401.10241, section 2.3 (ZB-H1 and ZB-H2) and section 4 (ZB-2p); the most derived, and held
+    against objectives/pipeline/simulator.py by the tests.
+
+    >>> filled_passes(SCHEDULES.index("zero-bubble-2p"), 8, [1, 8, 15, 32]).tolist(), filled_passes(0, 8, 4).tolist()
+    ([7.0, 14.0, 21.0, 21.0], 0.0)
+    """
+    times = FILLED[np.asarray(schedule)]
+    stages, m = np.asarray(pp, dtype=np.float64), np.asarray(microbatches, dtype=np.float64)
+    return np.asarray(np.where(times > 0, np.minimum((stages - 1) * times, stages + m - 2), 0.0))
+
+
+def bubble_left(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
+    """Share of the bubble of 1F1B that a schedule (its code) leaves, of equally long F, B and W [1].
+
+    Schedule.left, but of zero-bubble schedules at least (2 (pp - 1) - (m - 1)) / (3 (pp - 1)): no more micro-batches
+    than there are, less the one whose weights come last, lend their weights' gradients to fill it.
+
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md (what is left); the least as in `filled_passes`.
+
+    >>> bubble_left(SCHEDULES.index("zero-bubble-2p"), 8, [1, 8, 15, 32]).round(3).tolist()
+    [0.667, 0.333, 0.0, 0.0]
+    """
+    left = LEFT[np.asarray(schedule)]
+    stages, m = np.asarray(pp, dtype=np.float64), np.asarray(microbatches, dtype=np.float64)
+    floor = (2 * (stages - 1) - (m - 1)) / np.maximum(3 * (stages - 1), 1)
+    return np.asarray(np.where(left < 1, np.maximum(left, floor), left), dtype=np.float64)

@@ -1,0 +1,143 @@
+"""What a rank does once per step: gradients and weights in buckets, and the optimizer, stage by stage.
+
+Every time is linear in the elements that a stage holds, so that a stage costs counts x bill here too; what hides is the
+lesser of two such sums, which makes the whole convex in the layers of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.pipeline.stages import Stages
+from optimizer.objectives.step.buckets import rates_of
+from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer
+from optimizer.plan import KnobColumns, Knobs
+
+FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
+DEVICE = ("updated", "passes", "bandwidth", "offload", "host_bandwidth")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
+
+    shared, experts: elements that a rank holds [elements]; forward, backward: computation of one micro-batch and chunk
+    that is not rebuilt, under which its messages can hide [s].
+    """
+
+    bill: Bill
+    exists: FloatArray
+    shared: FloatArray
+    experts: FloatArray
+    forward: FloatArray
+    backward: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have.
+
+    shown: data parallelism that shows, slowed: contention with what hides, updating: the optimizer, hides: what of the
+    collectives hides [s]; inputs: of the formulas.
+    """
+
+    shown: FloatArray
+    slowed: FloatArray
+    updating: FloatArray
+    hides: FloatArray
+    inputs: Mapping[str, FloatArray]
+
+    @property
+    def total(self) -> FloatArray:
+        """All of it [s]."""
+        return self.shown + self.slowed + self.updating
+
+
+def work_of(bill: Bill, stages: Stages) -> Work:
+    """The counts of a stage x the bill, added up."""
+    forward, backward = (
+        counted(stages, {kind: e.gathered(getattr(e.cost, name)) for kind, e in bill.entries.items()}) / bill.plans.vpp
+        for name in ("cover_forward", "cover_backward")
+    )
+    return Work(
+        bill=bill,
+        exists=stages.exists,
+        shared=elements_on(bill, stages, "shared"),
+        experts=elements_on(bill, stages, "experts"),
+        forward=forward,
+        backward=backward,
+    )
+
+
+def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
+    """What each stage does once per step, by the formulas of time_terms."""
+    inputs = once_inputs(work, knobs)
+    hides = hidden(*(inputs[name] for name in ("hideable", "backward", "gather", "forward", "overlap")))
+    exists = by_stage(work.exists, knobs)
+    return Once(
+        shown=exists * data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
+        slowed=exists * contention(hides, inputs["comm_sm_share"]),
+        updating=exists * optimizer(*(inputs[name] for name in DEVICE)),
+        hides=exists * hides,
+        inputs=inputs,
+    )
+
+
+def least_once(work: Work, offload: FloatArray) -> FloatArray:
+    """What no setting of the knobs beats for what happens once per step on the first stage of each plan [s].
+
+    offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
+    R + G - overlap (min(R, computation) + min(G, computation)) at the largest bucket and the largest share of SMs, all
+    but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
+    setting makes shorter; the optimizer is linear in what is offloaded.
+    """
+    inputs = once_inputs(work, FASTEST)
+    hides = hidden(*(inputs[name] for name in ("reduce", "backward", "gather", "forward", "overlap")))
+    updating = np.minimum(
+        *(optimizer(*({**inputs, "offload": share}[name] for name in DEVICE)) for share in (offload, np.ones(1)))
+    )
+    return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
+
+
+def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
+    """Inputs of the formulas for each stage; layers hide under what is not rebuilt."""
+    job, rates = work.bill.job, rates_of(work.bill, knobs)
+    shared, experts = by_stage(work.shared, knobs), by_stage(work.experts, knobs)
+    reduce = shared * rates.reduce_shared, experts * rates.reduce_experts
+    return {
+        "reduce": reduce[0] + reduce[1],
+        "hideable": reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
+        "gather": shared * rates.gather_shared + experts * rates.gather_experts,
+        "updated": shared * rates.updated_shared + experts * rates.updated_experts,
+        "forward": by_stage(work.forward, knobs),
+        "backward": by_stage(work.backward, knobs),
+        "overlap": overlap_of(job, work.bill.plans),
+        "comm_sm_share": np.asarray(knobs.comm_sm_share),
+        "offload": np.asarray(knobs.offload),
+        "passes": np.asarray(job.stack["optimizer_passes"]),
+        "bandwidth": np.asarray(job.cluster.device.memory_bandwidth),
+        "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
+    }
+
+
+def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
+    """Sum over the kinds of layers on each stage x what one of the kind has."""
+    parts = (stages.counts[kind] * values for kind, values in each.items() if np.any(values))
+    return sum(parts, np.zeros(stages.exists.shape))
+
+
+def elements_on(bill: Bill, stages: Stages, part: str) -> FloatArray:
+    """Elements of the shared parameters or the experts on each stage [elements]."""
+    return counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
+
+
+def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
+    """Values with a row per stage, with an axis between for settings of the knobs that have a row each."""
+    rows = isinstance(knobs, KnobColumns) and knobs.bucket.ndim > 1
+    return values[:, None] if rows else values

@@ -1,0 +1,202 @@
+"""Continuous settings of every plan that matters: a grid over the box, ever finer around its best point, then trials.
+
+What knobs change is cheap to price, and all plans are tuned together, each with settings of its own. Each plan's
+settings depend on nothing but the plan and its job, so that a search among fewer plans finds no better ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.pipeline.stages import Stages, stages_of
+from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.once import Work, once_per_step, work_of
+from optimizer.objectives.step.price import Step
+from optimizer.plan import IntArray, KnobColumns, Knobs
+
+NAMES = tuple(field.name for field in fields(Knobs))
+BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30)}  # both on a logarithmic scale
+SIDE = 8  # points along each side of the first grid
+ZOOMS = 10  # finer grids, each of half the step, of the eight points around the best
+TRIALS = 8
+NOTEWORTHY = 1e-6  # share of a step that a trial must gain to be taken
+STUDY = "mfu-optimizer"
+STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
+OFFLOAD_STEP = 1e-4  # shares of the optimizer state are whole multiples of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """The best settings of each plan, the step time that it reaches with them [s], and whether it then fits.
+
+    `knobs` holds one entry per plan.
+    """
+
+    knobs: KnobColumns
+    seconds: FloatArray
+    fits: BoolArray
+
+    def at(self, index: int) -> Knobs:
+        """The settings of one plan."""
+        return knobs_at(self.knobs, index)
+
+
+def knobs_at(knobs: KnobColumns, index: int) -> Knobs:
+    """One plan's settings."""
+    return Knobs(**{name: float(getattr(knobs, name)[index]) for name in NAMES})
+
+
+def taken(knobs: KnobColumns, index: Any) -> KnobColumns:
+    """Settings of some of the plans."""
+    return KnobColumns(**{name: getattr(knobs, name)[index] for name in NAMES})
+
+
+def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
+    """Settings of several batches of plans as one."""
+    return KnobColumns(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in NAMES})
+
+
+def tuned(bill: Bill, *, fixed: Knobs | None = None, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
+    """The fastest settings of every plan of a bill, or `fixed` ones for all.
+
+    As much of the optimizer state is on the host as memory asks for. `study` is the URL of an Optuna storage to keep
+    the trials in.
+    """
+    job, count = bill.job, len(bill)
+    stages = stages_of(job.model, bill.plans)
+    if fixed is not None:
+        knobs = columns(fixed, count)
+        reserved = stage_memory(bill, stages, knobs).reserved.max(axis=0)
+        return Tuned(knobs=knobs, seconds=_seconds(bill, stages, knobs), fits=reserved <= job.usable_memory)
+    offload, fits = least_offload(bill, stages)
+    spot = _Spot(bill=bill, stages=stages, offload=offload)
+    place = spot.zoomed()
+    if trials > 0:
+        place = spot.tried(place, trials, seed, study)
+    knobs = spot.knobs(place)
+    return Tuned(knobs=knobs, seconds=_seconds(bill, stages, knobs), fits=fits)
+
+
+def columns(knobs: Knobs, count: int) -> KnobColumns:
+    """The same settings for so many plans."""
+    return KnobColumns(**{name: np.full(count, getattr(knobs, name)) for name in NAMES})
+
+
+def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
+    """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
+
+    Every stage must be left with (reserved - usable) / optimizer bytes less of it; all where even that is too much.
+    """
+    memory = stage_memory(bill, stages, Knobs())
+    state = memory.terms["optimizer"] * stages.exists
+    excess = np.maximum(memory.reserved - bill.job.usable_memory, 0.0)
+    share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
+    fits = share <= 1.0
+    whole = np.ceil(np.minimum(share, 1.0) / OFFLOAD_STEP) * OFFLOAD_STEP
+    return np.minimum(whole, 1.0), fits
+
+
+def _seconds(bill: Bill, stages: Stages, knobs: KnobColumns) -> FloatArray:
+    return Step(bill=bill, stages=stages, knobs=knobs).seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spot:
+    """Plans with what must be on the host; a place is a point of the unit square for each plan."""
+
+    bill: Bill
+    stages: Stages
+    offload: FloatArray
+
+    @cached_property
+    def work(self) -> Work:
+        """What the stages do once per step."""
+        return work_of(self.bill, self.stages)
+
+    def knobs(self, place: FloatArray) -> KnobColumns:
+        """Settings at places: rows of bucket and share, with axes for several settings and for the plans."""
+        sides = [low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True)]
+        return KnobColumns(bucket=sides[0], comm_sm_share=sides[1], offload=self.offload + np.zeros_like(sides[0]))
+
+    def once(self, place: FloatArray) -> FloatArray:
+        """What the slowest stage does once per step at each place [s]."""
+        return np.asarray(once_per_step(self.work, self.knobs(place)).total.max(axis=0))
+
+    def best(self, places: FloatArray) -> FloatArray:
+        """Of several places of each plan the best, of equals the first."""
+        first: IntArray = np.argmin(self.once(places), axis=0)
+        return np.asarray(np.take_along_axis(places, first[None, None], axis=1)[:, 0])
+
+    def zoomed(self) -> FloatArray:
+        """The best place of the grid and of ever finer ones around it; that of the defaults where nothing gains."""
+        count, default = len(self.bill), Knobs()
+        start = [np.log(getattr(default, name) / low) / np.log(high / low) for name, (low, high) in BOX.items()]
+        ends = np.linspace(0.0, 1.0, SIDE)
+        grid = np.stack([axis.ravel() for axis in np.meshgrid(ends, ends, indexing="ij")])
+        places = np.concatenate([np.array(start)[:, None], grid], axis=1)
+        place = self.best(np.repeat(places[:, :, None], count, axis=2))
+        step = 1.0 / (SIDE - 1)
+        around = np.array(sorted(product((-1.0, 0.0, 1.0), repeat=2), key=lambda move: move != (0.0, 0.0))).T
+        for _ in range(ZOOMS):
+            step /= 2.0
+            place = self.best(np.clip(place[:, None] + step * around[:, :, None], 0.0, 1.0))
+        return place
+
+    def tried(self, place: FloatArray, trials: int, seed: int, study: str | None) -> FloatArray:
+        """The place of each plan, or the best of Optuna's trials within a step of the grid where that gains.
+
+        A trial moves all plans alike, each from its own place.
+        """
+        rest = Step(bill=self.bill, stages=self.stages, knobs=self.knobs(place)).rest
+        before = self.once(place[:, None])[0]
+
+        def moved(moves: FloatArray) -> tuple[FloatArray, FloatArray]:
+            places = np.clip(place[:, None] + moves[:, :, None], 0.0, 1.0)
+            return places, self.once(places)
+
+        def lost(trial: Any) -> float:
+            return float((rest - before + moved(_move(trial)[:, None])[1][0]).min())
+
+        if study is None and trials <= STARTUP:
+            moves = random_moves(trials, seed)
+        else:
+            search = _study(self.bill.job, seed, study)
+            search.optimize(lost, n_trials=trials)
+            moves = tuple(tuple(trial.params[name] for name in BOX) for trial in search.trials if trial.params)
+        places, seconds = moved(np.array(moves).T)
+        first = np.argmin(seconds, axis=0)[None]
+        better = np.take_along_axis(seconds, first, axis=0)[0] < before - NOTEWORTHY * rest
+        return np.where(better, np.take_along_axis(places, first[None], axis=1)[:, 0], place)
+
+
+@cache
+def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
+    """The moves of Optuna's first trials, which learn from nothing: the same for all plans of all jobs."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+    return tuple(tuple(_move(search.ask()).tolist()) for _ in range(trials))
+
+
+def _study(job: Job, seed: int, study: str | None) -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
+    name = f"{STUDY}-{job.model.name}-{job.gpus}" if study else None
+    return optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
+
+
+def _move(trial: Any) -> FloatArray:
+    step = 1.0 / (SIDE - 1)
+    return np.array([trial.suggest_float(name, -step, step) for name in BOX])

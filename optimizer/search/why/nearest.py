@@ -1,0 +1,234 @@
+"""The nearest other number of GPUs, or global batch, with which a job has a plan, by trying them in order of distance.
+
+Of two numbers the nearer has the smaller difference from the job's, and of two as near it is the smaller. No number is
+passed over unless a condition that every plan must meet, looked at for many numbers at once, rules it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.constraints.pins import Pin
+from optimizer.constraints.rule import Rule, nearest_first
+from optimizer.constraints.space import domains
+from optimizer.job import Job
+from optimizer.plan import FIELDS, IntArray, Plans
+from optimizer.search.lattice.enumerate import plans_of, walk
+from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.variables import VARIABLES
+
+FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
+PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's
+NEAR_BATCH = 10  # the batch may move by one part in so many with the number of GPUs
+FEW = 2**10  # most combinations of values that one rule is asked about by itself
+COUNTS = ("micro_batch", "num_microbatches")
+OPTIONS = {"zero_stage": 1, "shard": 0, "recompute": 0, "activation_offload": 0}  # and a value of each, as a code
+Values = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Which numbers of GPUs and batches give `job` a plan under `rules`, those of the product and the batch apart.
+
+    `memory` counts if it is given; `holds` decides about one job with its number of GPUs and batch.
+    """
+
+    job: Job
+    rules: Sequence[Rule]
+    memory: LeastMemory | None
+    holds: Callable[[Job], bool]
+
+    def nearest_gpus(self, others: IntArray) -> Job | None:
+        """The job on the nearest of these numbers of GPUs, else on a nearer one with a batch within a tenth.
+
+        At equal distance the job's own batch comes before others, and then the nearest of these.
+        """
+        batch = self.job.global_batch
+        near = nearest_first(np.arange(batch - batch // NEAR_BATCH, batch + batch // NEAR_BATCH + 1), batch)
+        both = np.append(near, batch)
+        if self._hopeless(others, both):
+            return None
+        values = self._values(others, both)
+        replicas: IntArray | None = None
+        for position, some in enumerate(growing(others, self.job.gpus)):
+            if position == 1:  # to look at what all numbers have in common pays when there are many to look at
+                replicas, values = self.shapes(others, both)
+            counts = some if replicas is None else multiples(some, replicas, int(both.max()))
+            found = self._among(counts, near, values)
+            if found is not None:
+                return found
+        return None
+
+    def nearest_batch(self, others: IntArray) -> Job | None:
+        """The job with the nearest of these batches."""
+        gpus = np.array([self.job.gpus])
+        if self._hopeless(gpus, others):
+            return None
+        return self._paired(*self.screened(gpus, others, self._values(gpus, others)), others)
+
+    def _among(self, counts: IntArray, near: IntArray, values: Values) -> Job | None:
+        """The job on the nearest of these numbers of GPUs with its own batch or, on a nearer one, one of these."""
+        gpus, own = self.job.gpus, np.array([self.job.global_batch])
+        counts, values = self.screened(counts, np.concatenate([near, own]), values)
+        found = self._first(counts, own, values)
+        if found is not None:
+            counts = counts[np.abs(counts - gpus) < abs(found.gpus - gpus)]
+        parts = (counts[start : start + PAIRED] for start in range(0, len(counts), PAIRED))
+        nearer = (self._paired(part, values, near) for part in parts)
+        return next((job for job in nearer if job is not None), found)
+
+    def shapes(self, counts: IntArray, batches: IntArray) -> tuple[IntArray, Values]:
+        """GPUs of a replica, and values of the variables, with which some of these numbers may give a plan.
+
+        A plan is the leaner the more replicas and the fewer and smaller micro-batches it has, and its bubble the
+        smaller the more micro-batches: it must fit in memory with the most replicas and one micro-batch, and have a
+        small enough bubble with as many micro-batches as the largest batch has sequences.
+        """
+        values, most = self._values(counts, batches), int(batches.max())
+        leanest = self._leanest({"dp": (most,), "num_microbatches": (most,), **values})
+        plans = walk(self.job, self._rules("dp"), leanest)
+        found = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
+        return unique(plans.tp * plans.cp * plans.pp for plans in found), narrowed(values, found)
+
+    def screened(self, counts: IntArray, batches: IntArray, values: Values) -> tuple[IntArray, Values]:
+        """Those of these numbers of GPUs, and of the values, with which some of these batches may give a plan.
+
+        A plan must fit in memory with the micro-batches of the smallest batch, of one sequence each, and have a small
+        enough bubble with those of the largest.
+        """
+        if not len(counts):
+            return counts, values
+        least, most = (int(batches.min()) if self._free(*COUNTS) else 1), int(batches.max())
+        job, found = replace(self.job, global_batch=most), []
+        for plans in walk(job, self._rules(), self._leanest(values), gpus=counts):
+            fewest = -(-least // plans.dp)
+            enough = plans.dp * fewest <= most
+            found.append(self._fitting(plans.take(enough), fewest[enough]))
+        return counts[np.isin(counts, unique(plans.gpus for plans in found))], narrowed(values, found)
+
+    def _paired(self, counts: IntArray, values: Values, batches: IntArray) -> Job | None:
+        """The job on the nearest of these numbers of GPUs with the nearest of these batches that have a plan."""
+        best = None
+        for some in growing(batches, self.job.global_batch):
+            found = self._first(counts, some, values)
+            if found is not None:
+                best, counts = found, counts[: counts.tolist().index(found.gpus)]
+        return best
+
+    def _first(self, counts: IntArray, batches: IntArray, values: Values) -> Job | None:
+        """The nearest of these jobs that has a plan: by GPUs, then by batch."""
+        if not len(counts):
+            return None
+        found = set[tuple[int, int]]()
+        for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches):
+            fitting = self._fitting(plans, plans.num_microbatches)
+            pairs = np.unique(np.stack([fitting.gpus, fitting.global_batch]), axis=1)
+            found |= set(map(tuple, pairs.T.tolist()))
+        gpus, batch = self.job.gpus, self.job.global_batch
+        order = sorted(found, key=lambda pair: (abs(pair[0] - gpus), pair[0], abs(pair[1] - batch), pair[1]))
+        jobs = (replace(self.job, gpus=pair[0], global_batch=pair[1]) for pair in order)
+        return next((job for job in jobs if self.holds(job)), None)
+
+    def _values(self, counts: IntArray, batches: IntArray) -> Values:
+        """Values of the variables for all of these numbers, one only where the others can give no plan that it cannot.
+
+        Micro-batches of one sequence are the leanest and the most. Where memory does not count, experts in one group
+        break no rule, and rules about the options are not looked at.
+        """
+        values = domains(self.job, counts, batches)
+        if self._free(*COUNTS):
+            values |= {"micro_batch": (1,)}
+        if self.memory is None:
+            values |= {name: (code,) for name, code in OPTIONS.items()}
+            values |= {"ep": (1,), "etp": (1,)} if self._free("ep", "etp") else {}
+        return values
+
+    def _hopeless(self, counts: IntArray, batches: IntArray) -> bool:
+        """Whether rules that look at few combinations leave some variable no value, whatever the number."""
+        return not all(consistent(self.job, self.rules, domains(self.job, counts, batches)).values())
+
+    def _leanest(self, values: Values) -> Values:
+        """These values with micro-batches of one sequence, and the most of them that were asked for."""
+        most = [pin.high for pin in self._asked()]
+        return {**values, "micro_batch": (1,)} | ({"num_microbatches": (min(most),)} if most else {})
+
+    def _asked(self) -> list[Pin]:
+        """The rules about the number of micro-batches."""
+        return [rule for rule in self.rules if isinstance(rule, Pin) and rule.variable == "num_microbatches"]
+
+    def _rules(self, *unknown: str) -> list[Rule]:
+        """The rules that can be told without these variables and the micro-batches, except for the bubble."""
+        settled = any(pin.low == pin.high for pin in self._asked())
+        names = {*unknown, "micro_batch", "num_microbatches"} - ({"num_microbatches"} if settled else set())
+        return [rule for rule in self._seen() if rule.name == "bubble" or names.isdisjoint(rule.variables)]
+
+    def _seen(self) -> list[Rule]:
+        """The rules, without those about the options where memory does not count."""
+        return [rule for rule in self.rules if self.memory or OPTIONS.keys().isdisjoint(rule.variables)]
+
+    def _fitting(self, plans: Plans, fewest: IntArray) -> Plans:
+        """The plans that may fit in memory with so many micro-batches, or the fewest that were asked for."""
+        if self.memory is None or not len(plans):
+            return plans
+        for pin in self._asked():
+            fewest = np.maximum(fewest, pin.low)
+        plans = replace(plans, num_microbatches=fewest)
+        return plans.take(self.memory.bounds(self.job, plans, self.job.usable_memory) <= self.job.usable_memory)
+
+    def _free(self, *names: str) -> bool:
+        """Whether the job asks for no values of these variables."""
+        limits = self.job.limits
+        return not any(name in asked for name in names for asked in (limits.fixed, limits.ranges, limits.choices))
+
+
+def consistent(job: Job, rules: Sequence[Rule], values: Values) -> Values:
+    """The values left by one rule after the other, each asked alone where its variables have few combinations."""
+    for rule in rules:
+        if not set(rule.variables) <= values.keys():
+            continue
+        axes = [np.array(values[name], dtype=np.int64) for name in rule.variables]
+        if (count := int(np.prod([len(axis) for axis in axes]))) > FEW:
+            continue
+        grid = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+        columns = {name: np.full(count, VARIABLES[name].neutral, dtype=np.int64) for name in FIELDS}
+        columns |= dict(zip(rule.variables, grid, strict=True))
+        keep = rule.check(job, plans_of(columns))
+        values = {**values, **{name: tuple(np.unique(columns[name][keep]).tolist()) for name in rule.variables}}
+    return values
+
+
+def growing(numbers: IntArray, number: int) -> Iterator[IntArray]:
+    """The numbers in their order, more at a time the further they are; those equally far from `number` together."""
+    start, size = 0, FIRST
+    distances = np.abs(numbers - number)
+    while start < len(numbers):
+        last = distances[min(start + size, len(numbers)) - 1]
+        end = int(np.searchsorted(distances, last, side="right"))
+        yield numbers[start:end]
+        start, size = end, min(size * GROWTH, MOST)
+
+
+def multiples(numbers: IntArray, parts: IntArray, most: int) -> IntArray:
+    """The numbers that are at most so many times one of these parts.
+
+    >>> multiples(np.array([8, 9, 10, 12, 30]), np.array([4, 5]), 3).tolist()
+    [8, 10, 12]
+    """
+    kept = np.zeros(len(numbers), dtype=np.bool_)
+    for part in parts.tolist():
+        kept |= (numbers % part == 0) & (numbers <= most * part)
+    return numbers[kept]
+
+
+def narrowed(values: Values, found: Sequence[Plans]) -> Values:
+    """The values that these plans have, of micro-batches all."""
+    names = [name for name in values if name != "micro_batch"]
+    return {**values, **{name: tuple(unique(getattr(plans, name) for plans in found).tolist()) for name in names}}
+
+
+def unique(columns: Iterable[IntArray]) -> IntArray:
+    """All values of several columns, rising."""
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(column.astype(np.int64) for column in columns)]))

@@ -1,0 +1,97 @@
+"""Whether a plan keeps every rule of its job, each by its own `check`, and where its layers lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from optimizer.constraints.memory import Memory
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.price import price
+from optimizer.plan import Knobs, Plan, Plans, virtual_stages
+from optimizer.search.plan.alternatives import estimate_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing checked: a rule, a value or a part of the certificate; `reason` says it with numbers."""
+
+    name: str
+    holds: bool
+    reason: str
+
+
+def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
+    """What the plan costs, with the layers on its stages as written if they can lie so, else evenly split."""
+    if not all(finding.holds for finding in placement_findings(job, plan)):
+        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
+    # A plan that breaks rules may be of any size: what overflows is a claim that does not hold.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
+
+
+def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding, ...]:
+    """Every rule of the job by its own `check`, memory at these knobs, and the layers on the stages."""
+    placement = placement_findings(job, plan)
+    if not all(finding.holds for finding in placement):
+        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
+    plans = Plans.of([plan])
+    rules = (*structural(job), Memory(price=partial(price, knobs=knobs)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = [
+            Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))
+            for rule in rules
+        ]
+    return (*found, *placement)
+
+
+def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
+    """Whether the layers that a plan places are the model's, and those that it rebuilds or predicts with are there."""
+    found = [_layers(job, plan)]
+    if plan.recompute_layers:
+        found.append(_rebuilt(job, plan))
+    if plan.mtp_ahead:
+        found.append(_predicting(job, plan, found[0].holds))
+    return tuple(found)
+
+
+def _layers(job: Job, plan: Plan) -> Finding:
+    given, layers = plan.layers_per_stage, job.model.layers
+    if not given:
+        return Finding(name="layers per stage", holds=True, reason="even")
+    whole = len(given) in (plan.pp, plan.pp * plan.vpp) and sum(given) == layers and min(given) >= 0
+    even = job.stack.features.uneven_stages or len(set(given)) == 1
+    reason = f"{plan.pp} stages must hold {layers} layers; {len(given)} are given with {sum(given)}"
+    if whole and not even:
+        reason = f"{job.stack.name} cuts the layers into equal stages only"
+    return Finding(name="layers per stage", holds=whole and even, reason=reason)
+
+
+def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
+    most = max(0, plan.pp - 2)
+    holds = placed and bool(job.model.mtp_layers) and plan.mtp_ahead <= most
+    if holds:
+        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        holds = not any(chunks[len(chunks) - plan.mtp_ahead :])
+    reason = f"prediction layers must follow all others, at most {most} stages before the head"
+    return Finding(name="prediction layers", holds=holds, reason=f"{reason}; {plan.mtp_ahead} are given")
+
+
+def _rebuilt(job: Job, plan: Plan) -> Finding:
+    rebuilt = plan.recompute_layers
+    held = [0] * plan.pp
+    if _layers(job, plan).holds:
+        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        held = [sum(chunks[stage :: plan.pp]) for stage in range(plan.pp)]
+    holds = (
+        plan.recompute == "full"
+        and len(rebuilt) == plan.pp
+        and all(0 <= count <= most for count, most in zip(rebuilt, held, strict=True))
+    )
+    reason = f"{plan.pp} stages of up to {max(held)} layers may rebuild theirs under full recomputation"
+    given = f"{len(rebuilt)} counts of up to {max(rebuilt)} layers are given under {plan.recompute} recomputation"
+    return Finding(name="recomputed layers", holds=holds, reason=f"{reason}; {given}")

@@ -1,0 +1,216 @@
+"""A saved answer built again from its job, plans and knobs: what this version would have written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from optimizer.answer import Alternative, Answer, Certificate, Format
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.explain import explain
+from optimizer.plan import Knobs, Plan
+from optimizer.readers.answer_file import Claims, SavedAnswer
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.oracle import Sweep, Tuning, sweep
+from optimizer.search.layouts.band import Bounds, best_even, bounds_of
+from optimizer.search.plan.alternatives import flags, near_ties
+from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
+from optimizer.search.plan.precision import joint, joint_status
+from optimizer.search.why.comparison import pins_of, why_not
+from optimizer.search.why.conflict import Question, conflict
+from optimizer.search.why.plan_rules import priced
+
+NOWHERE = float("inf")
+# Stands for a certificate that is missing.
+UNCLAIMED = Claims(proven=True, lower_bound=0.0, knob_bound=0.0, space=0, fitting=0, candidates=0, solved=0)
+NO_BOUNDS = Bounds(band=0, undecided=0, knob_bound=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """The search of one number format, done again without a solver: its plan priced, the whole lattice swept.
+
+    What CP-SAT did is taken from the `claims`. tuning: how the search found each plan's knobs. `cut_short`: the time
+    was over before every plan was priced.
+    """
+
+    job: Job
+    plan: Plan | None
+    knobs: Knobs
+    tuning: Tuning
+    claims: Claims
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the claims are those of a sweep that ran out of time: it leaves no bound over all knobs."""
+        return not self.claims.proven and not self.claims.knob_bound
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """The price of the plan."""
+        return priced(self.job, self.plan, self.knobs) if self.plan else None
+
+    @cached_property
+    def swept(self) -> Sweep:
+        """Every plan of the lattice at its own knobs."""
+        return sweep(self.job, structural(self.job), self.tuning)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What bounds over every layout say."""
+        if self.estimate is None or not self.swept.space:
+            return NO_BOUNDS
+        if self.job.layout_given:
+            return replace(NO_BOUNDS, knob_bound=self.swept.knob_bound)
+        space = Space(self.job, structural(self.job))
+        return bounds_of(self.job, space, self.tuning, self._even, self.estimate.step_time)
+
+    @cached_property
+    def _even(self) -> float:
+        """Step time of the best even split [s], infinite where none fits or the layout was given."""
+        points = self.swept.points
+        even = best_even(self.job, points) if points and not self.job.layout_given else None
+        return even.seconds if even else NOWHERE
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether any plan fits, with all optimizer state on the host and whatever its layout."""
+        question = Question(job=self.job)
+        return question.holds(question.rules())
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The certificate of a search that did what was claimed."""
+        claims, swept = self.claims, self.swept
+        if self.cut_short:
+            ideal = swept.ideal if claims.space else 0.0
+            swept = replace(swept, space=claims.space, fitting=claims.fitting, ideal=ideal)
+        if self.estimate is None:
+            return without_plan(self.job, replace(swept, complete=claims.proven))
+        best = self.estimate.step_time
+        if self.cut_short:
+            return unfinished(self.job, swept, best)
+        certificate = Certificate(
+            proven=claims.proven,
+            lower_bound=best if claims.proven else claims.lower_bound,
+            best=best,
+            space=swept.space,
+            fitting=swept.fitting,
+            candidates=claims.candidates,
+            knob_bound=self.bounds.knob_bound,
+            even=self._even,
+            band=self.bounds.band,
+            solved=claims.solved,
+            given=self.job.layout_given,
+        )
+        return described(self.job, certificate)
+
+    def answer(self) -> Answer:
+        """The answer without runners-up."""
+        return Answer(
+            status=status_of(self.certificate),
+            job=self.job,
+            plan=self.plan,
+            knobs=self.knobs,
+            estimate=self.estimate,
+            certificate=self.certificate,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """The document that should have been saved, from the searches of its number formats, the winner's first."""
+
+    document: Mapping[str, Any]
+    alternatives: tuple[Alternative, ...]
+    searches: tuple[Searched, ...]
+
+
+def rebuilt(saved: SavedAnswer) -> Rebuilt:
+    """Everything that a saved answer states, found again.
+
+    Raises InputError for pins, of the job or of a comparison, that no plan can have.
+    """
+    searches = _searches(saved)
+    main, *others = searches
+    answer = replace(
+        main.answer(),
+        alternatives=_alternatives(saved, main),
+        formats=tuple(_format(other, main) for other in others),
+        conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
+        flags=flags(saved.job, main.estimate) if main.estimate else (),
+        trials=saved.trials,
+        seed=saved.seed,
+    )
+    if main.plan and main.estimate and main.swept.points:
+        ties = near_ties(main.swept.points, main.plan, main.estimate.step_time, answer.alternatives)
+        answer = replace(answer, near_ties=ties)
+    if others:
+        order = saved.claims.by_format if saved.claims else ()
+        parts = {item.job.dtype: item.certificate for item in searches}
+        certificate = joint(saved.job.dtype, {name: parts[name] for name in (*order, *parts) if name in parts})
+        answer = replace(answer, certificate=certificate, status=joint_status(answer.status, certificate))
+    document = answer.to_dict() | _sections(saved, answer)
+    for name, place in saved.places.items():
+        document["job"][name] = saved.document.get("job", {}).get(name, place)
+    plain = json.loads(json.dumps(document))
+    return Rebuilt(document=plain, alternatives=answer.alternatives, searches=searches)
+
+
+def _searches(saved: SavedAnswer) -> tuple[Searched, ...]:
+    """The search of the winner's number format, then those of the others."""
+    parts = saved.claims.by_format if saved.claims else {}
+    own = parts.get(saved.job.dtype) or saved.claims or UNCLAIMED
+    tuning = Tuning(trials=saved.trials, seed=saved.seed)
+    knobs = saved.knobs if saved.plan else Knobs()
+    main = Searched(job=saved.job, plan=saved.plan, knobs=knobs, tuning=tuning, claims=own)
+    return main, *(
+        Searched(
+            job=replace(saved.job, dtype=other.dtype),
+            plan=other.plan,
+            knobs=other.knobs if other.plan else Knobs(),
+            tuning=tuning,
+            claims=parts.get(other.dtype, UNCLAIMED),
+        )
+        for other in saved.formats
+    )
+
+
+def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]:
+    if main.estimate is None:
+        return ()
+    found = [(other, priced(main.job, other.plan, other.knobs)) for other in saved.alternatives]
+    best = main.estimate.step_time
+    return tuple(
+        Alternative(
+            plan=other.plan, knobs=other.knobs, estimate=estimate, slower=max(0.0, estimate.step_time / best - 1)
+        )
+        for other, estimate in found
+    )
+
+
+def _format(other: Searched, main: Searched) -> Format:
+    slower = other.estimate.step_time / main.estimate.step_time - 1 if other.estimate and main.estimate else 0.0
+    return Format(
+        dtype=other.job.dtype,
+        status=status_of(other.certificate),
+        plan=other.plan,
+        knobs=other.knobs,
+        estimate=other.estimate,
+        slower=slower,
+    )
+
+
+def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
+    """The parts that are only there when asked for."""
+    found: dict[str, Any] = {}
+    if "explain" in saved.document and answer.plan:
+        found["explain"] = [asdict(term) for term in explain(answer.job, answer.plan, answer.knobs)]
+    if saved.pins and answer.plan:
+        found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
+    return found

@@ -1,0 +1,36 @@
+"""Whether what is studied could run at all: the memory that a plan reserves beside what a GPU has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from optimizer.units import GB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Memory that the fullest GPU `reserved`, and what is `usable` of it [B]."""
+
+    reserved: float
+    usable: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the plan can run."""
+        return self.reserved <= self.usable
+
+    @property
+    def warning(self) -> str:
+        """What to say of a plan that cannot run; nothing of one that can.
+
+        >>> Room(reserved=132.5e9, usable=83.5e9).warning
+        'does not fit in memory: 132.5 of 83.5 GB usable per GPU'
+        """
+        if self.fits:
+            return ""
+        return f"does not fit in memory: {self.reserved / GB:.1f} of {self.usable / GB:.1f} GB usable per GPU"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The room as plain values [B]."""
+        return {"fits": self.fits, **{f"{name}_bytes": value for name, value in asdict(self).items()}}

@@ -1,0 +1,89 @@
+"""Which parameters a fit keeps: those that the runs tell, off their bounds; and what it minimises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optimizer.calibration.calibrate import calibrate
+from optimizer.calibration.fit import fit_times, table_weights
+from optimizer.calibration.least_squares import PRIOR, RUNS_PER_PARAMETER, SCALE, TOLD, Solution
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.settle import UNTOLD, anew
+from optimizer.stack import PARAMETERS, Fixed, Stack
+
+TRUTH = {"gemm_efficiency": 0.72, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
+
+
+@pytest.fixture
+def runs(measured: Callable[..., Path], lab: Stack) -> list[Run]:
+    return read_runs(measured(TRUTH, noise=0.02), lab)[::3]
+
+
+def test_the_cost_is_what_the_fit_minimises(runs: list[Run], lab: Stack) -> None:
+    """The start of least cost is the best fit only if the cost is the fitted loss: tables, soft-L1 and prior alike."""
+    names = ("gemm_efficiency", "scale_up_efficiency", "launch")
+    fit = fit_times(runs, lab, free=names)
+    losses = table_weights(runs) * (np.sqrt(1 + (fit.residuals / SCALE) ** 2) - 1)
+    pulls = PRIOR**2 * (fit.solution.unit - fit.solution.home) ** 2 / (2 * SCALE**2)
+    assert fit.cost == pytest.approx(losses.sum() + pulls.sum(), rel=1e-9)
+
+
+def test_another_guess_is_pulled_to_the_same_home(runs: list[Run], lab: Stack) -> None:
+    names = ("gemm_efficiency", "launch")
+    one, other = fit_times(runs, lab, free=names), fit_times(runs, lab, free=names, guess={"launch": 3e-5})
+    assert one.solution.home == pytest.approx(other.solution.home)
+    assert one.cost == pytest.approx(other.cost, rel=1e-3)
+
+
+def test_what_is_fitted_is_told_and_off_its_bounds(runs: list[Run], lab: Stack) -> None:
+    found = calibrate(runs, lab, evaluations=6)
+    assert {"gemm_efficiency", "step_overhead"} <= set(found.stack.parameters)
+    assert set(found.spreads) == set(found.stack.parameters)
+    assert max(found.spreads.values()) <= TOLD * 1.1
+    for name, value in found.stack.parameters.items():
+        assert PARAMETERS[name].low < value < PARAMETERS[name].high
+    assert sum(found.stack.counts) == len(PARAMETERS)
+
+
+def test_a_parameter_on_its_bound_becomes_a_fact(measured: Callable[..., Path], lab: Stack) -> None:
+    runs = read_runs(measured(TRUTH | {"step_overhead": 0.0}), lab)[::3]
+    found = calibrate(runs, lab, evaluations=6)
+    assert found.stack.fixed["step_overhead"] == Fixed(value=0.0, why="no host time per step shows")
+    assert "step_overhead" not in anew(found.stack, tuple(PARAMETERS)).fixed
+
+
+def test_what_the_runs_do_not_tell_stays_as_in_the_stack_it_started_from(runs: list[Run], lab: Stack) -> None:
+    start = replace(lab, name="origin", parameters={"p2p_overlap": 0.31, "launch": 5e-6})
+    few = calibrate(runs[:6], start, evaluations=6)
+    assert len(few.spreads) <= 6 // RUNS_PER_PARAMETER
+    assert few.stack.fixed["launch"] == Fixed(value=5e-6, why=f"as in origin; {UNTOLD}")
+    assert few.stack["p2p_overlap"] == 0.31
+    assert (
+        calibrate(runs[:6], start, evaluations=6, anew=True).stack["p2p_overlap"] == PARAMETERS["p2p_overlap"].default
+    )
+
+
+def test_a_fact_is_not_fitted(runs: list[Run], lab: Stack) -> None:
+    start = replace(lab, fixed={"gemm_efficiency": Fixed(value=0.8, why="measured")})
+    found = calibrate(runs, start, evaluations=6, anew=True)
+    assert found.stack.fixed["gemm_efficiency"].value == 0.8
+    assert "gemm_efficiency" not in found.stack.parameters
+
+
+def test_of_two_parameters_that_only_their_sum_tells_one_goes() -> None:
+    told = np.array([[1.0, 1.0], [1.0, 1.0]]) * 1e4 + np.eye(2) * 16
+    solution = Solution(
+        names=("launch", "gemm_efficiency"),
+        unit=np.array([0.5, 0.9]),
+        home=np.array([0.45, 0.5]),
+        information=told,
+        cost=0.0,
+        evaluations=1,
+    )
+    assert solution.untold(most=9) == ("launch",)
+    assert solution.untold(most=0) == ("launch", "gemm_efficiency")

@@ -1,0 +1,68 @@
+"""Every stack's answers are finite, add up and keep their rules, with plans free or pinned, on numbers of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from math import isfinite
+
+import pytest
+
+from optimizer.answer import Answer
+from optimizer.errors import InputError
+from optimizer.job import Job, Limits
+from optimizer.presets import load_cluster, load_model, load_stack, stack_names
+from optimizer.search.plan.planner import plan
+
+FIXES: tuple[Mapping[str, int | str], ...] = (
+    {},
+    {"pp": 2, "tp": 2},
+    {"zero_stage": 0},
+    {"zero_stage": 2},
+    {"zero_stage": 3, "shard": 4},
+    {"schedule": "zero-bubble", "pp": 2},
+    {"recompute": "full"},
+)
+
+
+def answer(stack: str, model: str = "llama3.2-1b", gpus: int = 8, **fixed: int | str) -> Answer:
+    """The plan of a small job of sequences of 2,048 tokens, two for each GPU."""
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack(stack),
+        gpus=gpus,
+        seq_len=2048,
+        global_batch=2 * gpus,
+        limits=Limits(fixed=fixed),
+    )
+    return plan(job, top=1)
+
+
+def held(found: Answer) -> None:
+    """The answer's figures are finite, its terms add up, and its degrees multiply to the job's numbers."""
+    if found.plan is None or found.estimate is None or found.certificate is None:
+        assert found.conflict
+        return
+    estimate, job = found.estimate, found.job
+    assert all(isfinite(value) and value >= 0 for value in (*estimate.time.values(), *estimate.memory.values()))
+    assert sum(estimate.time.values()) == pytest.approx(estimate.step_time, rel=1e-9)
+    assert sum(estimate.memory.values()) == pytest.approx(estimate.reserved, rel=1e-9)
+    assert estimate.reserved <= job.usable_memory * (1 + 1e-9)
+    assert 0 < estimate.mfu <= estimate.hfu < 1
+    assert found.certificate.lower_bound <= estimate.step_time * (1 + 1e-9)
+    assert found.plan.gpus == job.gpus
+    assert found.plan.dp * found.plan.micro_batch * found.plan.num_microbatches == job.global_batch
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("stack", stack_names())
+def test_a_plan_holds_however_it_is_pinned(stack: str) -> None:
+    for fixed in FIXES:
+        with suppress(InputError):  # a stack without this mode of recomputation says so
+            held(answer(stack, **fixed))
+
+
+@pytest.mark.parametrize(("model", "gpus"), [("gpt3-125m", 1), ("llama3.2-1b", 7), ("grok-1", 1), ("gemma3-1b", 12)])
+def test_odd_numbers_of_gpus_and_models_that_cannot_fit_are_answered(model: str, gpus: int) -> None:
+    held(answer("megatron-core", model, gpus))

@@ -1,0 +1,39 @@
+"""The shipped stacks against the runs that they were fitted to: each fitted parameter is told by them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optimizer.calibration.fit import fit_times
+from optimizer.calibration.least_squares import TOLD
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.presets import load_stack, stack_names
+
+MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
+MIXTURES = {"megatron-core": "megatron-bridge-2025"}  # whose mixtures tell its experts
+MARGIN = 1.15  # numbers in the files are rounded, and fits to part of the runs judged by all of them
+
+
+@cache
+def measured() -> tuple[Run, ...]:
+    return tuple(run for run in read_runs(MEASURED) if run.job is not None and not run.doubted and run.step_time)
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="the measured runs are not beside the checkout")
+@pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
+def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
+    """The spread after the runs, at the shipped values, is at most TOLD of the prior's."""
+    stack = load_stack(name)
+    own = [run for run in measured() if run.stack_name == name]
+    runs = own or [run for run in measured() if run.stack_name == stack.parent]
+    runs += [run for run in measured() if run.stack_name == MIXTURES.get(name) and run.job and run.job.model.experts]
+    fitted = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
+    fit = fit_times(runs, stack, free=fitted, evaluations=1)
+    assert runs
+    assert max(fit.solution.spreads.values(), default=0.0) <= TOLD * MARGIN
+    assert np.isfinite(fit.residuals).all()

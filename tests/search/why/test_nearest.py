@@ -1,0 +1,164 @@
+"""The nearest number of GPUs or batch is that of exhaustive trial, and what skips numbers rules them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from optimizer.constraints.batch import REACH, Batch
+from optimizer.constraints.gpu_product import GpuProduct
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_left
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.why.conflict import Question, conflict
+from optimizer.search.why.nearest import Numbers
+from tests.search.jobs import jobs, small_job
+
+SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+ROUNDING = 1e-9
+ASKED = ({}, {}, {"micro_batch": 2}, {"num_microbatches": 3}, {"dp": 3}, {"pp": 3, "vpp": 2}, {"ep": 2})
+RANGES = ({}, {}, {}, {"num_microbatches": (2, 5)}, {"dp": (2, 6)}, {"pp": (2, 4)}, {"shard": (0, 8)})
+CHOICES = ({}, {}, {}, {"tp": (3, 5)}, {"vpp": (2, 5)}, {"num_microbatches": (4, 6)})
+
+
+@st.composite
+def awkward_jobs(draw: st.DrawFn) -> Job:
+    """Small jobs on small clusters, with batches that few replicas share and pins that few numbers satisfy."""
+    job = draw(jobs())
+    most = draw(st.sampled_from([24, 40]))
+    cluster = replace(job.cluster, gpus_per_node=draw(st.sampled_from([1, 4, 8])), max_gpus=most)
+    job = replace(job, cluster=cluster, global_batch=draw(st.sampled_from([1, 3, 7, 10, 11, 13, 24])))
+    fixed = {**job.limits.fixed, **draw(st.sampled_from(ASKED))}
+    hbm = job.stack["context_memory"] + draw(st.sampled_from([0.9e9, 1.3e9, 2e9, 4e9, 60e9]))
+    return job.with_limits(
+        fixed=fixed, ranges=draw(st.sampled_from(RANGES)), choices=draw(st.sampled_from(CHOICES)), hbm=hbm
+    )
+
+
+def other_gpus(job: Job) -> Iterator[Job]:
+    """Every other number of GPUs, nearest first: at each distance with this batch, then one within a tenth."""
+    node, batch = job.cluster.gpus_per_node, job.global_batch
+    counts = [count for count in range(1, job.cluster.max_gpus + 1) if count < node or count % node == 0]
+    near = [other for other in range(1, 2 * batch) if 0 < abs(other - batch) <= batch / 10]
+    for distance in range(1, job.cluster.max_gpus):
+        at = [count for count in counts if abs(count - job.gpus) == distance]
+        yield from (replace(job, gpus=count) for count in at)
+        for count in at:
+            for other in sorted(near, key=lambda other: (abs(other - batch), other)):
+                yield replace(job, gpus=count, global_batch=other)
+
+
+def other_batches(job: Job) -> Iterator[Job]:
+    """Every other batch, nearest first."""
+    batch = job.global_batch
+    others = range(1, REACH * max(batch, job.gpus) + 1)
+    for other in sorted(others, key=lambda other: (abs(other - batch), other)):
+        if other != batch:
+            yield replace(job, global_batch=other)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(awkward_jobs(), st.data())
+def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataObject) -> None:
+    question = Question(job=job)
+    rules = question.rules()
+    assume(not question.holds(rules))
+    without = data.draw(st.sets(st.sampled_from([rule.name for rule in rules]), max_size=2) | st.just({"memory"}))
+    names = {rule.name for rule in rules} - without | {"gpu-product", "batch"}
+    for rule, others in ((GpuProduct(), other_gpus), (Batch(), other_batches)):
+        expected = next((other for other in others(job) if question.holds_for(other, names)), None)
+        assert question.nearest(rule, names - {rule.name}) == expected, rule.name
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(awkward_jobs(), st.data())
+def test_more_replicas_and_fewer_smaller_micro_batches_are_leaner(job: Job, data: st.DataObject) -> None:
+    """What lets the search look at the leanest plan only: the bounds on memory grow with none but these."""
+    job = job.with_limits(hbm=0.0, bubble=1.0, fixed={}, ranges={}, choices={})
+    rules = [rule for rule in structural(job) if rule.name not in ("batch", "gpu-product", "shard", "context-parallel")]
+    plans = next(lattice(job, rules, chunk=5000), None)
+    assume(plans is not None)
+    assert plans is not None
+    memory = LeastMemory(knobs=replace(LeastMemory().knobs, offload=data.draw(st.sampled_from([0.0, 1.0]))))
+    held = memory.bounds(job, plans) * (1 + ROUNDING)
+    single = replace(
+        plans, micro_batch=np.ones_like(plans.dp), num_microbatches=plans.micro_batch * plans.num_microbatches
+    )
+    assert (memory.bounds(job, single) <= held).all()
+    fewer = replace(plans, num_microbatches=np.maximum(1, plans.num_microbatches // data.draw(st.integers(1, 4))))
+    assert (memory.bounds(job, fewer) <= held).all()
+    more = replace(plans, dp=plans.dp * data.draw(st.integers(1, 5)) + data.draw(st.integers(0, 3)))
+    assert (memory.bounds(job, more) <= held).all()
+
+
+@given(st.integers(1, 32), st.integers(1, 8), st.integers(1, 300), st.integers(0, 50), st.integers(0, 3))
+def test_more_micro_batches_leave_no_larger_bubble(pp: int, vpp: int, m: int, more: int, schedule: int) -> None:
+    few, many = (bubble_fraction(pp, vpp, n, bubble_left(schedule, pp, n)) for n in (m, m + more))
+    assert many <= few * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "batch", "limits"),
+    [
+        ("llama3-70b", 3072, 7, {}),
+        ("gpt3", 192, 7, {}),
+        ("llama3-70b", 64, 7, {}),
+        ("llama3-70b", 3072, 448, {"fixed": {"pp": 7}}),
+        ("llama3.1-405b", 8, 64, {}),
+    ],
+)
+def test_nothing_nearer_works_for_large_models(model: str, gpus: int, batch: int, limits: dict[str, object]) -> None:
+    """Numbers between the job's and the one told have no plan."""
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=gpus,
+        seq_len=2048,
+        global_batch=batch,
+    ).with_limits(**limits)
+    question = Question(job=job)
+    names = {rule.name for rule in question.rules()}
+    assert not question.holds(question.rules())
+    found = question.nearest(GpuProduct(), names), question.nearest(Batch(), names)
+    assert any(found)
+    for other, others in zip(found, (GpuProduct().others(job), Batch().others(job)), strict=True):
+        if other is None:
+            continue
+        assert question.holds_for(other, names)
+        moved = abs(other.gpus - gpus) + abs(other.global_batch - batch) * (other.gpus == gpus)
+        number = "gpus" if other.gpus != gpus else "global_batch"
+        nearer = [value for value in others.tolist() if abs(value - getattr(job, number)) < moved]
+        for value in nearer[:: max(1, len(nearer) // 25)]:
+            assert not question.holds_for(replace(job, **{number: value}), names), value
+
+
+def test_what_was_looked_at_is_said_where_nothing_is_enough() -> None:
+    """12 heads cannot be split over 5 ranks on any number of GPUs."""
+    clashes = {clash.rule: clash for clash in conflict(small_job(8, fixed={"tp": 5}))}
+    assert clashes["gpu-product"].remedy == clashes["gpu-product"].note == GpuProduct().none(small_job(8))
+    assert "1,000,000 GPUs" in clashes["gpu-product"].note
+    assert clashes["fix tp=5"].remedy == "enough: drop fix tp=5"
+
+
+def test_no_number_is_looked_at_where_a_pin_alone_breaks_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack without ZeRO-3 has no plan of it on any number of GPUs, of which a million would be tried."""
+    job = Job(
+        model=load_model("llama3.2-1b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=8,
+        seq_len=2048,
+        global_batch=16,
+    ).with_limits(fixed={"zero_stage": 3})
+    monkeypatch.setattr(Numbers, "_first", lambda *_: pytest.fail("numbers were tried"))
+    assert {clash.rule for clash in conflict(job)} == {"zero-stage", "fix zero_stage=3"}

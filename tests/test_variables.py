@@ -1,0 +1,50 @@
+"""The table of variables agrees with the plans that have them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from optimizer.constraints.pins import code
+from optimizer.errors import InputError
+from optimizer.plan import FIELDS, Plan, Plans
+from optimizer.variables import DERIVED, FREE, OPTION, UNLIMITED, VARIABLES, names_of
+
+
+def test_every_variable_is_a_field_of_plans_and_the_other_way_round() -> None:
+    assert set(VARIABLES) == set(FIELDS)
+    assert set(VARIABLES) <= {field.name for field in fields(Plan)}
+    assert sorted((*names_of(FREE), *names_of(OPTION), *names_of(DERIVED))) == sorted(VARIABLES)
+
+
+def test_a_plan_is_neutral_unless_it_says_otherwise() -> None:
+    plans = Plans.of([Plan()])
+    assert {name: int(getattr(plans, name)[0]) for name in FIELDS} == {
+        name: variable.neutral for name, variable in VARIABLES.items()
+    }
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_bounds_of_a_variable_are_those_that_pins_accept(name: str) -> None:
+    known = VARIABLES[name]
+    assert known.least <= known.neutral <= known.most
+    if known.names:
+        assert [code(name, word) for word in known.names] == list(range(known.least, known.most + 1))
+        return
+    assert code(name, known.least) == known.least
+    for outside in (known.least - 1, *([known.most + 1] if known.most < UNLIMITED else [])):
+        with pytest.raises(InputError, match=name):
+            code(name, outside)
+
+
+def test_plans_keep_values_in_words_as_numbers() -> None:
+    plan = Plan(recompute="full", schedule="zero-bubble", sequence_parallel=True)
+    plans = Plans.of([plan])
+    assert plans.plan(0) == plan
+    assert plans.sequence_parallel.dtype == np.bool_
+    assert [VARIABLES[name].shown(int(getattr(plans, name)[0])) for name in ("recompute", "schedule")] == [
+        "full",
+        "zero-bubble",
+    ]
