@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.presets import load_stack
+from optimizer.stack import PARAMETERS
 from optimizer.tools.validation_readme import published_section, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -153,7 +154,7 @@ def test_a_file_with_a_header_alone_has_nothing_to_say(tmp_path: Path) -> None:
 def test_calibrate_writes_a_stack_that_loads(tmp_path: Path) -> None:
     path, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
     rows = [
-        f"r{gpus}-{tp}-{mb},llama3-8b,H100,{gpus},{tp},{mb},{4 * gpus},{6.2 + 0.05 * tp},,,ok\n"
+        f"r{gpus}-{tp}-{mb},llama3-8b,H100,{gpus},{tp},{mb},{4 * gpus},{1.9 + 0.05 * tp},,,ok\n"
         for gpus in (16, 32, 64)
         for tp in (1, 2, 4)
         for mb in (1, 2)
@@ -169,8 +170,24 @@ def test_calibrate_writes_a_stack_that_loads(tmp_path: Path) -> None:
     assert {"mape", "median", "p90", "bias"} <= set(stack.residuals)
     assert stack.provenance.date
     assert "calibrate: times" in result.stderr
-    for part in ("gemm_efficiency", "Residuals by source", "Residuals by model", "0.5 to 1"):
+    for part in ("gemm_efficiency", "Residuals by source", "Residuals by model"):
         assert part in result.stdout
+    for name in stack.parameters:
+        assert f"{name} " in result.stdout and f"{PARAMETERS[name].low:g} to {PARAMETERS[name].high:g}" in result.stdout
+
+
+def test_runs_slower_than_any_of_the_start_still_move_the_stack(tmp_path: Path) -> None:
+    """Four times as slow as the stack to start from: all of them outliers, from which something is told all the same."""
+    path, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
+    rows = [
+        f"r{gpus}-{tp},llama3-8b,H100,{gpus},{tp},1,{4 * gpus},{6.2 + 0.05 * tp},,,ok\n"
+        for gpus in (16, 32, 64)
+        for tp in (1, 2, 4)
+    ]
+    path.write_text(HEADER + "".join(rows), encoding="utf-8")
+    result = run("calibrate", "--runs", path, "--stack", "nemo-2024", "--out", out, "--evaluations", 20)
+    assert result.exit_code == 0, result.stderr
+    assert load_stack(str(out)).residuals["mape"] < 0.1
 
 
 def test_calibrate_asks_which_of_several_stacks(tmp_path: Path) -> None:

@@ -52,11 +52,15 @@ def settled(
     """Refit with ever fewer parameters until the runs tell each of them and none lies on a bound.
 
     What the runs do not tell keeps the value of `start`; a parameter on its bound is fixed there, after which the
-    others may be told again. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs.
+    others may be told again. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs, and
+    at least the one that they tell best.
     """
     stack, found, told = start, first, tuple(free)
     while (solution := solution_of(found)) is not None:
-        gone = solution.untold(max(1, runs // RUNS_PER_PARAMETER))
+        gone = set(solution.untold(max(1, runs // RUNS_PER_PARAMETER)))
+        if gone.issuperset(told) and told:
+            # Runs far from the start, which all count as outliers, tell nothing sharply; what they tell best moves.
+            gone.discard(min(told, key=lambda name: solution.spreads[name]))
         told = tuple(name for name in told if name not in gone)
         if not gone:
             ends = {name: Fixed(value=value, why=bound_words(name, value)) for name, value in solution.at_bound.items()}
