@@ -173,11 +173,12 @@ def test_calibrate_writes_a_stack_that_loads(tmp_path: Path) -> None:
     for part in ("gemm_efficiency", "Residuals by source", "Residuals by model"):
         assert part in result.stdout
     for name in stack.parameters:
-        assert f"{name} " in result.stdout and f"{PARAMETERS[name].low:g} to {PARAMETERS[name].high:g}" in result.stdout
+        assert f"{name} " in result.stdout
+        assert f"{PARAMETERS[name].low:g} to {PARAMETERS[name].high:g}" in result.stdout
 
 
 def test_runs_slower_than_any_of_the_start_still_move_the_stack(tmp_path: Path) -> None:
-    """Four times as slow as the stack to start from: all of them outliers, from which something is told all the same."""
+    """Four times as slow as the stack to start from: all are outliers, and something is told all the same."""
     path, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
     rows = [
         f"r{gpus}-{tp},llama3-8b,H100,{gpus},{tp},1,{4 * gpus},{6.2 + 0.05 * tp},,,ok\n"
