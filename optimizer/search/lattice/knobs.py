@@ -27,7 +27,6 @@ NAMES = tuple(field.name for field in fields(Knobs))
 BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30)}  # both on a logarithmic scale
 SIDE = 8  # points along each side of the first grid
 ZOOMS = 10  # finer grids, each of half the step, of the eight points around the best
-TRIALS = 8
 NOTEWORTHY = 1e-6  # share of a step that a trial must gain to be taken
 STUDY = "mfu-optimizer"
 STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
@@ -45,10 +44,6 @@ class Tuned:
     seconds: FloatArray
     fits: BoolArray
 
-    def at(self, index: int) -> Knobs:
-        """The settings of one plan."""
-        return knobs_at(self.knobs, index)
-
 
 def knobs_at(knobs: KnobColumns, index: int) -> Knobs:
     """One plan's settings."""
@@ -65,25 +60,20 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
     return KnobColumns(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in NAMES})
 
 
-def tuned(bill: Bill, *, fixed: Knobs | None = None, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
-    """The fastest settings of every plan of a bill, or `fixed` ones for all.
+def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
+    """The fastest settings of every plan of a bill.
 
     As much of the optimizer state is on the host as memory asks for. `study` is the URL of an Optuna storage to keep
     the trials in.
     """
-    job, count = bill.job, len(bill)
-    stages = stages_of(job.model, bill.plans)
-    if fixed is not None:
-        knobs = columns(fixed, count)
-        reserved = stage_memory(bill, stages, knobs).reserved.max(axis=0)
-        return Tuned(knobs=knobs, seconds=_seconds(bill, stages, knobs), fits=reserved <= job.usable_memory)
+    stages = stages_of(bill.job.model, bill.plans)
     offload, fits = least_offload(bill, stages)
     spot = _Spot(bill=bill, stages=stages, offload=offload)
     place = spot.zoomed()
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
     knobs = spot.knobs(place)
-    return Tuned(knobs=knobs, seconds=_seconds(bill, stages, knobs), fits=fits)
+    return Tuned(knobs=knobs, seconds=Step(bill=bill, stages=stages, knobs=knobs).seconds, fits=fits)
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:
@@ -105,8 +95,9 @@ def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     return np.minimum(whole, 1.0), fits
 
 
-def _seconds(bill: Bill, stages: Stages, knobs: KnobColumns) -> FloatArray:
-    return Step(bill=bill, stages=stages, knobs=knobs).seconds
+def needed_offload(bill: Bill, stages: Stages) -> FloatArray:
+    """Share of the optimizer state that no smaller one replaces: `least_offload` before it is rounded, or less [1]."""
+    return np.maximum(least_offload(bill, stages)[0] - OFFLOAD_STEP, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.knobs import columns, joined_knobs, least_offload, taken, tuned
+from optimizer.search.lattice.knobs import NAMES, columns, joined_knobs, needed_offload, taken, tuned
 
 BAND = 0.05
 FASTEST = 100
@@ -139,7 +139,7 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)
-            needed[rescued] = least_offload(some, stages_of(job.model, some.plans))[0]
+            needed[rescued] = needed_offload(some, stages_of(job.model, some.plans))
             chosen = replace(chosen, offload=np.where(rescued, 1.0, chosen.offload))
             fits = fits | rescued
         lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
@@ -172,7 +172,7 @@ def _tuned(points: Points, tuning: Tuning) -> Points:
 def _put(knobs: KnobColumns, places: IntArray, values: KnobColumns) -> KnobColumns:
     """The settings with others at these places."""
     changed = {}
-    for name in ("bucket", "comm_sm_share", "offload"):
+    for name in NAMES:
         column = getattr(knobs, name).copy()
         column[places] = getattr(values, name)
         changed[name] = column

@@ -18,7 +18,7 @@ from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
-from optimizer.search.lattice.knobs import least_offload
+from optimizer.search.lattice.knobs import needed_offload
 from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
 from optimizer.search.layouts.table import LayerTable, rebuilding
 
@@ -132,11 +132,11 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
         whole=sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside),
         filled=filled_bubble(bill),
         once=once + overhead,
-        tuned=once - least_once(work, needed_offload(bill)),
+        tuned=once - least_once(work, host_share(bill)),
     )
 
 
-def needed_offload(bill: Bill) -> FloatArray:
+def host_share(bill: Bill) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
     All stages together hold every state: what is beyond their room is on the host. One stage holds its activations
@@ -152,7 +152,7 @@ def needed_offload(bill: Bill) -> FloatArray:
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)
-        share[alone] = least_offload(some, stages_of(bill.job.model, some.plans))[0]
+        share[alone] = needed_offload(some, stages_of(bill.job.model, some.plans))
     return share
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.answer import STATUSES, Certificate
 from optimizer.constraints.memory import Memory
-from optimizer.constraints.pins import listed
 from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
@@ -182,4 +181,6 @@ def modules_searched(job: Job) -> str:
     sets = [mode for mode in searched_modes(job) if modules_of(mode)]
     if not sets:
         return "No set of modules frees more memory for its time than whole layers do: none was tried."
-    return f"Of the modules that can be rebuilt by name, {listed(sets)} {'was' if len(sets) == 1 else 'were'} tried."
+    return (
+        f"Of the modules that can be recomputed by name, {', '.join(sets)} {'was' if len(sets) == 1 else 'were'} tried."
+    )

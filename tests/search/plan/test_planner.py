@@ -15,7 +15,7 @@ from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.price import price
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
-from optimizer.search.lattice.knobs import tuned
+from optimizer.search.lattice.knobs import knobs_at, tuned
 from optimizer.search.lattice.oracle import Tuning, sweep
 from optimizer.search.plan.alternatives import flags
 from optimizer.search.plan.planner import plan
@@ -110,7 +110,7 @@ def test_every_setting_is_priced_for_every_plan_as_if_alone(gpt3_job: Job) -> No
 def test_knob_search_is_reproducible_and_can_be_stored(tmp_path: Path) -> None:
     bill = bill_of(small_job(8), Plans.of([Plan(dp=8, num_microbatches=6), Plan(tp=2, dp=4, num_microbatches=12)]))
     first, second = (tuned(bill, trials=12, seed=3) for _ in range(2))
-    assert [first.at(index) for index in range(2)] == [second.at(index) for index in range(2)]
+    assert [knobs_at(first.knobs, n) for n in range(2)] == [knobs_at(second.knobs, n) for n in range(2)]
     stored = tuned(bill, trials=4, seed=3, study=f"sqlite:///{tmp_path}/study.db")
     assert (stored.seconds <= tuned(bill).seconds).all()
     assert (tmp_path / "study.db").exists()
