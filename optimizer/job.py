@@ -12,8 +12,8 @@ from optimizer.stack import Stack
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
-LAYOUT, LAYERS, REBUILT = "layout", "layers_per_stage", "recompute_layers"
-PLACING = (LAYOUT, LAYERS, REBUILT)  # what may be fixed about layouts besides the variables of a plan
+LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
+PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
 EVEN = "even"
 
 
@@ -92,13 +92,13 @@ class Job:
 
     @property
     def layout_given(self) -> bool:
-        """Whether the user says where the layers lie, or what is rebuilt of them."""
+        """Whether the user says where the layers lie, or what is recomputed of them."""
         return any(name in self.limits.fixed for name in PLACING)
 
     @property
-    def rebuilds_all(self) -> bool:
+    def recomputes_all(self) -> bool:
         """Whether the user asked for all layers to be recomputed, so that none can be spared."""
-        return self.limits.fixed.get("recompute") == "full" and REBUILT not in self.limits.fixed
+        return self.limits.fixed.get("recompute") == "full" and RECOMPUTED not in self.limits.fixed
 
     @property
     def wide_dtype(self) -> str:

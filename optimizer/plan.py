@@ -66,10 +66,10 @@ def balanced(layers: int, pp: int) -> tuple[int, ...]:
 
 
 def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tuple[int, ...]:
-    """Layers on each virtual stage in the order of the forward pass: chunk 0 of every stage, then chunk 1.
+    """Layers on each virtual stage in the order of the forward pass: the first of every stage, then the second.
 
-    `layers` may list them already, or the stages', whose layers are dealt to the chunks as evenly as possible, the
-    last chunk the first to get one less; empty stands for the balanced split.
+    `layers` may list them already, or the stages', whose layers are dealt to the virtual stages as evenly as possible,
+    the last the first to get one less; empty stands for the balanced split.
 
     >>> virtual_stages((), 7, 2, 2), virtual_stages((3, 4), 7, 2, 2)
     ((2, 2, 2, 1), (2, 2, 1, 2))
@@ -77,7 +77,7 @@ def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tu
     if len(layers) == pp * vpp:
         return layers
     per_stage = layers or balanced(total, pp)
-    return tuple(count // vpp + (chunk < count % vpp) for chunk in range(vpp) for count in per_stage)
+    return tuple(count // vpp + (virtual < count % vpp) for virtual in range(vpp) for count in per_stage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +89,11 @@ class Placement:
     """
 
     layers: tuple[int, ...] = ()
-    rebuilt: tuple[int, ...] = ()
+    recomputed: tuple[int, ...] = ()
     mtp_ahead: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.layers or self.rebuilt or self.mtp_ahead)
+        return bool(self.layers or self.recomputed or self.mtp_ahead)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ class Plan:
     `activation_offload` is the share of the activations that can go there kept in the host's memory [%].
 
     `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
-    the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage rebuilds under full
-    recomputation (empty: all). `mtp_ahead` is by how many virtual stages the prediction layers lie before the head.
+    the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage recomputes under
+    full recomputation (empty: all). `mtp_ahead` is how many virtual stages the prediction layers lie before the head.
     """
 
     tp: int = 1
@@ -132,7 +132,7 @@ class Plan:
     @property
     def placement(self) -> Placement:
         """Where its layers lie."""
-        return Placement(layers=self.layers_per_stage, rebuilt=self.recompute_layers, mtp_ahead=self.mtp_ahead)
+        return Placement(layers=self.layers_per_stage, recomputed=self.recompute_layers, mtp_ahead=self.mtp_ahead)
 
     @property
     def gpus(self) -> int:
@@ -251,7 +251,7 @@ class Plans:
             Plan(
                 **dict(zip(FIELDS, values, strict=True)),
                 layers_per_stage=placed.layers,
-                recompute_layers=placed.rebuilt,
+                recompute_layers=placed.recomputed,
                 mtp_ahead=placed.mtp_ahead,
             )
             for *values, placed in zip(*columns.values(), placements, strict=True)

@@ -1,4 +1,4 @@
-"""What the backward pass may rebuild: nothing, what a stack calls selective, whole layers, or modules by name.
+"""What the backward pass may recompute: nothing, what a stack calls selective, whole layers, or modules by name.
 
 Names and meaning of the modules are Megatron-Core's (--recompute-modules): core_attn, the scores and their product with
 the values; layernorm, the norms that are kernels of their own; moe_act, the activation inside the experts; mla_up_proj,
@@ -14,7 +14,7 @@ from itertools import product
 
 MODES = ("none", "selective", "full")
 MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
-PARTS_OF_MOE = ("moe_act", "shared_experts")  # rebuilding the whole mixture rebuilds them
+PARTS_OF_MOE = ("moe_act", "shared_experts")  # recomputing the whole mixture recomputes them
 RESCALED = ("layernorm", "moe_act")  # outputs quantised again, which fp8 with delayed scaling does not support
 SIGN = "+"
 

@@ -127,14 +127,14 @@ class Features:
     """What the software does, as facts that are known without measuring.
 
     attention: "unfused" (separate softmax kernels), "fused_softmax", "flash1", "flash" (second generation) or "flash3"
-    (kernels written for the device). selective: what selective recomputation rebuilds, one of SELECTIVE: the attention
+    (kernels written for the device). selective: what selective recomputation covers, one of SELECTIVE: the attention
     core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
     one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
     the ZeRO stage, virtual stages and number format of a run that names none. param_bytes: bytes per element of the
     weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
     grad_bytes: bytes per element of the gradients, as they are held and as they travel.
     fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
-    zero_stages, schedules, recompute: those it offers. recompute_modules: what it can rebuild by name, of
+    zero_stages, schedules, recompute: those it offers. recompute_modules: what it can recompute by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the

@@ -102,7 +102,8 @@ def test_a_name_with_markup_stays_text_in_html(tmp_path: Path) -> None:
     assert "&lt;b&gt;x&lt;/b&gt;</td>" in page.read_text(encoding="utf-8")
 
 
-def test_without_a_file_the_published_runs_are_compared() -> None:
+def test_without_a_file_the_published_runs_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     result = run("validate")
     assert result.exit_code == 0
     assert "Narayanan et al. 2021" in result.stdout

@@ -11,7 +11,7 @@ from optimizer.hardware import Cluster
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.stack import Stack
 
-_REBUILT = re.compile(r"recompute_num_layers=(\d+)")
+_RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 
 
@@ -48,13 +48,13 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     return named if named in RECOMPUTE else "none"
 
 
-def rebuilt_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
+def recomputed_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
     """Layers that each of pp stages recomputes, () where the row gives no number.
 
-    >>> rebuilt_layers({"recompute": "full", "notes": "recompute_num_layers=5; full recompute of 5 layers only"}, 2)
+    >>> recomputed_layers({"recompute": "full", "notes": "recompute_num_layers=5; full recompute of 5 layers only"}, 2)
     (5, 5)
     """
-    match = _REBUILT.search(row.get("notes", ""))
+    match = _RECOMPUTED.search(row.get("notes", ""))
     return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
 
 

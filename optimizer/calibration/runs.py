@@ -16,8 +16,8 @@ from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
     number_format,
-    rebuilt_layers,
     recomputation,
+    recomputed_layers,
     schedule,
     sharding,
     under_recipe,
@@ -146,7 +146,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         shard=shard,
         recompute=recomputation(row, assumed),
         layers_per_stage=filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else (),
-        recompute_layers=rebuilt_layers(row, pp),
+        recompute_layers=recomputed_layers(row, pp),
         schedule=schedule(row, vpp),
     )
     job = Job(

@@ -15,7 +15,7 @@ from optimizer.variables import UNLIMITED, VARIABLES
 # What people type besides the names of optimizer.plan.Plan.
 SHORT_NAMES = {short: name for name, variable in VARIABLES.items() for short in variable.typed} | {
     "layers": "layers_per_stage",
-    "rebuilt": "recompute_layers",
+    "recomputed": "recompute_layers",
 }
 ON, OFF = ("on", "yes", "true", "1"), ("off", "no", "false", "0")
 

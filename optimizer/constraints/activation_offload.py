@@ -18,7 +18,7 @@ FULL = RECOMPUTE.index("full")
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationOffload:
-    """Nothing is offloaded, or the stack can, and whole layers are not rebuilt, of which only the input is kept."""
+    """Nothing is offloaded, or the stack can, and whole layers are not recomputed, of which only the input is kept."""
 
     name: str = "activation-offload"
     variables: tuple[str, ...] = ("recompute", "activation_offload")
@@ -38,5 +38,5 @@ class ActivationOffload:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         if job.stack.features.activation_offload:
-            return f"{job.stack.name} keeps activations on the host where whole layers are not rebuilt"
+            return f"{job.stack.name} keeps activations on the host where whole layers are not recomputed"
         return f"{job.stack.name} keeps no activations on the host"

@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError
-from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, REBUILT, Job
+from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, RECOMPUTED, Job
 from optimizer.plan import Placement, Plan, Plans, balanced, virtual_stages
 from optimizer.recomputation import RECOMPUTE
 
@@ -19,7 +19,7 @@ FULL = RECOMPUTE.index("full")
 
 @dataclass(frozen=True, kw_only=True)
 class GivenLayout:
-    """The layers lie, or are rebuilt, as `variable` asks; `counts` are those of a list, empty for the even split."""
+    """The layers lie, or are recomputed, as `variable` asks; `counts` are those of a list, empty for the even split."""
 
     name: str
     variable: str
@@ -42,7 +42,7 @@ class GivenLayout:
         return np.asarray(possible & np.array(same, dtype=np.bool_))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the stages, chunks and modes that can be laid out so."""
+        """A table of the stages, virtual stages and modes that can be laid out so."""
         if self.variable != LAYOUT:
             values = [program.domains.get(name, (1,)) for name in ("pp", "vpp", "recompute")]
             width = len(self.variables)
@@ -55,7 +55,7 @@ class GivenLayout:
         asked = f"you asked for {self.name.partition(' ')[2]}"
         if self.variable == LAYOUT:
             return f"{asked}: no other layout is searched"
-        if self.variable == REBUILT:
+        if self.variable == RECOMPUTED:
             return f"{asked}: {len(self.counts)} stages under full recomputation that hold so many layers"
         uneven = not job.stack.features.uneven_stages and len(set(self.counts)) > 1
         why = f", but {job.stack.name} cuts them evenly" if uneven else ""
@@ -73,19 +73,19 @@ class GivenLayout:
     def _possible(self, job: Job, pp: int, vpp: int, recompute: int) -> bool:
         if self.variable == LAYOUT:
             return True
-        if self.variable == REBUILT:
+        if self.variable == RECOMPUTED:
             given = counts_of(job, LAYERS)
             if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
                 return False
-            return all(rebuilt <= held for rebuilt, held in zip(self.counts, _held(job, pp, vpp), strict=True))
+            return all(recomputed <= held for recomputed, held in zip(self.counts, _held(job, pp, vpp), strict=True))
         even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
         return len(self.counts) in (pp, pp * vpp) and even
 
     def _same(self, job: Job, pp: int, vpp: int, placed: Placement, asked: Placement) -> bool:
-        if self.variable == REBUILT:
-            return placed.rebuilt == asked.rebuilt
+        if self.variable == RECOMPUTED:
+            return placed.recomputed == asked.recomputed
         mine, theirs = (virtual_stages(given.layers, job.model.layers, pp, vpp) for given in (placed, asked))
-        together = self.variable == LAYERS or placed.rebuilt in ((), asked.rebuilt)
+        together = self.variable == LAYERS or placed.recomputed in ((), asked.recomputed)
         return mine == theirs and placed.mtp_ahead == 0 and together
 
 
@@ -99,13 +99,13 @@ def given_layouts(job: Job) -> tuple[GivenLayout, ...]:
         raise InputError(f"cannot fix {LAYOUT}={fixed[LAYOUT]}: expected {EVEN}; lists of layers go to {LAYERS}")
     if LAYOUT in fixed and LAYERS in fixed:
         raise InputError(f"cannot fix {LAYOUT}={EVEN} and {LAYERS}={fixed[LAYERS]} together; keep one")
-    layers, rebuilt, whole = counts_of(job, LAYERS), counts_of(job, REBUILT), job.model.layers
+    layers, recomputed, whole = counts_of(job, LAYERS), counts_of(job, RECOMPUTED), job.model.layers
     if LAYERS in fixed and sum(layers) != whole:
         raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: {job.model.name} has {whole} layers, not {sum(layers)}")
     if not all(layers[1:-1]):
         raise InputError(f"cannot fix {LAYERS}={fixed[LAYERS]}: only the first and the last may be without layers")
-    if sum(rebuilt) > whole:
-        raise InputError(f"cannot fix {REBUILT}={fixed[REBUILT]}: {job.model.name} has only {whole} layers")
+    if sum(recomputed) > whole:
+        raise InputError(f"cannot fix {RECOMPUTED}={fixed[RECOMPUTED]}: {job.model.name} has only {whole} layers")
     return tuple(
         GivenLayout(name=f"fix {name}={fixed[name]}", variable=name, counts=counts_of(job, name))
         for name in PLACING
@@ -134,9 +134,9 @@ def counts(name: str, text: str) -> tuple[int, ...]:
 
 
 def laid_out(job: Job, plan: Plan) -> Plan:
-    """The plan with its layers where the user placed them, else evenly split, all rebuilt where that may be chosen."""
+    """The plan with its layers where the user placed them, else evenly split, all recomputed where it may be chosen."""
     placed = _placement(job, plan.pp, plan.vpp, plan.recompute == "full")
-    return replace(plan, layers_per_stage=placed.layers, recompute_layers=placed.rebuilt, mtp_ahead=0)
+    return replace(plan, layers_per_stage=placed.layers, recompute_layers=placed.recomputed, mtp_ahead=0)
 
 
 def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
@@ -148,15 +148,15 @@ def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
 
 def _placement(job: Job, pp: int, vpp: int, full: bool) -> Placement:
     layers = counts_of(job, LAYERS) or balanced(job.model.layers, pp)
-    rebuilt = counts_of(job, REBUILT)
+    recomputed = counts_of(job, RECOMPUTED)
     if not full:
         return Placement(layers=layers)
-    if not rebuilt and job.limits.fixed.get("recompute") != "full":
-        rebuilt = _held(job, pp, vpp)
-    return Placement(layers=layers, rebuilt=rebuilt)
+    if not recomputed and job.limits.fixed.get("recompute") != "full":
+        recomputed = _held(job, pp, vpp)
+    return Placement(layers=layers, recomputed=recomputed)
 
 
 def _held(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
     """Layers on each stage."""
-    chunks = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
-    return tuple(sum(chunks[stage::pp]) for stage in range(pp))
+    counts = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
+    return tuple(sum(counts[stage::pp]) for stage in range(pp))

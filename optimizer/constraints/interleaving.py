@@ -29,7 +29,7 @@ class Interleaving:
         return np.asarray((plans.vpp == 1) | rounds)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of stages, chunks and micro-batches."""
+        """A table of stages, virtual stages and micro-batches."""
         pps, vpps, counts = (program.domains[name] for name in self.variables)
         rows = [(pp, 1, m) for pp, m in product(pps, counts)]
         rows += [

@@ -17,8 +17,8 @@ from optimizer.plan import Plans
 class Layers:
     """pp x vpp is at most the layers, and divides them unless the stack can place layers unevenly.
 
-    With uneven stages pp is free when vpp = 1; interleaved chunks stay equal, but embedding, prediction layers and
-    head may each count as one layer.
+    With uneven stages pp is free when vpp = 1; interleaved virtual stages stay equal, but embedding, prediction layers
+    and head may each count as one layer.
 
     Source: Megatron-LM, --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split.
     """
@@ -28,14 +28,14 @@ class Layers:
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the layers can be placed."""
-        layers, chunks = job.model.layers, plans.pp * plans.vpp
-        even = np.logical_or.reduce([total % chunks == 0 for total in range(layers, layers + slack(job) + 1)])
+        layers, virtual_stages = job.model.layers, plans.pp * plans.vpp
+        even = np.logical_or.reduce([total % virtual_stages == 0 for total in range(layers, layers + slack(job) + 1)])
         if job.stack.features.uneven_stages:
             even = even | (plans.vpp == 1)
-        return np.asarray((chunks <= layers) & even)
+        return np.asarray((virtual_stages <= layers) & even)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the stages and chunks that can be filled."""
+        """A table of the stages and virtual stages that can be filled."""
         layers, uneven = job.model.layers, job.stack.features.uneven_stages
 
         def fits(pp: int, vpp: int) -> bool:

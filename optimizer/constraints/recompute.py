@@ -16,7 +16,7 @@ from optimizer.recomputation import MODES, RECOMPUTE, modules_of
 
 @dataclass(frozen=True, kw_only=True)
 class Recompute:
-    """Recompute is none, selective or full as the stack offers, or modules that it can rebuild in this model."""
+    """Recompute is none, selective or full as the stack offers, or modules that it can recompute in this model."""
 
     name: str = "recompute"
     variables: tuple[str, ...] = ("recompute",)

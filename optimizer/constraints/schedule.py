@@ -29,7 +29,7 @@ class Schedule:
         return np.asarray(runs & (interleaved == (plans.vpp > 1)))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of stages, chunks and schedules."""
+        """A table of stages, virtual stages and schedules."""
 
         def runs(pp: int, vpp: int, schedule: int) -> bool:
             name = SCHEDULES[schedule]

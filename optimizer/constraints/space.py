@@ -24,7 +24,7 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     `gpus` and `batches` stand for the job's: what any of them allows is in.
     The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
-    Of the modules that may be rebuilt few sets are in (`searched_modes`), unless a list asks for others.
+    Of the modules that may be recomputed few sets are in (`searched_modes`), unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -37,7 +37,7 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
         "cp": {cp for cp in degrees if cp == 1 or cp * max(256, limits.min_cp_tokens // 2) <= job.seq_len},
         "pp": {pp for pp in degrees if pp <= model.layers},
         "micro_batch": _sizes(job, batches),
-        "vpp": set(_chunks(job)),
+        "vpp": set(_virtual_stages(job)),
         "ep": {ep for ep in divisors(experts) if ep <= counts.max()},
         "etp": {etp for etp in degrees if etp <= ceiling(job)} if model.experts else {1},
         "sequence_parallel": {0, 1},
@@ -92,8 +92,8 @@ def _on_host(job: Job) -> set[int]:
     return {0, 25, 50, 75, 100, *job.limits.ranges.get("activation_offload", ())} if asked else {0}
 
 
-def _chunks(job: Job) -> list[int]:
-    """Numbers of chunks per stage that divide the layers, embedding and head counted as layers where possible."""
+def _virtual_stages(job: Job) -> list[int]:
+    """Numbers of virtual stages per stage that divide the layers, embedding and head counted where possible."""
     layers = job.model.layers
     most = min(job.limits.max_vpp, job.stack.features.max_vpp)
     return [v for v in range(1, most + 1) if any(total % v == 0 for total in range(layers, layers + slack(job) + 1))]

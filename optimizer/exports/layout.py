@@ -12,7 +12,7 @@ LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}
 
 
 def stage_layers(plan: Plan, layers: int) -> tuple[int, ...]:
-    """Layers on each of the pp stages: the plan's own, summed over chunks if it lists those, or the balanced split.
+    """Layers on each of the pp stages: the plan's own, summed if it lists virtual stages, or the balanced split.
 
     >>> stage_layers(Plan(pp=4), 32)
     (8, 8, 8, 8)
@@ -28,16 +28,20 @@ def is_even(plan: Plan, layers: int) -> bool:
     (True, False)
     """
     per_stage = stage_layers(plan, layers)
-    return len(set(per_stage)) == 1 and per_stage[0] % plan.vpp == 0 and len(set(chunks(plan, layers))) == 1
+    return (
+        len(set(per_stage)) == 1
+        and per_stage[0] % plan.vpp == 0
+        and len(set(layers_per_virtual_stage(plan, layers))) == 1
+    )
 
 
-def chunks(plan: Plan, layers: int) -> tuple[int, ...]:
-    """Layers on each virtual stage in the order of the forward pass: chunk 0 of every stage, then chunk 1.
+def layers_per_virtual_stage(plan: Plan, layers: int) -> tuple[int, ...]:
+    """Layers on each virtual stage in the order of the forward pass: the first of every stage, then the second.
 
-    The plan's own if it lists every virtual stage. Otherwise a stage's layers are dealt to its chunks as evenly as
-    possible; its last chunk is the first to get one less.
+    The plan's own if it lists every virtual stage. Otherwise a stage's layers are dealt to its virtual stages as evenly
+    as possible; its last is the first to get one less.
 
-    >>> chunks(Plan(pp=2, vpp=2), 7)
+    >>> layers_per_virtual_stage(Plan(pp=2, vpp=2), 7)
     (2, 2, 2, 1)
     """
     return virtual_stages(plan.layers_per_stage, layers, plan.pp, plan.vpp)
@@ -71,7 +75,7 @@ def plan_layout(plan: Plan, model: Model) -> str:
     >>> plan_layout(Plan(pp=4, layers_per_stage=(21, 20, 20, 0), mtp_ahead=1), load_model("deepseek-v3"))
     'Et*21|t*20|t*20m|L'
     """
-    stages = [LETTERS[DENSE] * count for count in chunks(plan, model.layers)]
+    stages = [LETTERS[DENSE] * count for count in layers_per_virtual_stage(plan, model.layers)]
     stages[0] = LETTERS[EMBEDDING] + stages[0]
     stages[len(stages) - 1 - plan.mtp_ahead] += LETTERS[MTP] * model.mtp_layers
     stages[-1] += LETTERS[HEAD]

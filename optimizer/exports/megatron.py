@@ -156,8 +156,12 @@ def recompute_flags(plan: Plan) -> dict[str, str | None]:
     if plan.recompute == "full" and not plan.recompute_layers:
         return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1"}
     if plan.recompute == "full" and any(plan.recompute_layers):
-        per_chunk = str(recomputed_per_chunk(plan))
-        return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": per_chunk}
+        per_virtual_stage = str(recomputed_per_virtual_stage(plan))
+        return {
+            "--recompute-granularity": "full",
+            "--recompute-method": "block",
+            "--recompute-num-layers": per_virtual_stage,
+        }
     return {}
 
 
@@ -174,15 +178,15 @@ def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
     return flags | {"--activation-offload-fraction": share}
 
 
-def recomputed_per_chunk(plan: Plan) -> int:
-    """Layers that every virtual stage must rebuild so that each stage rebuilds at least those it has to.
+def recomputed_per_virtual_stage(plan: Plan) -> int:
+    """Layers that every virtual stage must recompute so that each stage recomputes at least those it has to.
 
-    Megatron-LM takes one number for all: stages that need to rebuild fewer layers rebuild more than the plan says.
+    Megatron-LM takes one number for all: stages that need to recompute fewer layers recompute more than the plan says.
 
     Source: Megatron-LM, megatron/training/arguments.py, --recompute-num-layers with --recompute-method block.
 
     >>> from optimizer.plan import Plan
-    >>> recomputed_per_chunk(Plan(pp=2, vpp=2, recompute="full", recompute_layers=(3, 0)))
+    >>> recomputed_per_virtual_stage(Plan(pp=2, vpp=2, recompute="full", recompute_layers=(3, 0)))
     2
     """
     return -(-max(plan.recompute_layers, default=0) // plan.vpp)
@@ -192,11 +196,11 @@ def launch_notes(plan: Plan) -> tuple[str, ...]:
     """What the arguments cannot say of a plan, for a person to know before launching it."""
     notes = []
     if plan.recompute == "full" and any(plan.recompute_layers):
-        per_stage, counts = recomputed_per_chunk(plan) * plan.vpp, " ".join(map(str, plan.recompute_layers))
+        per_stage, counts = recomputed_per_virtual_stage(plan) * plan.vpp, " ".join(map(str, plan.recompute_layers))
         if {*plan.recompute_layers} != {per_stage}:
             notes.append(
-                f"Megatron-LM rebuilds as many layers on every stage, {per_stage}; the plan rebuilds {counts}, so that "
-                "the step is slower than predicted"
+                f"Megatron-LM recomputes as many layers on every stage, {per_stage}; the plan recomputes {counts}, so "
+                "that the step is slower than predicted"
             )
     if plan.schedule.startswith("zero-bubble"):
         notes.append("zero-bubble schedules need the fork sail-sg/zero-bubble-pipeline-parallelism")
@@ -217,7 +221,7 @@ def precision_flags(job: Job) -> dict[str, str | None]:
 
 
 def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
-    """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not rebuild what the plan does.
+    """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not recompute what the plan does.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
@@ -225,7 +229,7 @@ def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
 
 
 def rescales(plan: Plan) -> bool:
-    """Whether the plan rebuilds outputs that are quantised again."""
+    """Whether the plan recomputes outputs that are quantised again."""
     return not set(RESCALED).isdisjoint(modules_of(plan.recompute))
 
 

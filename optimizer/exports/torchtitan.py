@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.layout import chunks, is_even, stage_layers
+from optimizer.exports.layout import is_even, layers_per_virtual_stage, stage_layers
 from optimizer.recomputation import modules_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _model_parallel(job: Job, plan: Plan) -> dict[str, object]:
         }
     if plan.pp > 1 and is_even(plan, job.model.layers):
         values |= {
-            "pipeline_parallel_layers_per_stage": chunks(plan, job.model.layers)[0],
+            "pipeline_parallel_layers_per_stage": layers_per_virtual_stage(plan, job.model.layers)[0],
             "pipeline_parallel_first_stage_less_layers": 0,
             "pipeline_parallel_last_stage_less_layers": 0,
         }

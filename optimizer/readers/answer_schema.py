@@ -59,7 +59,7 @@ def _variable(name: str) -> str:
 Count = Annotated[int, Strict(), Field(ge=1, le=LARGEST), must("a whole number of at least 1")]
 Natural = Annotated[int, Strict(), Field(ge=0, le=LARGEST), must("a whole number of at least 0")]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), must("a whole number from 0 to 100")]
-Chunks = Annotated[int, Strict(), Field(ge=1, le=4096), must("a whole number from 1 to 4,096")]
+VirtualStages = Annotated[int, Strict(), Field(ge=1, le=4096), must("a whole number from 1 to 4,096")]
 Number = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False), must("a number of at least 0")]
 Share = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False), must("a share of at most 1")]
 Flag = Annotated[bool, Strict(), must("true or false")]
@@ -72,7 +72,7 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("zero_stage", "shard", "mtp_ahead", "max_tp"), Natural),
     **dict.fromkeys(("comm_sm_share", "offload", "bubble"), Share),
     "activation_offload": Percent,
-    "vpp": Chunks,
+    "vpp": VirtualStages,
     "recompute": one_of(RECOMPUTE, MODES, f"; modules are joined by {SIGN}"),
     "schedule": one_of(SCHEDULES),
     "fixed": dict[Variable, Annotated[Value, must("a value")]],

@@ -20,7 +20,7 @@ COUNTS: Mapping[str, str] = {
     "--context-parallel-size": "cp",
     "--expert-model-parallel-size": "ep",
     "--expert-tensor-parallel-size": "etp",
-    "--num-layers-per-virtual-pipeline-stage": "layers_per_chunk",
+    "--num-layers-per-virtual-pipeline-stage": "layers_per_virtual_stage",
     "--num-virtual-stages-per-pipeline-rank": "vpp",
     "--decoder-first-pipeline-num-layers": "first",
     "--decoder-last-pipeline-num-layers": "last",
@@ -198,7 +198,7 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         activation_offload=_offload(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
         layers_per_stage=per_stage,
-        recompute_layers=_rebuilt(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
+        recompute_layers=_recomputed(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
         mtp_ahead=_ahead(found),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
@@ -208,21 +208,22 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
 def _pipeline(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
     """Layers per stage (empty when even) and the virtual stages per stage."""
     numbers, problems = found.numbers, found.problems
-    per_chunk, vpp = numbers.get("layers_per_chunk"), numbers.get("vpp", 1)
+    per_virtual_stage, vpp = numbers.get("layers_per_virtual_stage"), numbers.get("vpp", 1)
     if "layout" in found.texts:
         return _layout(found, layers, pp)
     if "first" in numbers or "last" in numbers:
         return _ends(found, layers, pp), vpp
     if layers % pp:
         problems.append(f"--num-layers {layers} is not a multiple of --pipeline-model-parallel-size {pp}")
-    elif per_chunk is not None and "vpp" in numbers:
+    elif per_virtual_stage is not None and "vpp" in numbers:
         problems.append("--num-layers-per-virtual-pipeline-stage contradicts --num-virtual-stages-per-pipeline-rank")
-    elif per_chunk is not None and (layers // pp) % per_chunk:
+    elif per_virtual_stage is not None and (layers // pp) % per_virtual_stage:
         problems.append(
-            f"--num-layers-per-virtual-pipeline-stage {per_chunk} does not divide the {layers // pp} layers of a stage"
+            f"--num-layers-per-virtual-pipeline-stage {per_virtual_stage} does not divide the {layers // pp} layers of "
+            "a stage"
         )
-    elif per_chunk is not None:
-        vpp = layers // pp // per_chunk
+    elif per_virtual_stage is not None:
+        vpp = layers // pp // per_virtual_stage
     return (), vpp
 
 
@@ -267,13 +268,13 @@ def _ahead(found: _Found) -> int:
     return len(stages) - 1 - predicting[0] if predicting else 0
 
 
-def _rebuilt(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int, vpp: int) -> tuple[int, ...]:
-    """Layers that each stage rebuilds under --recompute-method block, as many on each virtual stage; empty for all."""
+def _recomputed(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers that each stage recomputes under --recompute-method block, as many on each virtual stage; () for all."""
     count = found.numbers.get("recompute_num_layers")
     if found.texts.get("recompute_method") != "block" or count is None or found.problems:
         return ()
-    chunks = virtual_stages(per_stage, layers, pp, vpp)
-    return tuple(sum(min(count, held) for held in chunks[stage::pp]) for stage in range(pp))
+    counts = virtual_stages(per_stage, layers, pp, vpp)
+    return tuple(sum(min(count, held) for held in counts[stage::pp]) for stage in range(pp))
 
 
 def _expand(layout: str) -> str:
@@ -301,7 +302,7 @@ def _zero_stage(found: _Found) -> int:
 
 
 def _recompute(found: _Found) -> str:
-    """The mode; selective recomputation rebuilds the attention core unless modules are named."""
+    """The mode; selective recomputation recomputes the attention core unless modules are named."""
     selective = "recompute_activations" in found.switches
     granularity = found.texts.get("granularity", "selective" if selective else "none")
     if granularity not in ("none", "selective", "full"):

@@ -150,7 +150,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
 
 
 def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
-    """Layers on the stages, those rebuilt, and Megatron's notation where the virtual stages are not all alike."""
+    """Layers on the stages, those recomputed, and Megatron's notation where the virtual stages are not all alike."""
     rows = []
     if plan.pp > 1 and plan.layers_per_stage:
         rows.append(("layers per stage", listed(stage_layers(plan, job.model.layers))))

@@ -14,7 +14,7 @@ SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 
 
 def layout_line(certificate: Certificate, pp: int) -> str:
-    """What the layout of the layers gains over an even split; on one stage, what is rebuilt is all there is to it."""
+    """What the layout of the layers gains over an even split; on one stage, only what is recomputed may gain."""
     if certificate.best == float("inf") or certificate.given:
         return ""
     if certificate.layout_gain is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from optimizer.constraints.given_layout import counts_of
 from optimizer.errors import InputError
-from optimizer.job import LAYERS, LAYOUT, REBUILT, Job
+from optimizer.job import LAYERS, LAYOUT, RECOMPUTED, Job
 from optimizer.plan import Plan
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
@@ -26,11 +26,11 @@ def pinned_plan(job: Job, fixed: Mapping[str, int | str | bool]) -> Plan:
     'TP 8, PP 2, DP 4, micro-batch 1, ZeRO-1'
     """
     values: dict[str, Any] = {name: value for name, value in fixed.items() if name != LAYOUT}
-    listed = {name: counts_of(job, name) for name in (LAYERS, REBUILT) if name in fixed}
+    listed = {name: counts_of(job, name) for name in (LAYERS, RECOMPUTED) if name in fixed}
     if listed:
         values.setdefault("pp", len(next(iter(listed.values()))) // values.get("vpp", 1))
     values |= listed
-    if REBUILT in listed:
+    if RECOMPUTED in listed:
         values.setdefault("recompute", "full")
     taken = 1
     for name in ("tp", "cp", "pp"):

@@ -47,7 +47,7 @@ def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = Fa
     problem = problem_of(free, plan, costs)
     layout = best_assignment(problem, seed=seed) if best else placed_layout(problem, plan.placement)
     split = BY_NAME[plan.schedule].splits
-    times = pass_times(costs, layout.kinds, layout.rebuilt, pp=plan.pp, split=split)
+    times = pass_times(costs, layout.kinds, layout.recomputed, pp=plan.pp, split=split)
     return PipelineStudy(
         job=job,
         plan=layout.of(plan),

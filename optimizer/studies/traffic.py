@@ -93,9 +93,9 @@ def in_layers(step: Step) -> Iterator[Part]:
         for message in layer_kind_messages(step.bill, kind):
             yield _in_layers(step, message, kind, here, everywhere)
             if message.phase == FORWARD and message.parallelism != DP and kind in LAYERS:
-                # Rebuilding a layer sends again what its forward pass did, but keeps the weights that it gathered.
+                # Recomputing a layer sends again what its forward pass did, but keeps the weights that it gathered.
                 again = float(stages.recomputed[kind][stage, 0])
-                yield _in_layers(step, message, kind, again, _rebuilt(step, kind, everywhere))
+                yield _in_layers(step, message, kind, again, _recomputed(step, kind, everywhere))
         for message in recomputed_messages(step.bill, kind):
             yield _in_layers(step, message, kind, here, everywhere)
 
@@ -182,8 +182,8 @@ def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere:
     )
 
 
-def _rebuilt(step: Step, kind: str, everywhere: float) -> float:
-    """Layers of a kind that the whole pipeline rebuilds."""
+def _recomputed(step: Step, kind: str, everywhere: float) -> float:
+    """Layers of a kind that the whole pipeline recomputes."""
     plans = step.bill.plans
     if plans.placements is not None:
         return float(step.stages.recomputed[kind].sum())

@@ -15,7 +15,7 @@ from optimizer.reports.terms import runs
 from optimizer.search.plan.planner import plan
 
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
-COLUMNS = ("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "rebuilt")
+COLUMNS = ("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "recomputed")
 TIMES = ("sweep", "layouts", "proof", "alternatives")
 
 

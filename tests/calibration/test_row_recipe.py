@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from optimizer.calibration.row_recipe import (
     number_format,
-    rebuilt_layers,
     recomputation,
+    recomputed_layers,
     under_recipe,
     usual_vpp,
 )
@@ -61,9 +61,9 @@ def test_maxtext_keeps_the_projections_into_attention_and_says_so() -> None:
 
 
 def test_only_full_recomputation_counts_layers() -> None:
-    assert rebuilt_layers({"recompute": "full", "notes": "recompute_num_layers=3"}, 2) == (3, 3)
-    assert rebuilt_layers({"recompute": "selective", "notes": "recompute_num_layers=3"}, 2) == ()
-    assert rebuilt_layers({"recompute": "full", "notes": ""}, 2) == ()
+    assert recomputed_layers({"recompute": "full", "notes": "recompute_num_layers=3"}, 2) == (3, 3)
+    assert recomputed_layers({"recompute": "selective", "notes": "recompute_num_layers=3"}, 2) == ()
+    assert recomputed_layers({"recompute": "full", "notes": ""}, 2) == ()
 
 
 def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:

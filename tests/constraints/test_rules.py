@@ -119,14 +119,14 @@ def test_a_relaxed_rule_admits_the_plan_it_was_relaxed_for(name: str) -> None:
         assert rule.name not in same or same[rule.name].check(relaxed, plans.take(slice(least, least + 1))).all()
 
 
-def test_bubble_of_eight_stages_and_96_microbatches_in_six_chunks() -> None:
-    """Narayanan et al.: 7 / (6 x 96 + 7) = 1.2 %; without chunks 7 / 103 = 6.8 %."""
+def test_bubble_of_eight_stages_and_96_microbatches_in_six_virtual_stages() -> None:
+    """Narayanan et al.: 7 / (6 x 96 + 7) = 1.2 %; without virtual stages 7 / 103 = 6.8 %."""
     plans = Plans.of([Plan(pp=8, vpp=6, num_microbatches=96), Plan(pp=8, num_microbatches=96), Plan()])
     assert Bubble().required(small_job(), plans) == pytest.approx([7 / 583, 7 / 103, 0.0])
 
 
 def test_uneven_layers_are_a_feature_of_the_stack() -> None:
-    """61 layers on 16 stages need uneven stages; 126 on 16 x 4 chunks count embedding and head as layers (128)."""
+    """61 layers on 16 stages need uneven stages; 126 on 16 x 4 virtual stages count embedding and head too (128)."""
     plans = Plans.of([Plan(pp=16), Plan(pp=16, vpp=4), Plan(pp=128)])
     even = Features(uneven_stages=False)
     deep, deeper = (replace(DENSE, layers=layers) for layers in (61, 126))

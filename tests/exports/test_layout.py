@@ -2,7 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.exports.layout import chunks, first_and_last, is_even, plan_layout, runs_layout, stage_layers
+from optimizer.exports.layout import (
+    first_and_last,
+    is_even,
+    layers_per_virtual_stage,
+    plan_layout,
+    runs_layout,
+    stage_layers,
+)
 from optimizer.plan import Plan
 from optimizer.presets import load_model
 
@@ -12,9 +19,9 @@ def test_the_plans_own_layers_win_over_the_balanced_split() -> None:
     assert stage_layers(Plan(pp=4), 126) == (31, 32, 32, 31)
 
 
-def test_chunks_are_dealt_in_the_order_of_the_forward_pass() -> None:
-    # 126 layers on 16 stages are 7 8 8 ... 8 7; two chunks of each stage.
-    counts = chunks(Plan(pp=16, vpp=2), 126)
+def test_virtual_stages_are_dealt_in_the_order_of_the_forward_pass() -> None:
+    # 126 layers on 16 stages are 7 8 8 ... 8 7; two virtual stages of each stage.
+    counts = layers_per_virtual_stage(Plan(pp=16, vpp=2), 126)
     assert len(counts) == 32
     assert sum(counts) == 126
     assert counts[:2] == (4, 4)
@@ -42,7 +49,7 @@ def test_layout_of_deepseek_like_stages() -> None:
 
 def test_a_plan_may_list_its_virtual_stages() -> None:
     plan = Plan(pp=2, vpp=2, layers_per_stage=(3, 2, 2, 0))
-    assert chunks(plan, 7) == (3, 2, 2, 0)
+    assert layers_per_virtual_stage(plan, 7) == (3, 2, 2, 0)
     assert stage_layers(plan, 7) == (5, 2)
     assert not is_even(Plan(pp=2, vpp=2, layers_per_stage=(3, 2, 1, 2)), 8)
 
@@ -52,7 +59,7 @@ def test_an_end_without_layers_needs_a_layout() -> None:
 
 
 def test_a_found_layout_is_written_as_megatron_reads_it() -> None:
-    # The shape of Megatron-LM's own example for DeepSeek-V3 on 16 stages of 2 chunks: Et*3|(tt|)*29,m|L.
+    # The shape of Megatron-LM's own example for DeepSeek-V3 on 16 stages of 2 virtual stages: Et*3|(tt|)*29,m|L.
     runs = (
         (("embedding", 1), ("dense", 3)),
         *((("moe", 2),) for _ in range(29)),

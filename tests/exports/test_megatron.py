@@ -91,7 +91,7 @@ def test_without_a_plan_there_is_nothing_to_export(infeasible_answer: Answer) ->
         megatron_arguments(infeasible_answer)
 
 
-def test_megatron_rebuilds_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
+def test_megatron_recomputes_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
     """One number for all virtual stages: the most that any needs, and a note where that is more than the plan says."""
     plan = Plan(pp=4, vpp=2, recompute="full", layers_per_stage=(24,) * 4, recompute_layers=(7, 4, 0, 0))
     assert recompute_flags(plan) == {
@@ -100,12 +100,12 @@ def test_megatron_rebuilds_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
         "--recompute-num-layers": "4",
     }
     (note,) = launch_notes(plan)
-    assert "every stage, 8; the plan rebuilds 7 4 0 0" in note
+    assert "every stage, 8; the plan recomputes 7 4 0 0" in note
     assert launch_notes(replace(plan, recompute_layers=(8,) * 4)) == ()
     assert recompute_flags(replace(plan, recompute_layers=(0,) * 4)) == {}
 
 
-def test_modules_to_rebuild_are_listed_and_delayed_scaling_is_avoided(gpt3_job: Job) -> None:
+def test_modules_to_recompute_are_listed_and_delayed_scaling_is_avoided(gpt3_job: Job) -> None:
     plan = Plan(recompute="layernorm+moe_act")
     assert recompute_flags(plan)["--recompute-modules"] == "layernorm moe_act"
     assert arguments(recompute_flags(plan))[-3:] == ["--recompute-modules", "layernorm", "moe_act"]

@@ -23,7 +23,7 @@ def test_activations_on_the_host_are_a_share_of_modules(gpt3_answer: Answer) -> 
     assert "model.activation_offload_fraction=0.5" in overrides
 
 
-def test_modules_to_rebuild_are_a_list(gpt3_answer: Answer) -> None:
+def test_modules_to_recompute_are_a_list(gpt3_answer: Answer) -> None:
     overrides = nemo_overrides(replace(gpt3_answer, plan=Plan(dp=1024, recompute="layernorm+mlp")))
     assert "model.recompute_modules=[layernorm,mlp]" in overrides
     assert "model.recompute_granularity=selective" in overrides

@@ -57,7 +57,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @st.composite
 def plans(draw: st.DrawFn, *, pipeline: int = 4) -> Plan:
-    """Degrees that divide each other, any way to shard, to schedule and to rebuild; sometimes uneven stages."""
+    """Degrees that divide each other, any way to shard, to schedule and to recompute; sometimes uneven stages."""
     degrees = {name: 2 ** draw(st.integers(0, most)) for name, most in (("tp", 2), ("cp", 1), ("dp", 4))}
     replicas = degrees["cp"] * degrees["dp"]
     ep = draw(st.sampled_from([n for n in (1, 2, 4) if replicas % n == 0]))

@@ -136,7 +136,7 @@ def test_wrong_arguments_are_named(extra: str, message: str) -> None:
         ("--recompute-modules mlp", "none"),
     ],
 )
-def test_modules_to_rebuild_are_read(extra: str, mode: str) -> None:
+def test_modules_to_recompute_are_read(extra: str, mode: str) -> None:
     assert read_megatron_arguments(BASE + extra, gpus=512)[0].recompute == mode
 
 

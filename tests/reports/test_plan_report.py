@@ -101,7 +101,7 @@ def test_an_unproven_answer_says_so(gpt3_answer: Answer) -> None:
     assert "Not proven optimal: lower bound 4 s, best 5 s, gap 25.00%" in report
 
 
-def test_on_one_stage_it_is_the_rebuilding_that_gains() -> None:
+def test_on_one_stage_it_is_the_recomputing_that_gains() -> None:
     certificate = Certificate(proven=True, lower_bound=10.0, best=10.0, space=1, even=11.0)
     assert layout_line(certificate, 4) == "The layout gains 10.0% over the best even split, 11 s."
     words = "Recomputing some of the layers gains 10.0% over all of them or none, 11 s."

@@ -1,4 +1,4 @@
-"""Bytes that a layer keeps for its backward pass: all of them, without what is rebuilt, and what may lie on the host.
+"""Bytes that a layer keeps for its backward pass: all, without what is recomputed, and what may lie on the host.
 
 Source of which inputs may lie on the host: NVIDIA/Megatron-LM, fine-grained activation offloading,
 docs.nvidia.com/megatron-core/developer-guide/0.19.0/user-guide/features/fine_grained_activation_offloading.html.
@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, rebuilds
+from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import freed_bytes
 from optimizer.objectives.kernels.operators import Shapes, attention_width
 from optimizer.plan import IntArray
@@ -22,15 +22,15 @@ from optimizer.stack import Features
 
 WHOLE_MLP = ("dense", "routed", "shared")
 DOUBLE = 2.0  # layers' worth of buffers on the device: one on its way out, one on its way back
-# Modules of which rebuilding leaves nothing to send to the host.
-REBUILT = {"core_attn": "mla_up_proj", "expert_fc1": "moe", "moe_act": "moe"}
+# Modules of which recomputing leaves nothing to send to the host.
+RECOMPUTED = {"core_attn": "mla_up_proj", "expert_fc1": "moe", "moe_act": "moe"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationBytes:
     """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone.
 
-    `modules`: bytes fewer when a module is rebuilt, `movable`: those that may lie on the host.
+    `modules`: bytes fewer when a module is recomputed, `movable`: those that may lie on the host.
     """
 
     none: FloatArray
@@ -42,14 +42,14 @@ class ActivationBytes:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptBytes:
-    """Bytes of one layer under a plan's recomputation: `each` micro-batch in flight, and `once` while it is rebuilt."""
+    """Bytes of one layer under a plan's recomputation: `each` micro-batch in flight, `once` while it is recomputed."""
 
     each: FloatArray
     once: FloatArray
 
 
 def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None) -> KeptBytes:
-    """What the mode of recomputation keeps, and rebuilds for one micro-batch at a time: scores, modules, the layer [B].
+    """What the mode of recomputation keeps, and recomputes for a micro-batch at a time: scores, modules, the layer [B].
 
     `on_host` per cent of what may lie on the host do, and buffers on the device are DOUBLE what one layer moves.
 
@@ -64,7 +64,7 @@ def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | 
     each = pick(mode, (table.none, table.selective, table.full))
     once = pick(mode, (0.0, table.none - table.selective, table.none))
     for module, freed in table.modules.items():
-        chosen = rebuilds(recompute, module)
+        chosen = recomputes(recompute, module)
         if np.any(chosen):
             fewer = np.where(chosen, freed, 0.0)
             each, once = each - fewer, once + fewer
@@ -169,12 +169,12 @@ def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
     """
     attention = ("attn_norm",) * (model.mla is not None) + ("core_attn", "attn_proj")
     mixture = ("mlp_norm", "expert_fc1", "moe_act") * (model.experts is not None)
-    rebuilt = modules_of(recompute)
-    return tuple(name for name in (*attention, *mixture) if REBUILT.get(name) not in rebuilt)
+    recomputed = modules_of(recompute)
+    return tuple(name for name in (*attention, *mixture) if RECOMPUTED.get(name) not in recomputed)
 
 
 def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: FloatArray) -> FloatArray:
-    """What a layer keeps on the host: the share of what may be there and is not rebuilt anyhow [B].
+    """What a layer keeps on the host: the share of what may be there and is not recomputed anyhow [B].
 
     >>> from optimizer.recomputation import RECOMPUTE
     >>> some = {"core_attn": np.full(2, 6.0), "attn_proj": np.full(2, 2.0)}
@@ -183,6 +183,6 @@ def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: F
     """
     total = np.zeros(len(recompute))
     for module, size in movable.items():
-        kept = ~rebuilds(recompute, REBUILT[module]) if module in REBUILT else True
+        kept = ~recomputes(recompute, RECOMPUTED[module]) if module in RECOMPUTED else True
         total = total + np.where(kept, size, 0.0)
     return total * share

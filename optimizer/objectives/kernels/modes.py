@@ -10,11 +10,11 @@ from optimizer.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 _HOLDS = {module: np.array([module in modules_of(name) for name in RECOMPUTE]) for module in MODULES}
 
 
-def rebuilds(recompute: NDArray[np.int64], module: str) -> NDArray[np.bool_]:
+def recomputes(recompute: NDArray[np.int64], module: str) -> NDArray[np.bool_]:
     """Where a mode, an index of RECOMPUTE, names this module.
 
     >>> from optimizer.recomputation import RECOMPUTE
-    >>> rebuilds(np.array([0, 2, RECOMPUTE.index("layernorm+mlp")]), "mlp").tolist()
+    >>> recomputes(np.array([0, 2, RECOMPUTE.index("layernorm+mlp")]), "mlp").tolist()
     [False, False, True]
     """
     return np.asarray(_HOLDS[module][recompute])

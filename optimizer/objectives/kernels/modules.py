@@ -1,4 +1,4 @@
-"""The modules of a layer that selective recomputation rebuilds by name: what they run, free and send.
+"""The modules of a layer that selective recomputation recomputes by name: what they run, free and send.
 
 Source of what each module is: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py (recompute_modules);
 of which norms are kernels of their own, megatron/core/models/gpt/gpt_layer_specs.py with Transformer Engine.
@@ -26,7 +26,7 @@ PRODUCTS = {
 
 
 def separate_norms(model: Model, moe: bool) -> int:
-    """Norms of a layer that are no part of the product after them: only these can be rebuilt as `layernorm`.
+    """Norms of a layer that are no part of the product after them: only these can be recomputed as `layernorm`.
 
     Transformer Engine fuses the norm before attention with the projection of queries, keys and values, but not before
     the down-projections of latent attention, and the norm before a dense MLP, but not before a mixture.
@@ -39,7 +39,7 @@ def separate_norms(model: Model, moe: bool) -> int:
 
 
 def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, moe: bool) -> dict[str, Layer]:
-    """What rebuilding each module of a layer runs again, by the modules that the layer has and the stack can rebuild.
+    """What recomputing each module of a layer runs again, by the modules that a layer has and a stack can recompute.
 
     core_attn: the attention core. layernorm: the separate norms. moe_act: the activation of the routed experts.
     mla_up_proj: the products from the latent vectors (or of the queries, where these have none) and the rotary
@@ -69,7 +69,7 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
 def freed_bytes(
     model: Model, shapes: Shapes, features: Features, moe: bool, mixture: Mapping[str, FloatArray], kept_input: float
 ) -> dict[str, FloatArray]:
-    """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is rebuilt [B].
+    """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is recomputed [B].
 
     core_attn: the scores, s. layernorm: i t h / sp for each separate norm. moe_act: the inputs of the experts' second
     products. mla_up_proj: queries, keys and values. mlp: what the MLP keeps but its input, and the output
@@ -107,13 +107,13 @@ def freed_bytes(
     return {module: found[module] for module in MODULES if module in found and module in features.recompute_modules}
 
 
-def rebuilt_flops(model: Model, scores: float) -> dict[str, float]:
-    """Operations per token that rebuilding a module adds to all layers of a model; `scores`: forward ones [FLOP].
+def module_flops(model: Model, scores: float) -> dict[str, float]:
+    """Operations per token that recomputing a module adds to all layers of a model; `scores`: forward ones [FLOP].
 
     Two for each parameter of its products that a token uses. Norms and activations count as nothing.
 
     >>> from optimizer.presets import load_model
-    >>> rebuilt_flops(load_model("gpt3"), 0.0)["mlp"] == 2 * 96 * 2 * 12288 * 4 * 12288
+    >>> module_flops(load_model("gpt3"), 0.0)["mlp"] == 2 * 96 * 2 * 12288 * 4 * 12288
     True
     """
     matrices = 3 if model.gated_mlp else 2

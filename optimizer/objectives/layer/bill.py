@@ -41,7 +41,7 @@ class Entry:
 
     `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
     micro-batch of sharded weights and gradients that show. waits: what a pipeline between nodes loses, as it is and
-    rebuilt [s].
+    recomputed [s].
     """
 
     cost: Cost
@@ -77,7 +77,7 @@ class Entry:
 
     @cached_property
     def again(self) -> FloatArray:
-        """What rebuilding the whole layer adds [s]."""
+        """What recomputing the whole layer adds [s]."""
         return self.gathered(_total(self.cost.again)) + self.exposure.again + self.waits[1]
 
     @cached_property
@@ -86,7 +86,7 @@ class Entry:
         return self.forward + self.backward
 
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """Seconds of one term in both passes, and what rebuilding adds to it [s]."""
+        """Seconds of one term in both passes, and what recomputing adds to it [s]."""
         if name == "dp_communication":
             return self.exposure.forward + self.exposure.backward, self.exposure.again
         cost = self.cost
@@ -195,7 +195,7 @@ def bill_of(job: Job, plans: Plans) -> Bill:
 
 
 def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
-    """Computation of the forward and backward pass, and of rebuilding, that each kind's weights can hide under [s].
+    """Computation of the forward and backward pass, and of recomputing, that each kind's weights can hide under [s].
 
     The embedding has none of its own: its weights travel while a neighbouring layer computes.
     """
@@ -222,12 +222,12 @@ def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
 
 
 def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-    """What a pipeline between nodes makes a layer wait, as it is, and what rebuilding it changes of that [s]."""
+    """What a pipeline between nodes makes a layer wait, as it is, and what recomputing it changes of that [s]."""
     host, collectives = cost.host[rows], cost.collectives[rows]
     busy = (_total(cost.forward) + _total(cost.backward))[rows]
     spared = pipelined_wait(job, plans, busy, host, collectives)
-    rebuilt = pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives)
-    return spared + np.zeros(len(plans)), rebuilt - spared + np.zeros(len(plans))
+    recomputed = pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives)
+    return spared + np.zeros(len(plans)), recomputed - spared + np.zeros(len(plans))
 
 
 def _total(terms: Terms) -> FloatArray:

@@ -30,12 +30,12 @@ class Cost:
     """One layer of a kind for one micro-batch, by distinct shape.
 
     forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
-    seconds by term that rebuilding the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
+    seconds by term that recomputing the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
     cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again:
-    what rebuilding adds to the latter; hidden, hidden_again: communication that hides inside the layer; host: what the
+    what recomputing adds to the latter; hidden, hidden_again: communication that hides inside the layer; host: what the
     host needs for its kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a
-    layer that is spared, kept_recomputed: of one that is rebuilt, once: held once per stage while modules are rebuilt,
-    rebuilt: while whole layers are, static: whatever is in flight [B].
+    layer that is spared, kept_recomputed: of one that is recomputed, once: held per stage while modules are recomputed,
+    once_whole: while whole layers are, static: whatever is in flight [B].
     """
 
     forward: Terms
@@ -52,7 +52,7 @@ class Cost:
     kept: FloatArray
     kept_recomputed: FloatArray
     once: FloatArray
-    rebuilt: FloatArray
+    once_whole: FloatArray
     static: FloatArray
 
 
@@ -133,7 +133,7 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         hosted = host_passes(job, time, lean, _on_host(job, plans, shapes, moe, lean))
         terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-    spared, rebuilt = (kept_bytes(table, mode, plans.activation_offload) for mode in (lean, plans.recompute))
+    spared, recomputed = (kept_bytes(table, mode, plans.activation_offload) for mode in (lean, plans.recompute))
     factor = stack["activation_factor"]
     return Cost(
         forward={name: parts[0] for name, parts in terms.items()},
@@ -148,9 +148,9 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         host=time.host,
         collectives=time.collectives,
         kept=spared.each * factor,
-        kept_recomputed=rebuilt.each * factor,
+        kept_recomputed=recomputed.each * factor,
         once=spared.once * factor,
-        rebuilt=whole * rebuilt.once * factor,
+        once_whole=whole * recomputed.once * factor,
         static=np.zeros(len(plans)),
     )
 

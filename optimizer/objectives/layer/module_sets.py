@@ -28,7 +28,7 @@ def searched_modes(job: Job) -> tuple[str, ...]:
 
 
 def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
-    """What rebuilding each module of all layers frees and costs, what whole layers do, and what all layers keep [B].
+    """What recomputing each module of all layers frees and costs, what whole layers do, and what all layers keep [B].
 
     One sequence on one GPU, the experts on as many as a scale-up domain has: what one module frees and costs against
     another depends little on how the layers are split.
@@ -53,7 +53,7 @@ def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
 
 
 def frontier(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tuple[str, ...]:
-    """Sets that nothing beats which frees as much: no other set, and no number of whole layers rebuilt; thinned out.
+    """Sets that nothing beats which frees as much: no other set, and no number of whole layers recomputed; thinned out.
 
     From the set that frees least upwards, those are left out that free less than SMALL more than the one before.
 

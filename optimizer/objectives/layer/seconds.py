@@ -16,7 +16,7 @@ from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
-from optimizer.objectives.kernels.modes import modes, rebuilds
+from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
 from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages
@@ -63,7 +63,7 @@ class LayerTime:
     """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
 
     `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what rebuilding each module of the layer adds.
+    holds what recomputing each module of the layer adds.
     """
 
     forward: Phase
@@ -92,7 +92,7 @@ class LayerTime:
         terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
         hidden = pick(mode, (0.0, 0.0, self.full.hidden))
         for module, phase in self.modules.items():
-            chosen = rebuilds(recompute, module)
+            chosen = recomputes(recompute, module)
             if np.any(chosen):
                 terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
                 hidden = hidden + np.where(chosen, phase.hidden, 0.0)
@@ -160,7 +160,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> LayerTime:
     collectives = launched(messages, FORWARD) + nothing
     host = (_kernels(job, layer) + collectives) * _launch(job)
     forward = _compute(job, layer, curves, backward=False)
-    selective = dict.fromkeys(TERMS, nothing) | rebuilt_terms(job, layer, curves, forward)
+    selective = dict.fromkeys(TERMS, nothing) | recomputed_terms(job, layer, curves, forward)
     ahead = _phase(job, forward, messages, FORWARD, host)
     return LayerTime(
         forward=ahead,
@@ -203,10 +203,10 @@ def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dic
     return found
 
 
-def rebuilt_terms(
+def recomputed_terms(
     job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], forward: dict[str, FloatArray]
 ) -> dict[str, FloatArray]:
-    """Seconds that selective recomputation adds to one layer, by what the stack rebuilds.
+    """Seconds that selective recomputation adds to one layer, by what the stack recomputes.
 
     "core": the attention core. "ops": half of the products and every other kernel but the core. "qkv": all but the
     projections into attention and the last product, whose output no gradient needs.

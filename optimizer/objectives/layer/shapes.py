@@ -22,5 +22,5 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
 
 
 def without_full(recompute: IntArray) -> IntArray:
-    """Modes of recomputation with nothing rebuilt where whole layers would be: what a spared layer has."""
+    """Modes of recomputation with nothing recomputed where whole layers would be: what a spared layer has."""
     return np.where(recompute == RECOMPUTE.index("full"), RECOMPUTE.index("none"), recompute)

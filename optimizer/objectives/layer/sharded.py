@@ -21,7 +21,7 @@ Covers = tuple[FloatArray, FloatArray, FloatArray]
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
     """Seconds of one layer and micro-batch that show in the forward and the backward pass, and the change that
-    rebuilding the layer makes to the latter, under which more can hide [s].
+    recomputing the layer makes to the latter, under which more can hide [s].
     """
 
     forward: FloatArray
@@ -50,9 +50,9 @@ class Exposure:
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
     """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
 
-    ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are rebuilt keep
-    the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a sharding
-    group (HSDP) they stay inside it.
+    ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are recomputed
+    keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
+    sharding group (HSDP) they stay inside it.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: several chunks of layers on every stage."""
+"""Interleaved 1F1B: several virtual stages of layers on every stage."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from optimizer.plan import IntArray
 
 
 def interleaved(pp: int, vpp: int, microbatches: int) -> Order:
-    """Groups of pp micro-batches visit chunk after chunk; 2 (pp - s - 1) + (vpp - 1) pp forwards run ahead.
+    """Groups of pp micro-batches visit one after the other; 2 (pp - s - 1) + (vpp - 1) pp forwards run ahead.
 
-    Backward passes visit the chunks in reverse. Raises InputError unless pp divides the micro-batches.
+    Backward passes visit the virtual stages in reverse. Raises InputError unless pp divides the micro-batches.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2; Megatron-LM, megatron/core/pipeline_parallel/schedules.py.
 
-    >>> [p.chunk for p in interleaved(2, 2, 2)[1] if p.kind == "F"]
+    >>> [p.virtual for p in interleaved(2, 2, 2)[1] if p.kind == "F"]
     [0, 0, 1, 1]
     """
     if microbatches % pp:
@@ -23,9 +23,9 @@ def interleaved(pp: int, vpp: int, microbatches: int) -> Order:
             f"the interleaved schedule needs micro-batches in rounds of pp = {pp}, but got {microbatches}; "
             f"the nearest that work are {max(pp, microbatches // pp * pp)} and {(microbatches // pp + 1) * pp}"
         )
-    turns = [(chunk, first + i) for first in range(0, microbatches, pp) for chunk in range(vpp) for i in range(pp)]
-    forwards = [Pass(FORWARD, chunk, i) for chunk, i in turns]
-    backwards = [Pass(BACKWARD, vpp - 1 - chunk, i) for chunk, i in turns]
+    turns = [(virtual, first + i) for first in range(0, microbatches, pp) for virtual in range(vpp) for i in range(pp)]
+    forwards = [Pass(FORWARD, virtual, i) for virtual, i in turns]
+    backwards = [Pass(BACKWARD, vpp - 1 - virtual, i) for virtual, i in turns]
     ahead = (vpp - 1) * pp if vpp > 1 else 0
     step = 2 if vpp > 1 else 1
     return tuple(tuple(alternate(forwards, backwards, ahead + step * (pp - s - 1))) for s in range(pp))
@@ -34,7 +34,7 @@ def interleaved(pp: int, vpp: int, microbatches: int) -> Order:
 def in_flight(pp: IntArray, vpp: IntArray, stage: FloatArray) -> FloatArray:
     """((vpp - 1) pp + 2 (pp - stage - 1) + 1) / vpp: forwards ahead and the one being worked on [micro-batches].
 
-    A micro-batch in one of the vpp chunks counts 1 / vpp.
+    A micro-batch in one of the vpp virtual stages counts 1 / vpp.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2; Korthikanti et al., arXiv 2205.05198, section 4.2.3.
     """

@@ -13,13 +13,13 @@ FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
 
 
 class Pass(NamedTuple):
-    """One pass of one micro-batch through one chunk (virtual stage) of a stage.
+    """One pass of one micro-batch through one virtual stage (virtual stage) of a stage.
 
     `kind` is "F" forward, "B" backward, or "W" where the weights' gradient is computed apart from the inputs'.
     """
 
     kind: str
-    chunk: int
+    virtual: int
     microbatch: int
 
 
@@ -34,8 +34,8 @@ class Schedule:
     order: the passes of every stage, from pp, vpp and the micro-batches. in_flight: micro-batches whose activations a
     stage keeps at its peak if there are enough of them, from pp, vpp and the stage [micro-batches]. filled: multiples
     of a stage's weight gradients W that it takes off each of the pp - 1 bubbles of 1F1B. left: what it leaves of that
-    bubble where F, B and W take equally long [1]. interleaves: it runs several chunks a stage. splits: the gradients of
-    weights are passes of their own. copies: of the weights on every stage.
+    bubble where F, B and W take equally long [1]. interleaves: it runs several virtual stages a stage. splits: the
+    gradients of weights are passes of their own. copies: of the weights on every stage.
     """
 
     name: str

@@ -26,7 +26,7 @@ LEFT = np.array([schedule.left for schedule in IN_ORDER])
 def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order:
     """The passes of every stage in the order in which it runs them.
 
-    Raises InputError for an unknown schedule, and for chunks or micro-batches that it cannot run.
+    Raises InputError for an unknown schedule, and for virtual stages or micro-batches that it cannot run.
 
     >>> ["".join(p.kind for p in stage) for stage in schedule_order("1f1b", 2, 1, 3)]
     ['FFBFBB', 'FBFBFB']
@@ -37,7 +37,7 @@ def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order
         if value < 1:
             raise InputError(f"{name} must be at least 1, but got {value}")
     if vpp > 1 and not BY_NAME[schedule].interleaves:
-        raise InputError(f"schedule {schedule} has one chunk per stage, but got vpp = {vpp}; use interleaved")
+        raise InputError(f"schedule {schedule} has one virtual stage per stage, but got vpp = {vpp}; use interleaved")
     return BY_NAME[schedule].order(pp, vpp, microbatches)
 
 

@@ -17,7 +17,7 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, kw_only=True)
 class PassTimes:
-    """Seconds of one micro-batch's pass, indexed [stage][chunk].
+    """Seconds of one micro-batch's pass, indexed [stage][virtual stage].
 
     `backward` holds the gradients of inputs and weights, unless the schedule splits them: then `weight` holds the
     latter. `recompute` comes on top of a backward pass. `transfer` is the delay of an activation or gradient between
@@ -45,7 +45,7 @@ class StageRun:
         return float((self.end - self.start).sum())
 
     def in_flight(self) -> tuple[FloatArray, FloatArray]:
-        """Times [s], and the pairs of chunk and micro-batch whose activations the stage holds from then on.
+        """Times [s], and the pairs of virtual stage and micro-batch whose activations the stage holds from then on.
 
         From the start of the forward pass to the end of the last pass that reads them: the weight pass if there is one.
         """
@@ -61,10 +61,10 @@ class StageRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """A schedule that ran, stage by stage, with the number of chunks of each."""
+    """A schedule that ran, stage by stage, with the number of virtual stages of each."""
 
     stages: tuple[StageRun, ...]
-    chunks: int
+    vpp: int
 
     @property
     def makespan(self) -> float:
@@ -78,8 +78,8 @@ class Timeline:
 
     @property
     def peak_in_flight(self) -> FloatArray:
-        """Most micro-batches that each stage holds at once; one in one of v chunks counts 1 / v [micro-batches]."""
-        return np.array([stage.in_flight()[1].max() for stage in self.stages]) / self.chunks
+        """Most micro-batches that each stage holds at once; one virtual stage of v counts 1 / v [micro-batches]."""
+        return np.array([stage.in_flight()[1].max() for stage in self.stages]) / self.vpp
 
 
 def simulate(order: Order, times: PassTimes) -> Timeline:
@@ -92,10 +92,10 @@ def simulate(order: Order, times: PassTimes) -> Timeline:
     >>> simulate(one_f_one_b(4, 1, 8), equal).makespan
     33.0
     """
-    pp, chunks = len(order), 1 + max(step.chunk for step in order[0])
+    pp, vpp = len(order), 1 + max(step.virtual for step in order[0])
     microbatches = 1 + max(step.microbatch for step in order[0])
-    durations = [_durations(times, stage, chunks, _splits(order)) for stage in range(pp)]
-    inbox = _Inbox(pp, chunks, microbatches, times.transfer if pp > 1 else 0.0)
+    durations = [_durations(times, stage, vpp, _splits(order)) for stage in range(pp)]
+    inbox = _Inbox(pp, vpp, microbatches, times.transfer if pp > 1 else 0.0)
     starts: list[list[float]] = [[] for _ in order]
     ends: list[list[float]] = [[] for _ in order]
     moving = True
@@ -108,30 +108,30 @@ def simulate(order: Order, times: PassTimes) -> Timeline:
             raise InputError(f"the schedule stops: stage {stage} waits for ever to run {passes[len(ends[stage])]}")
     runs = zip(order, starts, ends, strict=True)
     return Timeline(
-        stages=tuple(StageRun(passes=steps, start=np.array(s), end=np.array(e)) for steps, s, e in runs), chunks=chunks
+        stages=tuple(StageRun(passes=steps, start=np.array(s), end=np.array(e)) for steps, s, e in runs), vpp=vpp
     )
 
 
 class _Inbox:
-    """When the input of every pass arrives; a virtual stage is chunk x pp + stage, the order of the forward pass."""
+    """When the input of every pass arrives; places are numbered in the order of the forward pass."""
 
-    def __init__(self, pp: int, chunks: int, microbatches: int, transfer: float) -> None:
-        self.pp, self.last, self.transfer = pp, pp * chunks - 1, transfer
-        self.forward = [[NEVER] * microbatches for _ in range(pp * chunks)]
+    def __init__(self, pp: int, vpp: int, microbatches: int, transfer: float) -> None:
+        self.pp, self.last, self.transfer = pp, pp * vpp - 1, transfer
+        self.forward = [[NEVER] * microbatches for _ in range(pp * vpp)]
         self.forward[0] = [0.0] * microbatches
-        self.backward = [[NEVER] * microbatches for _ in range(pp * chunks)]
+        self.backward = [[NEVER] * microbatches for _ in range(pp * vpp)]
 
-    def forwarded(self, virtual: int, microbatch: int, end: float) -> None:
+    def forwarded(self, place: int, microbatch: int, end: float) -> None:
         """A forward pass ended: its output goes to the next virtual stage, or turns round at the last."""
-        if virtual < self.last:
-            self.forward[virtual + 1][microbatch] = end + self.transfer
+        if place < self.last:
+            self.forward[place + 1][microbatch] = end + self.transfer
         else:
-            self.backward[virtual][microbatch] = end
+            self.backward[place][microbatch] = end
 
-    def returned(self, virtual: int, microbatch: int, end: float) -> None:
+    def returned(self, place: int, microbatch: int, end: float) -> None:
         """A backward pass ended: its gradient goes to the virtual stage before."""
-        if virtual:
-            self.backward[virtual - 1][microbatch] = end + self.transfer
+        if place:
+            self.backward[place - 1][microbatch] = end + self.transfer
 
 
 def _advance(
@@ -146,23 +146,23 @@ def _advance(
     before = len(ends)
     now = ends[-1] if ends else 0.0
     for at in range(before, len(passes)):
-        kind, chunk, microbatch = passes[at]
-        virtual = chunk * inbox.pp + stage
+        kind, virtual, microbatch = passes[at]
+        place = virtual * inbox.pp + stage
         arrival = now
         if kind == FORWARD:
-            arrival = inbox.forward[virtual][microbatch]
+            arrival = inbox.forward[place][microbatch]
         elif kind == BACKWARD:
-            arrival = inbox.backward[virtual][microbatch]
+            arrival = inbox.backward[place][microbatch]
         if arrival == NEVER:
             break
         start = arrival if arrival > now else now
-        now = start + durations[kind][chunk]
+        now = start + durations[kind][virtual]
         starts.append(start)
         ends.append(now)
         if kind == FORWARD:
-            inbox.forwarded(virtual, microbatch, now)
+            inbox.forwarded(place, microbatch, now)
         elif kind == BACKWARD:
-            inbox.returned(virtual, microbatch, now)
+            inbox.returned(place, microbatch, now)
     return len(ends) > before
 
 
@@ -170,17 +170,17 @@ def _splits(order: Order) -> bool:
     return any(step.kind == WEIGHT for step in order[0])
 
 
-def _durations(times: PassTimes, stage: int, chunks: int, splits: bool) -> dict[str, list[float]]:
-    """Seconds of a stage's passes by kind and chunk."""
+def _durations(times: PassTimes, stage: int, vpp: int, splits: bool) -> dict[str, list[float]]:
+    """Seconds of a stage's passes by kind and virtual stage."""
     tables = {"forward": times.forward, "backward": times.backward}
     tables |= {"weight": times.weight} if splits else {}
     tables |= {"recompute": times.recompute} if times.recompute else {}
     for name, table in tables.items():
-        if len(table) <= stage or len(table[stage]) < chunks:
-            raise InputError(f"{name} times are missing for stage {stage}: {chunks} chunks need one each")
-    rebuilt = times.recompute[stage] if times.recompute else [0.0] * chunks
+        if len(table) <= stage or len(table[stage]) < vpp:
+            raise InputError(f"{name} times are missing for stage {stage}: {vpp} virtual stages need one each")
+    recomputed = times.recompute[stage] if times.recompute else [0.0] * vpp
     return {
         FORWARD: list(times.forward[stage]),
-        BACKWARD: [time + extra for time, extra in zip(times.backward[stage], rebuilt, strict=True)],
-        WEIGHT: list(times.weight[stage]) if splits else [0.0] * chunks,
+        BACKWARD: [time + extra for time, extra in zip(times.backward[stage], recomputed, strict=True)],
+        WEIGHT: list(times.weight[stage]) if splits else [0.0] * vpp,
     }

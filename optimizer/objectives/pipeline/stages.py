@@ -25,7 +25,7 @@ Counts = Mapping[str, FloatArray]
 class Stages:
     """Contents of pipeline stages; arrays have a row for each stage and a column for each plan.
 
-    counts: layers by kind, embedding and head. recomputed: those of the layers that full recomputation rebuilds.
+    counts: layers by kind, embedding and head. recomputed: those of the layers that full recomputation recomputes.
     in_flight: micro-batches whose activations a stage keeps at most, fractional under interleaving. exists: 0 where a
     plan has no such stage.
     """
@@ -108,7 +108,7 @@ def even_stages(model: Model, plans: Plans) -> Stages:
     """First, busiest middle and last stage of an even split; without pipelining the first holds everything.
 
     The middle one is the first that holds no leading dense layers any more: a mixture costs more time and memory.
-    Prediction layers lie with the head. Full recomputation rebuilds every layer.
+    Prediction layers lie with the head. Full recomputation recomputes every layer.
     """
     pp = plans.pp.astype(np.float64)
     most = np.ceil(model.layers / pp)
@@ -138,10 +138,10 @@ def even_stages(model: Model, plans: Plans) -> Stages:
 
 
 def placed_stages(model: Model, plans: Plans) -> Stages:
-    """Every stage of every plan, as many as the deepest pipeline has; mixtures of a stage are rebuilt before others.
+    """Every stage of every plan, as many as the deepest pipeline has; mixtures of a stage are recomputed before others.
 
     Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
-    virtual stages before it, and are rebuilt whenever recomputation is full.
+    virtual stages before it, and are recomputed whenever recomputation is full.
     """
     placements = plans.placements or (Placement(),) * len(plans)
     depth = int(plans.pp.max(initial=1))
@@ -150,8 +150,8 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
     for row, key in enumerate(zip(placements, plans.pp.tolist(), plans.vpp.tolist(), full, strict=True)):
         rows.setdefault(key, []).append(row)
     columns = np.zeros((5, depth, len(plans)))
-    for (placed, pp, vpp, rebuilds), alike in rows.items():
-        columns[:, :pp, alike] = _held(model, placed, pp, vpp, rebuilds)[:, :, None]
+    for (placed, pp, vpp, recomputes), alike in rows.items():
+        columns[:, :pp, alike] = _held(model, placed, pp, vpp, recomputes)[:, :, None]
     dense, moe, mtp, dense_again, moe_again = columns
     number = np.arange(depth, dtype=np.float64)[:, None]
     counts = {EMBEDDING: (number == 0) + 0.0 * mtp, DENSE: dense, HEAD: (plans.pp == number + 1).astype(np.float64)}
@@ -168,8 +168,8 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
     )
 
 
-def _held(model: Model, placed: Placement, pp: int, vpp: int, rebuilds: bool) -> FloatArray:
-    """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it rebuilds."""
+def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) -> FloatArray:
+    """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it recomputes."""
     counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
     held = counts.reshape(vpp, pp).sum(axis=0)
     columns = np.zeros((5, pp))
@@ -179,8 +179,8 @@ def _held(model: Model, placed: Placement, pp: int, vpp: int, rebuilds: bool) ->
         columns[1] = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
     columns[0] = held - columns[1]
     columns[2, (pp * vpp - 1 - placed.mtp_ahead) % pp] = model.mtp_layers
-    if rebuilds:
-        again = np.array(placed.rebuilt) if placed.rebuilt else held
+    if recomputes:
+        again = np.array(placed.recomputed) if placed.recomputed else held
         columns[4] = np.minimum(columns[1], again)
         columns[3] = np.minimum(columns[0], again - columns[4])
     return columns

@@ -32,7 +32,7 @@ class Explanation:
     """One term of a plan's estimate: evaluating `formula` with `values` gives `value`.
 
     values: inputs of the formula, several for what differs by kind of layer. about: the formula in words. inputs:
-    parameters of the stack, quantities of the device and modules rebuilt that enter it. kernels: formulas behind it.
+    parameters of the stack, quantities of the device and modules recomputed that enter it. kernels: formulas behind it.
     label: formula, fitted or assumed.
     """
 
@@ -54,7 +54,7 @@ def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     step = Step(bill=bill, stages=stages_of(job.model, bill.plans), knobs=knobs)
     memory = stage_memory(bill, step.stages, knobs)
     fullest, count = int(memory.reserved[:, 0].argmax()), len(memory.reserved)
-    notes = rebuilt_modules(job, plan)
+    notes = module_notes(job, plan)
     found = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]
     for name, inputs in memory.inputs.items():
         here = {key: _on_stage(np.asarray(value), fullest, count) for key, value in inputs.items()}
@@ -62,8 +62,8 @@ def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     return found
 
 
-def rebuilt_modules(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
-    """What the modules that a plan rebuilds by name add to a layer and micro-batch, and free of it, by term."""
+def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
+    """What the modules that a plan recomputes by name add to a layer and micro-batch, and free of it, by term."""
     found: dict[str, dict[str, str]] = {}
     if not modules_of(plan.recompute):
         return found

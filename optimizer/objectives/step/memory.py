@@ -77,8 +77,8 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         "in_flight": stages.in_flight,
         "layers": np.stack([stages.counts[kind] for kind in keeping]),
         "kept": column("kept", keeping),
-        "rebuilt": np.stack([stages.recomputed.get(kind, 0.0 * stages.exists) for kind in keeping]),
-        "kept_rebuilt": column("kept_recomputed", keeping),
+        "recomputed": np.stack([stages.recomputed.get(kind, 0.0 * stages.exists) for kind in keeping]),
+        "kept_recomputed": column("kept_recomputed", keeping),
         "once": once_held(bill, stages),
     }
     found["logits"] = {
@@ -111,12 +111,12 @@ def _with_settings(values: FloatArray) -> FloatArray:
 
 
 def once_held(bill: Bill, stages: Stages) -> FloatArray:
-    """What a stage holds while its largest layer or module is rebuilt [B]."""
+    """What a stage holds while its largest layer or module is recomputed [B]."""
     largest = np.zeros(stages.exists.shape)
     for kind, entry in bill.entries.items():
         if kind not in LAYERS:
             continue
-        for name, counts in (("once", stages.counts[kind]), ("rebuilt", stages.recomputed[kind])):
+        for name, counts in (("once", stages.counts[kind]), ("once_whole", stages.recomputed[kind])):
             values = getattr(entry.cost, name)
             if np.any(values):
                 largest = np.maximum(largest, entry.gathered(values) * (counts > 0))

@@ -35,18 +35,18 @@ def activations(
     in_flight: FloatArray,
     layers: FloatArray,
     kept: FloatArray,
-    rebuilt: FloatArray,
-    kept_rebuilt: FloatArray,
+    recomputed: FloatArray,
+    kept_recomputed: FloatArray,
     once: FloatArray,
 ) -> FloatArray:
     """Activations of a stage at its peak [B].
 
-    in_flight: micro-batches [1]; layers: by kind, kept: bytes of each for one micro-batch; rebuilt: layers that full
-    recomputation rebuilds, kept_rebuilt: bytes of each of these; once: the largest that is being rebuilt [B].
+    in_flight: micro-batches [1]; layers: by kind, kept: bytes of each for one micro-batch; recomputed: layers that full
+    recomputation recomputes, kept_recomputed: bytes of each of these; once: the largest that is being recomputed [B].
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4 for a layer.
     """
-    return in_flight * (total(layers * kept) + total(rebuilt * (kept_rebuilt - kept))) + once
+    return in_flight * (total(layers * kept) + total(recomputed * (kept_recomputed - kept))) + once
 
 
 def logits(layers: FloatArray, static: FloatArray) -> FloatArray:

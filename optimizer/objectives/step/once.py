@@ -27,8 +27,8 @@ DEVICE = ("updated", "passes", "bandwidth", "offload", "host_bandwidth")
 class Work:
     """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
 
-    shared, experts: elements that a rank holds [elements]; forward, backward: computation of one micro-batch and chunk
-    that is not rebuilt, under which its messages can hide [s].
+    shared, experts: elements that a rank holds [elements]; forward, backward: computation of a micro-batch on a virtual
+    stage that is not recomputed, under which its messages can hide [s].
     """
 
     bill: Bill
@@ -106,7 +106,7 @@ def least_once(work: Work, offload: FloatArray) -> FloatArray:
 
 
 def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
-    """Inputs of the formulas for each stage; layers hide under what is not rebuilt."""
+    """Inputs of the formulas for each stage; layers hide under what is not recomputed."""
     job, rates = work.bill.job, rates_of(work.bill, knobs)
     shared, experts = by_stage(work.shared, knobs), by_stage(work.experts, knobs)
     reduce = shared * rates.reduce_shared, experts * rates.reduce_experts

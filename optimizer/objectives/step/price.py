@@ -13,8 +13,8 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, rebuilds
-from optimizer.objectives.kernels.modules import rebuilt_flops
+from optimizer.objectives.kernels.modes import modes, recomputes
+from optimizer.objectives.kernels.modules import module_flops
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import HOST_TRANSFER
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
@@ -145,7 +145,7 @@ class Step:
     def rest(self) -> FloatArray:
         """The step without its stragglers [s]."""
         m, once = self.bill.plans.num_microbatches, _of_stage(self.once.total, self.last)
-        pipeline = m * self.longest + bubble(self.longest, self.whole, self._chunks, self.filled)
+        pipeline = m * self.longest + bubble(self.longest, self.whole, self._virtual_stages, self.filled)
         return np.asarray(pipeline + once + self.bill.job.stack["step_overhead"])
 
     @cached_property
@@ -166,7 +166,7 @@ class Step:
         return inside + _of_stage(self.once.hides, self.last)
 
     @property
-    def _chunks(self) -> FloatArray:
+    def _virtual_stages(self) -> FloatArray:
         return self.bill.plans.vpp.astype(np.float64)
 
     @property
@@ -182,7 +182,7 @@ class Step:
         """What the formula of a term takes, on the stage that counts."""
         bill, once = self.bill, self.once
         if name == "bubble":
-            return {"slowest": self.longest, "whole": self.whole, "vpp": self._chunks, "filled": self.filled}
+            return {"slowest": self.longest, "whole": self.whole, "vpp": self._virtual_stages, "filled": self.filled}
         if name == "overhead":
             return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
         if name == "stragglers":
@@ -204,7 +204,7 @@ class Step:
             "microbatches": self.bill.plans.num_microbatches.astype(np.float64),
             "layers": np.stack([_of_stage(stages.counts[kind], self.slowest) for kind in kinds]),
             "seconds": np.stack([seconds for seconds, _ in parts]),
-            "rebuilt": np.stack(
+            "recomputed": np.stack(
                 [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
             ),
             "again": np.stack([again for _, again in parts]),
@@ -237,7 +237,7 @@ def filled_bubble(bill: Bill) -> FloatArray:
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
-    Modules add two operations for each of their parameters and token (`rebuilt_flops`). Prediction layers are rebuilt
+    Modules add two operations for each of their parameters and token (`module_flops`). Prediction layers are recomputed
     whenever recomputation is full. Masked scores are not computed, and do not count.
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
@@ -249,10 +249,10 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     share = np.ones(len(plans))
     if plans.placements is not None:
         whole = job.model.layers + mtp
-        share = np.array([(sum(p.rebuilt) + mtp) / whole if p.rebuilt else 1.0 for p in plans.placements])
+        share = np.array([(sum(p.recomputed) + mtp) / whole if p.recomputed else 1.0 for p in plans.placements])
     again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
-    for module, operations in rebuilt_flops(job.model, scores / 3).items():
-        again = again + np.where(rebuilds(plans.recompute, module), operations, 0.0)
+    for module, operations in module_flops(job.model, scores / 3).items():
+        again = again + np.where(recomputes(plans.recompute, module), operations, 0.0)
     return tokens * again
 
 

@@ -22,15 +22,15 @@ def in_layers(
     microbatches: FloatArray,
     layers: FloatArray,
     seconds: FloatArray,
-    rebuilt: FloatArray,
+    recomputed: FloatArray,
     again: FloatArray,
     beside: FloatArray,
 ) -> FloatArray:
     """What the slowest stage spends on one term [s].
 
     microbatches of a step; layers: by kind on the stage, seconds: of each for one micro-batch, forward and backward
-    [s]; rebuilt: layers that full recomputation rebuilds, again: seconds that this adds to each [s]; beside: what a
-    stage spends beside its layers [s].
+    [s]; recomputed: layers that full recomputation recomputes, again: seconds that this adds to each [s]; beside: what
+    a stage spends beside its layers [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
 
@@ -38,14 +38,14 @@ def in_layers(
     >>> float(in_layers(np.array([8.0]), two, two, two * 0, two, np.array([0.5]))[0])
     44.0
     """
-    return microbatches * (total(layers * seconds) + total(rebuilt * again) + beside)
+    return microbatches * (total(layers * seconds) + total(recomputed * again) + beside)
 
 
 def bubble(slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: FloatArray) -> FloatArray:
     """Time for which the slowest stage waits for the others [s].
 
-    slowest, whole: seconds of the slowest stage and of all stages for one micro-batch [s]; vpp: chunks of a stage [1];
-    filled: what weights' gradients fill of it under a zero-bubble schedule [s].
+    slowest, whole: seconds of the slowest stage and of all stages for one micro-batch [s]; vpp: virtual stages of each
+    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2; Qi et al., arXiv 2401.10241, section 2.3.
 
@@ -61,7 +61,7 @@ def hidden(
     """What of the step's gradients and weights hides under the last backward and the first forward pass [s].
 
     hideable: seconds of the gradients' buckets but the last [s]; gather: of the weights [s]; backward, forward:
-    computation of one micro-batch on the stage, of one chunk [s]; overlap: share of it that the software hides [1].
+    computation of one micro-batch on one virtual stage [s]; overlap: share of it that the software hides [1].
 
     Source: Li et al., arXiv 2006.15704, section 3.2 (buckets); the share is fitted.
 

@@ -191,7 +191,7 @@ def place(
 
 
 def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
-    """The plan with chunks of like length where layouts are as good: unlike chunks stall the interleaved schedule."""
+    """The plan with virtual stages of like length where layouts are as good: unlike ones stall the schedule."""
     if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))

@@ -20,7 +20,7 @@ from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import needed_offload
 from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
-from optimizer.search.layouts.table import LayerTable, rebuilding
+from optimizer.search.layouts.table import LayerTable, recomputing
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
@@ -31,7 +31,7 @@ class StepFloor:
 
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
     that price, head: the passes through the head, beside: what each stage spends beside its layers, whole: all stages
-    together, nothing rebuilt [s]. filled: what a zero-bubble schedule takes off the bubble at most [s]. once: what
+    together, nothing recomputed [s]. filled: what a zero-bubble schedule takes off the bubble at most [s]. once: what
     happens once per step under the best layout, tuned: the part of it that knobs can change [s].
     """
 
@@ -50,7 +50,7 @@ class StepFloor:
         """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
         m, possible = self.plans.num_microbatches, np.isfinite(slowest)
         longest = np.where(possible, slowest, 0.0)
-        waits = bubble(longest, self.whole, self._chunks, self.filled)
+        waits = bubble(longest, self.whole, self._virtual_stages, self.filled)
         step = m * longest + waits + self.once - (self.tuned if any_knobs else 0.0)
         bound = self._with_stragglers(step) * (1 - SLACK)
         return np.where(possible, bound, np.inf)
@@ -83,7 +83,7 @@ class StepFloor:
         return float((limit / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
 
     @property
-    def _chunks(self) -> FloatArray:
+    def _virtual_stages(self) -> FloatArray:
         return self.plans.vpp.astype(np.float64)
 
     def _with_stragglers(self, step: FloatArray) -> FloatArray:
@@ -110,7 +110,7 @@ class StepFloor:
 
 
 def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
-    """The parts of a step that no layout changes; where it may be chosen what is rebuilt, nothing is [s].
+    """The parts of a step that no layout changes; where it may be chosen what is recomputed, nothing is [s].
 
     What happens once per step is that of the mean stage: it is convex in the layers of a stage, so that the slowest
     stage of any layout takes no less.
@@ -140,7 +140,7 @@ def host_share(bill: Bill) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
     All stages together hold every state: what is beyond their room is on the host. One stage holds its activations
-    besides, and leaves most room where it rebuilds whatever may be.
+    besides, and leaves most room where it recomputes whatever may be.
     """
     job, plans, whole = bill.job, bill.plans, bill.replicas.whole.take(bill.replicas.rows)
     states = {
@@ -157,8 +157,8 @@ def host_share(bill: Bill) -> FloatArray:
 
 
 def _least(bill: Bill, kind: str) -> FloatArray:
-    """Seconds of one of a kind for one micro-batch, rebuilt only where it has to be [s]."""
-    entry, always = bill.entries[kind], rebuilding(bill, kind)[0]
+    """Seconds of one of a kind for one micro-batch, recomputed only where it has to be [s]."""
+    entry, always = bill.entries[kind], recomputing(bill, kind)[0]
     return entry.seconds + always * entry.again if np.any(always) else entry.seconds
 
 
@@ -175,10 +175,10 @@ def fitting_slowest(
     """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
 
     A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
-    have room for all of them. The least such T is found by halving. Where layers may be rebuilt, a share of one may be:
+    have room for all of them. The least such T is found by halving. Where layers may be recomputed, a share of one may:
 
     n <= (T + M r / d) / (t + a r / d), with M the memory left for layers [B], a the bytes of a layer that is spared and
-    d what rebuilding saves of them, t and r the seconds of a layer and of rebuilding it. Where the step cannot take
+    d what recomputing saves of them, t and r the seconds of a layer and of recomputing it. Where the step cannot take
     less than `limit` [s] it is not found out how much longer.
     """
     low = floor.slowest()
@@ -208,8 +208,8 @@ class Room:
     Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
     that an entry belongs to. lost: the stage is too full without layers. beside, less: what every stage spends beside
     its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
-    mixed: what a layer takes when memory is bought with rebuilding, bought: the time that the memory left is worth [s].
-    small, leanest: layers that fit spared, and rebuilt [layers]. rebuilds: rebuilding a layer saves memory.
+    mixed: what a layer takes when memory is bought by recomputing, bought: the time that the memory left is worth [s].
+    small, leanest: layers that fit spared, and recomputed [layers]. recomputes: recomputing a layer saves memory.
     """
 
     first: IntArray
@@ -223,7 +223,7 @@ class Room:
     bought: FloatArray
     small: FloatArray
     leanest: FloatArray
-    rebuilds: NDArray[np.bool_]
+    recomputes: NDArray[np.bool_]
 
     def take(self, index: NDArray[np.int64]) -> Room:
         """Some of the plans."""
@@ -237,7 +237,7 @@ class Room:
         """Layers that all stages together have room for if the slowest takes so long for one micro-batch [layers]."""
         seconds = np.maximum(0.0, slowest[self.plan] * (1 + SLACK) - self.beside - self.head + self.less)
         fast, mixed = seconds / self.layer, (seconds + self.bought) / self.mixed
-        full = np.where(self.rebuilds, np.minimum(mixed, self.leanest), self.small)
+        full = np.where(self.recomputes, np.minimum(mixed, self.leanest), self.small)
         most = np.where(fast <= self.small, fast, full)
         rooms = np.add.reduceat(np.floor(np.maximum(most, 0.0) + SLACK), self.first)
         return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
@@ -269,5 +269,5 @@ def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room
         bought=space * per_byte,
         small=space / usual.mean(*bytes_of),
         leanest=np.maximum(memory + needs.spare, 0.0) / needs.layer,
-        rebuilds=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
+        recomputes=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
     )

@@ -1,4 +1,4 @@
-"""Even splits at their leanest, for many plans at once: what every stage reserves under the best choice to rebuild."""
+"""Even splits at their leanest, for many plans at once: what every stage reserves under the best choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from optimizer.search.layouts.problem import alternates
 
 
 def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
-    """Memory that each plan's even split reserves when each stage rebuilds what makes it leanest [B]."""
+    """Memory that each plan's even split reserves when each stage recomputes what makes it leanest [B]."""
     model, options = bill.job.model, []
     for placed in _options(bill.job, bill.plans):
         some = bill.placed(placed)
@@ -34,16 +34,16 @@ def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
 
 
 def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
-    """All layers rebuilt under full recomputation; none; and mixtures only, where there are dense layers too."""
+    """All layers recomputed under full recomputation; none; and mixtures only, where there are dense layers too."""
     every = placements(job, plans)
     yield every
-    if any(placed.rebuilt for placed in every):
-        yield tuple(replace(placed, rebuilt=(0,) * len(placed.rebuilt)) for placed in every)
+    if any(placed.recomputed for placed in every):
+        yield tuple(replace(placed, recomputed=(0,) * len(placed.recomputed)) for placed in every)
         if 0 < job.model.moe_layers < job.model.layers:
             shapes = list(zip(plans.pp.tolist(), plans.vpp.tolist(), strict=True))
             moe = {shape: _mixtures(job, *shape) for shape in set(shapes)}
             yield tuple(
-                replace(placed, rebuilt=moe[shape] if placed.rebuilt else ())
+                replace(placed, recomputed=moe[shape] if placed.recomputed else ())
                 for placed, shape in zip(every, shapes, strict=True)
             )
 

@@ -16,7 +16,7 @@ from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.plan import Knobs, Placement, Plan, virtual_stages
-from optimizer.search.layouts.problem import LayoutProblem, layout_problem, rebuildable
+from optimizer.search.layouts.problem import LayoutProblem, layout_problem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
 
 
@@ -24,15 +24,15 @@ from optimizer.search.layouts.program import LayoutProgram
 class Layout:
     """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
 
-    rebuilt: runs of layers that each stage rebuilds in the backward pass. stage_seconds: time of each stage for one
+    recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
     micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline, and of what the slowest
     stage does once per step [s]. proven: no other layout is faster (by more than the rounding of times to 1e-7 of a
-    micro-batch). chosen: a layer may be rebuilt or spared.
+    micro-batch). chosen: a layer may be recomputed or spared.
     """
 
     kinds: tuple[Runs, ...]
     pp: int
-    rebuilt: tuple[Runs, ...]
+    recomputed: tuple[Runs, ...]
     stage_seconds: tuple[float, ...]
     memory: tuple[float, ...]
     objective: float
@@ -45,30 +45,30 @@ class Layout:
         return max(self.stage_seconds)
 
     @property
-    def recomputed(self) -> tuple[int, ...]:
-        """Layers that each stage rebuilds."""
-        return tuple(sum(count for _, count in runs) for runs in self.rebuilt)
+    def recomputed_per_stage(self) -> tuple[int, ...]:
+        """Layers that each stage recomputes."""
+        return tuple(sum(count for _, count in runs) for runs in self.recomputed)
 
     @cached_property
-    def layers_per_chunk(self) -> tuple[int, ...]:
+    def layers_per_virtual_stage(self) -> tuple[int, ...]:
         """Transformer layers on each virtual stage, in the order of the forward pass."""
         return tuple(sum(count for kind, count in runs if kind in (DENSE, MOE)) for runs in self.kinds)
 
     @cached_property
     def layers_per_stage(self) -> tuple[int, ...]:
         """Transformer layers on each stage."""
-        return tuple(sum(self.layers_per_chunk[stage :: self.pp]) for stage in range(self.pp))
+        return tuple(sum(self.layers_per_virtual_stage[stage :: self.pp]) for stage in range(self.pp))
 
     def of(self, plan: Plan) -> Plan:
         """The plan with its layers placed so; virtual stages are listed where they are not as even as can be."""
-        chunks, stages = self.layers_per_chunk, self.layers_per_stage
+        counts, stages = self.layers_per_virtual_stage, self.layers_per_stage
         dealt = virtual_stages(stages, sum(stages), plan.pp, plan.vpp)
         predicting = [index for index, runs in enumerate(self.kinds) if any(kind == MTP for kind, _ in runs)]
         return replace(
             plan,
-            layers_per_stage=stages if chunks == dealt else chunks,
-            recompute_layers=self.recomputed if self.chosen else (),
-            mtp_ahead=len(chunks) - 1 - predicting[0] if predicting else 0,
+            layers_per_stage=stages if counts == dealt else counts,
+            recompute_layers=self.recomputed_per_stage if self.chosen else (),
+            mtp_ahead=len(counts) - 1 - predicting[0] if predicting else 0,
         )
 
 
@@ -77,7 +77,7 @@ def best_layout(
 ) -> Layout:
     """The layout of a plan with the shortest pipeline that fits in memory.
 
-    Under full recomputation each stage rebuilds only as many layers as its memory asks for; under the other modes all
+    Under full recomputation each stage recomputes only as many layers as its memory asks for; under the other modes all
     layers follow the plan. Raises Infeasible when no layout fits, TimeLimit when none was found in time.
     """
     return best_assignment(layout_problem(job, plan, knobs), seed=seed, time_limit=time_limit)
@@ -94,9 +94,10 @@ def best_assignment(
 ) -> Layout:
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + max_s U_s over layouts that fit.
 
-    T_s: time of stage s for one micro-batch, rebuilt layers included, U_s: of what it does once per step [s]. Among
-    interleaved layouts as good, `smooth` looks for chunks of like length. `effort` limits the solver's deterministic
-    time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
+    T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step [s]. Among
+    interleaved layouts as good, `smooth` looks for virtual stages of like length. `effort` limits the solver's
+    deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was
+    found in time.
 
     Source of the objective: objectives/step/price.py.
     """
@@ -124,72 +125,72 @@ def leanest_assignment(problem: LayoutProblem, *, seed: int = 0, effort: float |
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
     """The split people start from: equally many layers on each virtual stage, ends relieved where pp does not divide.
 
-    Every layer that may be rebuilt is, or none; it may not fit.
+    Every layer that may be recomputed is, or none; it may not fit.
     """
-    return placed_layout(problem, Placement() if recompute else Placement(rebuilt=(0,) * problem.pp))
+    return placed_layout(problem, Placement() if recompute else Placement(recomputed=(0,) * problem.pp))
 
 
 def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
-    """The layout that a plan asks for; where it says nothing layers are split evenly and rebuilt if they may be.
+    """The layout that a plan asks for; where it says nothing layers are split evenly and recomputed if they may be.
 
-    Mixtures of a stage are rebuilt before its dense layers. It may not fit.
+    Mixtures of a stage are recomputed before its dense layers. It may not fit.
     """
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
     counts = virtual_stages(placed.layers, len(names), problem.pp, problem.vpp)
     ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
     runs: list[Runs] = []
-    for chunk, count in enumerate(counts):
+    for virtual, count in enumerate(counts):
         held, names = names[:count], names[count:]
-        places = {EMBEDDING: 0, MTP: problem.chunks - 1 - placed.mtp_ahead, HEAD: problem.chunks - 1}
-        here = [run for run in ends if places[run[0]] == chunk]
+        places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - placed.mtp_ahead, HEAD: problem.virtual_stages - 1}
+        here = [run for run in ends if places[run[0]] == virtual]
         before = [run for run in here if run[0] == EMBEDDING]
         after = [run for run in here if run[0] != EMBEDDING]
         runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
-    rebuilt = []
+    recomputed = []
     for stage in range(problem.pp):
-        left = placed.rebuilt[stage] if placed.rebuilt else len(problem.sequence) * sum(counts)
+        left = placed.recomputed[stage] if placed.recomputed else len(problem.sequence) * sum(counts)
         again = {}
-        for kind in sorted(rebuildable(problem), key=(MOE, DENSE).index):
-            held_here = sum(n for chunk in runs[stage :: problem.pp] for name, n in chunk if name == kind)
+        for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
+            held_here = sum(n for virtual in runs[stage :: problem.pp] for name, n in virtual if name == kind)
             again[kind] = min(left, held_here)
             left -= again[kind]
-        rebuilt.append(again)
-    return assess(problem, runs, rebuilt)
+        recomputed.append(again)
+    return assess(problem, runs, recomputed)
 
 
 def assess(
-    problem: LayoutProblem, runs: Sequence[Runs], rebuilt: Sequence[Mapping[str, int]], *, proven: bool = False
+    problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]], *, proven: bool = False
 ) -> Layout:
-    """Time and memory of a layout given by the runs on its virtual stages and the layers rebuilt on its stages."""
+    """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
     seconds, memory, once = [], [], []
     for stage in range(problem.pp):
-        held = [run for chunk in runs[stage :: problem.pp] for run in chunk]
+        held = [run for virtual in runs[stage :: problem.pp] for run in virtual]
         flying, costs = problem.in_flight[stage], problem.kinds
         time = problem.seconds + sum(n * costs[kind].seconds for kind, n in held)
         space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in held)
-        for kind, n in rebuilt[stage].items():
+        for kind, n in recomputed[stage].items():
             time += n * costs[kind].recompute
             space -= n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-        again = [*rebuilt[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
-        space += max((costs[kind].rebuilt for kind, n in again if n), default=0.0)
+        again = [*recomputed[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
+        space += max((costs[kind].held_once for kind, n in again if n), default=0.0)
         once.append(problem.once(tuple(held)))
         seconds.append(time)
         memory.append(space)
     return Layout(
         kinds=tuple(runs),
         pp=problem.pp,
-        rebuilt=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in rebuilt),
+        recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
         objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
         proven=proven,
-        chosen=bool(rebuildable(problem)),
+        chosen=bool(recomputable(problem)),
     )
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:
-    rebuilt = [{kind: values[index] for kind, index in stage.items()} for stage in variables.rebuilt]
-    return assess(variables.problem, variables.runs(values), rebuilt, proven=proven)
+    recomputed = [{kind: values[index] for kind, index in stage.items()} for stage in variables.recomputed]
+    return assess(variables.problem, variables.runs(values), recomputed, proven=proven)
 
 
 def _why(problem: LayoutProblem) -> str:

@@ -30,7 +30,7 @@ class LeastMemory:
     """What plans reserve at these knobs under their leanest layout; `price` replaces it by a price of its own.
 
     Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
-    else decides it: the memory and whether all layers are to be rebuilt.
+    else decides it: the memory and whether all layers are to be recomputed.
     """
 
     knobs: Knobs = Knobs(offload=1.0)
@@ -132,7 +132,7 @@ class LeastMemory:
         table, needs = self._tables(job, plans)
         room = needs.have_room(job.usable_memory)
         for index in np.argsort(needs.bound(), kind="stable").tolist():
-            key = plans.plan(index), job.usable_memory, job.rebuilds_all
+            key = plans.plan(index), job.usable_memory, job.recomputes_all
             if not room[index] or key in self.unfit:
                 continue
             if fitting_layout(problem_of(job, key[0], table.row(index))):

@@ -11,7 +11,7 @@ from optimizer.errors import Infeasible
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import Placement
 from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout
-from optimizer.search.layouts.problem import LayoutProblem, chunk_limits, rebuildable
+from optimizer.search.layouts.problem import LayoutProblem, recomputable, virtual_stage_limits
 
 PRECISION = 1e-6  # share of the least memory to which it is found
 
@@ -19,7 +19,7 @@ PRECISION = 1e-6  # share of the least memory to which it is found
 def fitting_layout(problem: LayoutProblem) -> Layout | None:
     """A layout that fits in the problem's memory, or None when there is none."""
     if cuts_fixed(problem):
-        even = leanest_rebuilt(problem, placed_layout(problem, Placement()))
+        even = leanest_recomputed(problem, placed_layout(problem, Placement()))
         return even if max(even.memory) <= problem.usable else None
     if problem.vpp == 1:
         layout, possible = filled(problem)
@@ -56,8 +56,8 @@ def solver_free(problem: LayoutProblem) -> bool:
 
 
 def cuts_fixed(problem: LayoutProblem) -> bool:
-    """Whether layouts differ in nothing but what is rebuilt."""
-    return all(low == high for low, high in chunk_limits(problem))
+    """Whether layouts differ in nothing but what is recomputed."""
+    return all(low == high for low, high in virtual_stage_limits(problem))
 
 
 def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
@@ -73,17 +73,17 @@ def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
     for ahead in (0, 1) if predicting and problem.pp > 2 else (0,):
         counts = _filled(problem, names, ahead, empty=False)
         if counts is not None:
-            return leanest_rebuilt(problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))), True
+            return leanest_recomputed(problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))), True
         possible = possible or _filled(problem, names, ahead, empty=True) is not None
     return None, possible
 
 
-def leanest_rebuilt(problem: LayoutProblem, layout: Layout) -> Layout:
-    """The layout with those layers of each stage rebuilt with which the stage reserves least."""
-    held = [[run for chunk in layout.kinds[stage :: problem.pp] for run in chunk] for stage in range(problem.pp)]
+def leanest_recomputed(problem: LayoutProblem, layout: Layout) -> Layout:
+    """The layout with those layers of each stage recomputed with which the stage reserves least."""
+    held = [[run for virtual in layout.kinds[stage :: problem.pp] for run in virtual] for stage in range(problem.pp)]
     counts = [{kind: sum(n for name, n in runs if name == kind) for kind in (DENSE, MOE)} for runs in held]
     chosen = []
-    again = rebuildable(problem)
+    again = recomputable(problem)
     for stage, runs in enumerate(held):
         others = {kind: n for kind, n in runs if kind not in (DENSE, MOE)}
         chosen.append(_leanest(problem, stage, {**others, **counts[stage]}, again)[1])
@@ -98,7 +98,7 @@ def _filled(problem: LayoutProblem, names: Sequence[str], ahead: int, *, empty: 
     held = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
     least = [int(not (empty or something)) for something in held]
     counts: list[int] = []
-    start, again = 0, rebuildable(problem)
+    start, again = 0, recomputable(problem)
     for stage in range(problem.pp):
         ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == predicted)}
         most = len(names) - start - sum(least[stage + 1 :]) if stage <= predicted else 0
@@ -118,21 +118,21 @@ def _filled(problem: LayoutProblem, names: Sequence[str], ahead: int, *, empty: 
 def _leanest(
     problem: LayoutProblem, stage: int, held: Mapping[str, int], again: Sequence[str]
 ) -> tuple[float, dict[str, int]]:
-    """The least that a stage with these layers reserves [B], and the layers it rebuilds for it: none or all of a kind.
+    """The least that a stage with these layers reserves [B], and the layers it recomputes then: none or all of a kind.
 
-    Those of the kinds in `again` may be rebuilt, mixtures before dense layers.
+    Those of the kinds in `again` may be recomputed, mixtures before dense layers.
     """
     flying, costs = problem.in_flight[stage], problem.kinds
     here = {kind: n for kind, n in held.items() if n}
     space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in here.items())
-    once = max((costs[kind].rebuilt for kind in here if not costs[kind].recomputes), default=0.0)
+    once = max((costs[kind].held_once for kind in here if not costs[kind].recomputes), default=0.0)
     least, chosen = space + once, dict.fromkeys(again, 0)
-    rebuilt = dict(chosen)
-    for kind in sorted(rebuilt, key=(MOE, DENSE).index):
+    recomputed = dict(chosen)
+    for kind in sorted(recomputed, key=(MOE, DENSE).index):
         if kind in here:
             space -= here[kind] * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-            once = max(once, costs[kind].rebuilt)
-            rebuilt[kind] = here[kind]
+            once = max(once, costs[kind].held_once)
+            recomputed[kind] = here[kind]
         if space + once < least:
-            least, chosen = space + once, dict(rebuilt)
+            least, chosen = space + once, dict(recomputed)
     return least, chosen

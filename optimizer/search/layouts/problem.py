@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from optimizer.errors import InputError
-from optimizer.job import PLACING, REBUILT, Job
+from optimizer.job import PLACING, RECOMPUTED, Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
 from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
@@ -58,7 +58,7 @@ class LayoutProblem:
             raise InputError("; ".join(problems))
 
     @property
-    def chunks(self) -> int:
+    def virtual_stages(self) -> int:
         """Virtual stages of the whole pipeline."""
         return self.pp * self.vpp
 
@@ -110,7 +110,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
     )
 
 
-def rebuildable(problem: LayoutProblem) -> tuple[str, ...]:
+def recomputable(problem: LayoutProblem) -> tuple[str, ...]:
     """Kinds of layers that may be recomputed."""
     return tuple(kind for kind in dict.fromkeys(kind for kind, _ in problem.sequence) if problem.kinds[kind].recomputes)
 
@@ -129,47 +129,49 @@ def layouts_searched(job: Job) -> str:
     """Which layouts the search compares, in a sentence; nothing where it compares all of them."""
     if job.layout_given:
         asked = ", ".join(f"{name}={job.limits.fixed[name]}" for name in PLACING if name in job.limits.fixed)
-        rebuilt = "" if REBUILT in job.limits.fixed else "; under full recomputation a stage rebuilds all of its layers"
-        return f"The search over layouts is switched off ({asked}){rebuilt}."
+        recomputed = (
+            "" if RECOMPUTED in job.limits.fixed else "; under full recomputation a stage recomputes all of its layers"
+        )
+        return f"The search over layouts is switched off ({asked}){recomputed}."
     features, pinned = job.stack.features, job.limits.fixed
     places = " and where the prediction layers lie" if job.model.mtp_layers else ""
     if not features.uneven_stages:
-        return f"{job.stack.name} cuts the layers evenly: layouts differ in what is rebuilt{places}, and in no more."
+        return f"{job.stack.name} cuts the layers evenly: layouts differ in what is recomputed{places}, and in no more."
     most = min(job.limits.max_vpp, features.max_vpp)
     if "interleaved" not in features.schedules or int(pinned.get("vpp", most)) < 2 or int(pinned.get("pp", 2)) < 2:
         return ""
     if alternates(layer_sequence(job.model)):
         return (
             "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
-            f"only what is rebuilt{places} is searched there."
+            f"only what is recomputed{places} is searched there."
         )
     return (
         "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
-        "last chunk."
+        "last virtual stage."
     )
 
 
-def chunk_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
+def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     """Fewest and most transformer layers on each virtual stage.
 
     Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
-    their share or one less, but in the last chunks: chunks of unlike length stall the schedule, and the objective does
-    not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers alternate in
-    kind, since chunks that differ in both ways stall it most.
+    their share or one less, but in the last ones: virtual stages of unlike length stall the schedule, and the
+    objective does not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers
+    alternate in kind, since virtual stages that differ in both ways stall it most.
     """
     total = sum(count for kind, count in problem.sequence if kind in (DENSE, MOE))
-    share = total / problem.chunks
+    share = total / problem.virtual_stages
     if problem.even:
-        return [(total // problem.chunks,) * 2] * problem.chunks
+        return [(total // problem.virtual_stages,) * 2] * problem.virtual_stages
     if problem.vpp > 1 and alternates(problem.sequence):
         return [(count, count) for count in virtual_stages((), total, problem.pp, problem.vpp)]
     empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
     if problem.vpp == 1:
-        inside = [(empty, total)] * max(0, problem.chunks - 2)
-        return [(0, total), *inside, (0, total)][: problem.chunks]
+        inside = [(empty, total)] * max(0, problem.virtual_stages - 2)
+        return [(0, total), *inside, (0, total)][: problem.virtual_stages]
     limits = []
-    for chunk in range(problem.chunks):
-        least = 0 if chunk >= problem.chunks - problem.pp else floor(share) - 1
-        something = 0 if chunk in (0, problem.chunks - 1) else empty
+    for virtual in range(problem.virtual_stages):
+        least = 0 if virtual >= problem.virtual_stages - problem.pp else floor(share) - 1
+        something = 0 if virtual in (0, problem.virtual_stages - 1) else empty
         limits.append((max(least, something), ceil(share) + 1))
     return limits

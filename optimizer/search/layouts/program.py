@@ -1,4 +1,4 @@
-"""Layouts as a CP-SAT program: where the layers are cut, and how many of each kind every stage rebuilds."""
+"""Layouts as a CP-SAT program: where the layers are cut, and how many of each kind every stage recomputes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from math import ceil, inf
 
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.problem import FEW, LayoutProblem, chunk_limits, rebuildable
+from optimizer.search.layouts.problem import FEW, LayoutProblem, recomputable, virtual_stage_limits
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
-SMOOTHING = 0.5  # the solver's deterministic time for evening out chunks
+SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 
 
 class LayoutProgram:
-    """Transformer layers of each kind on each place, a virtual stage, and those that every stage rebuilds.
+    """Transformer layers of each kind on each place, a virtual stage, and those that every stage recomputes.
 
     Where there are few runs of layers of one kind a place holds a number of each. Where kinds alternate, the cuts
     between places are variables, and a table says how many mixtures lie ahead of a cut. Interleaved layers of one kind
-    are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to the chunks.
+    are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to virtual stages.
     """
 
     def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
@@ -30,7 +30,7 @@ class LayoutProgram:
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         alike = len(set(self.names)) <= 1
         self.folded = alike and not self.predicting and problem.vpp > 1 and not problem.even
-        self.places = problem.pp if self.folded else problem.chunks
+        self.places = problem.pp if self.folded else problem.virtual_stages
         one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
         self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
         self.predicted = self._predict()
@@ -38,7 +38,7 @@ class LayoutProgram:
         self.layers = self._counted(runs) if len(runs) <= FEW else self._cut()
         self._follow()
         self.held = [self._held(stage) for stage in range(problem.pp)]
-        self.rebuilt = [self._rebuilt(stage) for stage in range(problem.pp)]
+        self.recomputed = [self._recomputed(stage) for stage in range(problem.pp)]
         # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
         self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
@@ -50,14 +50,14 @@ class LayoutProgram:
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""
-        total, limits = len(self.names), chunk_limits(self.problem)
+        total, limits = len(self.names), virtual_stage_limits(self.problem)
         if self.folded:
             stages = [limits[stage :: self.problem.pp] for stage in range(self.problem.pp)]
             return [(sum(low for low, _ in s), min(total, sum(high for _, high in s))) for s in stages]
         return limits
 
     def _predict(self) -> list[int]:
-        """Prediction layers by place: together, in the last chunk of their stage, with the embedding only if alone.
+        """Prediction layers by place: together, in the last place of their stage, with the embedding only if alone.
 
         Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
         """
@@ -135,10 +135,10 @@ class LayoutProgram:
             self.program.linear([(found[MTP], -1), *((self.predicted[place], 1) for place in places)], 0, 0)
         return found
 
-    def _rebuilt(self, stage: int) -> dict[str, int]:
-        """Layers of each kind that a stage rebuilds, at most those it holds; mixtures before dense layers."""
+    def _recomputed(self, stage: int) -> dict[str, int]:
+        """Layers of each kind that a stage recomputes, at most those it holds; mixtures before dense layers."""
         found = {}
-        for kind in rebuildable(self.problem):
+        for kind in recomputable(self.problem):
             found[kind] = self.program.variable(0, self.names.count(kind))
             self.program.linear([(found[kind], 1), (self.held[stage][kind], -1)], None, 0)
         if len(found) == 2:
@@ -148,30 +148,30 @@ class LayoutProgram:
         return found
 
     def _fit(self, stage: int) -> None:
-        """The stage's bytes stay within its memory, with the largest layer that is being rebuilt."""
+        """The stage's bytes stay within its memory, with the largest layer that is being recomputed."""
         problem, flying = self.problem, self.problem.in_flight[stage]
         terms: list[Term] = []
         for kind, held in self.held[stage].items():
             costs = problem.kinds[kind]
             terms.append((held, ceil((costs.static + flying * costs.kept) / self.grain)))
-        for kind, rebuilt in self.rebuilt[stage].items():
+        for kind, recomputed in self.recomputed[stage].items():
             costs = problem.kinds[kind]
-            terms.append((rebuilt, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
+            terms.append((recomputed, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
         terms.append((self.peak, -1))
         room = -ceil(problem.fixed / self.grain)
         self.program.linear(terms, None, room)
         always = {kind: held for kind, held in self.held[stage].items() if not problem.kinds[kind].recomputes}
-        for kind, rebuilt in {**self.rebuilt[stage], **always}.items():
-            if not problem.kinds[kind].rebuilt:
+        for kind, recomputed in {**self.recomputed[stage], **always}.items():
+            if not problem.kinds[kind].held_once:
                 continue
             total = sum(n for name, n in problem.sequence if name == kind)
-            any_rebuilt = self.program.variable(0, 1)
-            self.program.linear([(rebuilt, 1), (any_rebuilt, -total)], None, 0)
-            extra = ceil(problem.kinds[kind].rebuilt / self.grain)
-            self.program.linear([*terms, (any_rebuilt, extra)], None, room)
+            any_recomputed = self.program.variable(0, 1)
+            self.program.linear([(recomputed, 1), (any_recomputed, -total)], None, 0)
+            extra = ceil(problem.kinds[kind].held_once / self.grain)
+            self.program.linear([*terms, (any_recomputed, extra)], None, room)
 
     def _slowest(self, at_most: float) -> float:
-        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, nothing rebuilt: (t - sum / v) / (m - 1/v).
+        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, none recomputed: (t - sum / v) / (m - 1/v).
 
         Rounding may add half a tick for each layer.
         """
@@ -184,24 +184,24 @@ class LayoutProgram:
         return slowest / self.tick + len(self.names) + 3
 
     def _minimise(self, longest: float) -> None:
-        """(vpp m - 1) slowest + rebuilding of all stages + vpp x the longest that a stage takes once per step.
+        """(vpp m - 1) slowest + recomputing of all stages + vpp x the longest that a stage takes once per step.
 
-        Without rebuilding the stages' sum is constant.
+        Without recomputing the stages' sum is constant.
         """
         problem = self.problem
         ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
-        extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in rebuildable(problem)}
+        extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
         total = sum(n * ticks[kind] for kind, n in problem.sequence)
         most = total + sum(n * extra.get(kind, 0) for kind, n in problem.sequence)
         least = -(-total // problem.pp)
         slowest = self.program.variable(least, max(least, int(min(most, longest))))
         for stage in range(problem.pp):
             busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
-            busy += [(rebuilt, extra[kind]) for kind, rebuilt in self.rebuilt[stage].items()]
+            busy += [(recomputed, extra[kind]) for kind, recomputed in self.recomputed[stage].items()]
             self.program.linear([*busy, (slowest, -1)], None, 0)
         weight = problem.vpp * problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
-        cost += [(rebuilt, extra[kind]) for stage in self.rebuilt for kind, rebuilt in stage.items()]
+        cost += [(recomputed, extra[kind]) for stage in self.recomputed for kind, recomputed in stage.items()]
         longest_once = self._once()
         if problem.filled:
             # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
@@ -240,41 +240,43 @@ class LayoutProgram:
             for kinds in self.layers
         ]
         counts, found, start = self._dealt(numbers) if self.folded else numbers, [], 0
-        for chunk, count in enumerate(counts):
+        for virtual, count in enumerate(counts):
             held = self.names[start : start + count]
             start += count
-            runs = [(EMBEDDING, 1)] * (chunk == 0) + [(kind, held.count(kind)) for kind in dict.fromkeys(held)]
-            runs += [(MTP, self.predicting)] * bool(self.predicted and values[self.predicted[chunk]])
-            found.append((*runs, *[(HEAD, 1)] * (chunk == len(counts) - 1)))
+            runs = [(EMBEDDING, 1)] * (virtual == 0) + [(kind, held.count(kind)) for kind in dict.fromkeys(held)]
+            runs += [(MTP, self.predicting)] * bool(self.predicted and values[self.predicted[virtual]])
+            found.append((*runs, *[(HEAD, 1)] * (virtual == len(counts) - 1)))
         return found
 
     def _dealt(self, stages: Sequence[int]) -> list[int]:
-        """The layers of every stage dealt to its chunks, each time to the shortest that may have one more."""
-        limits, last = chunk_limits(self.problem), self.problem.chunks - 1
+        """The layers of every stage dealt to its virtual stages, each time to the shortest that may have one more."""
+        limits, last = virtual_stage_limits(self.problem), self.problem.virtual_stages - 1
         head, layer = (self.problem.kinds[kind].seconds for kind in (HEAD, self.names[0]))
         counts = [low for low, _ in limits]
         for stage, total in enumerate(stages):
-            mine = range(stage, self.problem.chunks, self.problem.pp)
-            for _ in range(total - sum(counts[chunk] for chunk in mine)):
-                free = [chunk for chunk in mine if counts[chunk] < limits[chunk][1]]
-                counts[min(free, key=lambda chunk: (counts[chunk] * layer + head * (chunk == last), chunk))] += 1
+            mine = range(stage, self.problem.virtual_stages, self.problem.pp)
+            for _ in range(total - sum(counts[virtual] for virtual in mine)):
+                free = [virtual for virtual in mine if counts[virtual] < limits[virtual][1]]
+                counts[
+                    min(free, key=lambda virtual: (counts[virtual] * layer + head * (virtual == last), virtual))
+                ] += 1
         return counts
 
     def smoothed(self, values: Sequence[int], seed: int) -> Sequence[int]:
-        """Among layouts as good as this one, chunks of like length: uneven chunks stall the interleaved schedule.
+        """Among layouts as good as this one, virtual stages of like length: uneven ones stall the interleaved schedule.
 
-        Minimises the longest chunk of all and the longest of every round, within a fixed effort.
+        Minimises the longest virtual stage of all and the longest of every round, within a fixed effort.
         """
         self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
         self.program.hint(dict(enumerate(values)))
         overall = self.program.variable(0, TIME_STEPS)
         rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
-        for chunk, kinds in enumerate(self.layers):
+        for virtual, kinds in enumerate(self.layers):
             busy = [(variable, sign * self.ticks[kind]) for kind, terms in kinds.items() for variable, sign in terms]
             if self.predicted:
-                busy.append((self.predicted[chunk], self.ticks[MTP]))
-            head = self.ticks[HEAD] if chunk == self.places - 1 else 0
-            self.program.linear([*busy, (rounds[chunk // self.problem.pp], -1)], None, -head)
+                busy.append((self.predicted[virtual], self.ticks[MTP]))
+            head = self.ticks[HEAD] if virtual == self.places - 1 else 0
+            self.program.linear([*busy, (rounds[virtual // self.problem.pp], -1)], None, -head)
             self.program.linear([*busy, (overall, -1)], None, -head)
         self.program.minimise([(overall, self.problem.vpp), *((longest, 1) for longest in rounds)])
         return self.program.solve(seed, effort=SMOOTHING).values or values

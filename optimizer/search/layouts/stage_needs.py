@@ -62,9 +62,9 @@ def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 class Needs:
     """What each stage of each plan reserves at its leanest; entries as in Room.
 
-    bare: without layers, layer: a common layer, rebuilt if it may be, whole: one that is not, again: held once where
-    any is rebuilt, spare: by how much consecutive layers may reserve less than so many common ones [B]. chosen: layers
-    need not be rebuilt. count: common layers of the model.
+    bare: without layers, layer: a common layer, recomputed if it may be, whole: one that is not, again: held where
+    any is recomputed, spare: by how much consecutive layers may reserve less than so many common ones [B]. chosen:
+    layers need not be recomputed. count: common layers of the model.
     """
 
     first: IntArray
@@ -88,7 +88,7 @@ class Needs:
         return np.maximum(shared, np.maximum.reduceat(self.bare, self.first)) * (1 - SLACK)
 
     def have_room(self, usable: float) -> NDArray[np.bool_]:
-        """Whether the stages of each plan have room for all layers, counted whole: all of a stage rebuilt, or none."""
+        """Whether the stages of each plan have room for all layers, all of a stage recomputed, or none."""
         memory = usable - self.bare + self.spare
         layers = np.maximum((memory - self.again) / self.layer, np.where(self.chosen, memory / self.whole, 0.0))
         fits = np.add.reduceat(np.floor(np.maximum(layers, 0.0) + SLACK), self.first) >= self.count
@@ -108,7 +108,7 @@ def needs_of(job: Job, plans: Plans, table: LayerTable) -> Needs:
         [column(kind, "static") + flying * column(kind, kept) for kind in (DENSE, MOE)]
         for kept in ("kept_recomputed", "kept")
     )
-    held = [column(kind, "rebuilt") for kind, share in ((DENSE, 1 - usual.share), (MOE, usual.share)) if share]
+    held = [column(kind, "held_once") for kind, share in ((DENSE, 1 - usual.share), (MOE, usual.share)) if share]
     head = np.where(plans.pp[plan] == stage + 1, column(HEAD, "static"), 0.0)
     embedding = column(EMBEDDING, "static") + flying * column(EMBEDDING, "kept")
     return Needs(

@@ -22,12 +22,12 @@ from optimizer.plan import IntArray, KnobColumns, Knobs
 class LayerCosts:
     """One layer for one micro-batch on one GPU.
 
-    forward, backward, recompute: seconds; the last is what rebuilding its activations adds [s]. weight: the part of
+    forward, backward, recompute: seconds; the last is what recomputing its activations adds [s]. weight: the part of
     `backward` that computes the weights' gradients [s]. once: what it adds to a step once, nothing hidden: gradients,
     weights and optimizer; reduced, gathered: the parts of it that can hide, under the computation of cover_backward
     and cover_forward [s]. static: weights, gradients, optimizer state and logits [B]. kept: activations per micro-batch
-    in flight, kept_recomputed: the same when they are rebuilt, rebuilt: held once per stage while a layer is rebuilt
-    [B]. recomputes: 1 where it may be rebuilt or spared; else what is rebuilt always is.
+    in flight, kept_recomputed: the same when they are recomputed, held_once: what a stage holds while it recomputes a
+    layer [B]. recomputes: 1 where it may be recomputed or spared; else what is recomputed always is.
     """
 
     forward: float = 0.0
@@ -42,7 +42,7 @@ class LayerCosts:
     static: float = 0.0
     kept: float = 0.0
     kept_recomputed: float = 0.0
-    rebuilt: float = 0.0
+    held_once: float = 0.0
     recomputes: float = 0.0
 
     @property
@@ -98,8 +98,8 @@ class LayerTable:
 def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     """The costs from which a step adds up, layer by layer; knobs are the same for all plans or one per plan.
 
-    Under full recomputation each layer may or may not be rebuilt, unless the job pins it; else the mode's cost is in
-    `backward` and `kept`. Prediction layers are always rebuilt under full recomputation.
+    Under full recomputation each layer may or may not be recomputed, unless the job pins it; else the mode's cost is in
+    `backward` and `kept`. Prediction layers are always recomputed under full recomputation.
     """
     job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
     held = byte_table(bill, knobs)
@@ -111,7 +111,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
         gather = entry.shared * rates.gather_shared + entry.experts * rates.gather_experts
         updated = entry.shared * rates.updated_shared + entry.experts * rates.updated_experts
-        always, chosen = rebuilding(bill, kind)
+        always, chosen = recomputing(bill, kind)
         kinds[kind] = {
             **held.kinds[kind],
             "forward": entry.forward,
@@ -139,15 +139,16 @@ def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     reserved = 1.0 + job.stack["fragmentation"]
     kinds = {}
     for kind, entry in bill.entries.items():
-        cost, (always, chosen) = entry.cost, rebuilding(bill, kind)
-        kept, recomputed, once, rebuilt = (
-            entry.gathered(values) * reserved for values in (cost.kept, cost.kept_recomputed, cost.once, cost.rebuilt)
+        cost, (always, chosen) = entry.cost, recomputing(bill, kind)
+        kept, kept_recomputed, once, once_whole = (
+            entry.gathered(values) * reserved
+            for values in (cost.kept, cost.kept_recomputed, cost.once, cost.once_whole)
         )
         kinds[kind] = {
             "static": entry.shared * shared + entry.experts * experts + entry.gathered(cost.static) * reserved,
-            "kept": np.where(always > 0, recomputed, kept),
-            "kept_recomputed": recomputed if kind in LAYERS else kept,
-            "rebuilt": np.maximum(once, rebuilt),
+            "kept": np.where(always > 0, kept_recomputed, kept),
+            "kept_recomputed": kept_recomputed if kind in LAYERS else kept,
+            "held_once": np.maximum(once, once_whole),
             "recomputes": chosen,
         }
     fixed = (job.stack["workspace"] + unsharded_bytes(bill) + gathered_bytes(bill)) * reserved
@@ -155,19 +156,19 @@ def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     return LayerTable(kinds=kinds, seconds=nothing, fixed=fixed, hides=nothing)
 
 
-def rebuilding(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
-    """Where layers of a kind are always rebuilt, and where it may be chosen [1 or 0]."""
+def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
+    """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0]."""
     whole = (bill.plans.recompute == FULL) * float(kind in LAYERS)
-    always = whole * float(kind == MTP or bill.job.rebuilds_all)
+    always = whole * float(kind == MTP or bill.job.recomputes_all)
     return always, whole - always
 
 
 def pass_times(
-    costs: StageCosts, runs: Sequence[Runs], rebuilt: Sequence[Runs], *, pp: int, split: bool = False
+    costs: StageCosts, runs: Sequence[Runs], recomputed: Sequence[Runs], *, pp: int, split: bool = False
 ) -> PassTimes:
-    """Times for the simulator: `runs` of layers on each virtual stage, layers `rebuilt` on each stage.
+    """Times for the simulator: `runs` of layers on each virtual stage, layers `recomputed` on each stage.
 
-    What a stage spends beside its layers is spread evenly over its passes, rebuilding over its backward passes.
+    What a stage spends beside its layers is spread evenly over its passes, recomputing over its backward passes.
     `split`: the weights' gradients are passes of their own.
     """
     vpp = len(runs) // pp
@@ -175,12 +176,12 @@ def pass_times(
 
     def table(name: str, extra: float) -> list[list[float]]:
         return [
-            [extra + sum(n * getattr(costs.kinds[kind], name) for kind, n in chunk) for chunk in runs[stage::pp]]
+            [extra + sum(n * getattr(costs.kinds[kind], name) for kind, n in virtual) for virtual in runs[stage::pp]]
             for stage in range(pp)
         ]
 
     backward, weight = np.array(table("backward", aside)), np.array(table("weight", 0.0))
-    again = [sum(n * costs.kinds[kind].recompute for kind, n in stage) / vpp for stage in rebuilt]
+    again = [sum(n * costs.kinds[kind].recompute for kind, n in stage) / vpp for stage in recomputed]
     return PassTimes(
         forward=table("forward", aside),
         backward=(backward - weight if split else backward).tolist(),

@@ -174,7 +174,7 @@ def _on_device(job: Job) -> str:
 
 
 def modules_searched(job: Job) -> str:
-    """Which modules the search tried to rebuild, in a sentence; nothing where the stack rebuilds none by name."""
+    """Which modules the search tried to recompute, in a sentence; nothing where the stack recomputes none by name."""
     asked = "recompute" in job.limits.fixed or "recompute" in job.limits.choices
     if asked or not job.stack.features.recompute_modules:
         return ""

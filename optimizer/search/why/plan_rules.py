@@ -50,10 +50,10 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
-    """Whether the layers that a plan places are the model's, and those that it rebuilds or predicts with are there."""
+    """Whether the layers that a plan places are the model's, and those it recomputes or predicts with are there."""
     found = [_layers(job, plan)]
     if plan.recompute_layers:
-        found.append(_rebuilt(job, plan))
+        found.append(_recomputed(job, plan))
     if plan.mtp_ahead:
         found.append(_predicting(job, plan, found[0].holds))
     return tuple(found)
@@ -75,23 +75,23 @@ def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
     most = max(0, plan.pp - 2)
     holds = placed and bool(job.model.mtp_layers) and plan.mtp_ahead <= most
     if holds:
-        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
-        holds = not any(chunks[len(chunks) - plan.mtp_ahead :])
+        counts = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        holds = not any(counts[len(counts) - plan.mtp_ahead :])
     reason = f"prediction layers must follow all others, at most {most} stages before the head"
     return Finding(name="prediction layers", holds=holds, reason=f"{reason}; {plan.mtp_ahead} are given")
 
 
-def _rebuilt(job: Job, plan: Plan) -> Finding:
-    rebuilt = plan.recompute_layers
+def _recomputed(job: Job, plan: Plan) -> Finding:
+    recomputed = plan.recompute_layers
     held = [0] * plan.pp
     if _layers(job, plan).holds:
-        chunks = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
-        held = [sum(chunks[stage :: plan.pp]) for stage in range(plan.pp)]
+        counts = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
+        held = [sum(counts[stage :: plan.pp]) for stage in range(plan.pp)]
     holds = (
         plan.recompute == "full"
-        and len(rebuilt) == plan.pp
-        and all(0 <= count <= most for count, most in zip(rebuilt, held, strict=True))
+        and len(recomputed) == plan.pp
+        and all(0 <= count <= most for count, most in zip(recomputed, held, strict=True))
     )
-    reason = f"{plan.pp} stages of up to {max(held)} layers may rebuild theirs under full recomputation"
-    given = f"{len(rebuilt)} counts of up to {max(rebuilt)} layers are given under {plan.recompute} recomputation"
+    reason = f"{plan.pp} stages of up to {max(held)} layers may recompute theirs under full recomputation"
+    given = f"{len(recomputed)} counts of up to {max(recomputed)} layers are given under {plan.recompute} recomputation"
     return Finding(name="recomputed layers", holds=holds, reason=f"{reason}; {given}")

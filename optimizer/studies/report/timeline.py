@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
 COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
-PALEST = 0.55  # share of white in the colour of the last chunk
+PALEST = 0.55  # share of white in the colour of the last virtual stage
 MOST_LABELS = 700  # passes up to which each carries its micro-batch's number
 COLUMNS = (
     Column(label="stage", unit="1"),
@@ -40,15 +40,15 @@ def timeline_page(study: PipelineStudy) -> str:
 
 
 def gantt(study: PipelineStudy) -> Figure:
-    """One row per stage, the first on top; one bar per pass, later chunks paler."""
+    """One row per stage, the first on top; one bar per pass, later virtual stages paler."""
     from plotly.graph_objects import Figure
 
     figure = Figure()
     timeline, pp = study.timeline, study.plan.pp
     labelled = sum(len(stage.passes) for stage in timeline.stages) <= MOST_LABELS
     for kind, name in NAMES.items():
-        for chunk in range(timeline.chunks):
-            _bars(figure, study, kind, chunk, name, labelled)
+        for virtual in range(timeline.vpp):
+            _bars(figure, study, kind, virtual, name, labelled)
     idle, peak = timeline.bubble, timeline.peak_in_flight
     rows = [f"stage {s}<br><span style='color:#666;font-size:10px'>{_row(study, s)}</span>" for s in range(pp)]
     figure.update_yaxes(tickvals=list(range(pp)), ticktext=rows, autorange="reversed", showgrid=False, zeroline=False)
@@ -75,38 +75,38 @@ def gantt(study: PipelineStudy) -> Figure:
     return figure
 
 
-def _bars(figure: Figure, study: PipelineStudy, kind: str, chunk: int, name: str, labelled: bool) -> None:
+def _bars(figure: Figure, study: PipelineStudy, kind: str, virtual: int, name: str, labelled: bool) -> None:
     starts: list[float] = []
     widths: list[float] = []
     rows: list[int] = []
     numbers: list[str] = []
     for row, stage in enumerate(study.timeline.stages):
         for step, start, end in zip(stage.passes, stage.start.tolist(), stage.end.tolist(), strict=True):
-            if step.kind == kind and step.chunk == chunk:
+            if step.kind == kind and step.virtual == virtual:
                 starts.append(round(start, 9))
                 widths.append(round(end - start, 9))
                 rows.append(row)
                 numbers.append(str(step.microbatch))
     if not starts:
         return
-    chunks = study.timeline.chunks
-    colour = _paler(COLOURS[kind], PALEST * chunk / max(1, chunks - 1))
+    vpp = study.timeline.vpp
+    colour = _paler(COLOURS[kind], PALEST * virtual / max(1, vpp - 1))
     text: dict[str, Any] = {}
     if labelled:
         text = {"text": numbers, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
     line = {"width": 0.6 if labelled else 0, "color": "white"}
-    of_chunk = f", chunk {chunk}" if chunks > 1 else ""
+    of_virtual_stage = f", virtual stage {virtual}" if vpp > 1 else ""
     figure.add_bar(
         orientation="h",
         base=starts,
         x=widths,
         y=rows,
-        name=f"{name}{of_chunk}",
+        name=f"{name}{of_virtual_stage}",
         legendgroup=kind,
-        showlegend=chunk in (0, chunks - 1),
+        showlegend=virtual in (0, vpp - 1),
         marker={"color": colour, "line": line},
         customdata=numbers,
-        hovertemplate=f"{name}{of_chunk}, micro-batch %{{customdata}}<br>"
+        hovertemplate=f"{name}{of_virtual_stage}, micro-batch %{{customdata}}<br>"
         "%{base:.4f} s, for %{x:.4f} s<extra>stage %{y}</extra>",
         textfont={"color": "white", "size": 10},
         **text,
@@ -146,7 +146,7 @@ def timeline_records(study: PipelineStudy) -> list[Record]:
         values: tuple[Value, ...] = (
             index,
             layout.layers_per_stage[index],
-            layout.recomputed[index],
+            layout.recomputed_per_stage[index],
             layout.stage_seconds[index],
             stage.busy,
             float(timeline.bubble[index]),
@@ -158,12 +158,12 @@ def timeline_records(study: PipelineStudy) -> list[Record]:
 
 
 def pass_records(study: PipelineStudy) -> list[Record]:
-    """One row per pass: stage, kind, chunk, micro-batch, start and end [s]."""
+    """One row per pass: stage, kind, virtual stage, micro-batch, start and end [s]."""
     return [
         {
             "stage": index,
             "kind": NAMES[step.kind],
-            "chunk": step.chunk,
+            "virtual_stage": step.virtual,
             "microbatch": step.microbatch,
             "start_s": start,
             "end_s": end,
@@ -184,8 +184,8 @@ def _paler(colour: str, white: float) -> str:
 
 
 def _row(study: PipelineStudy, stage: int) -> str:
-    layers, rebuilt = study.layout.layers_per_stage[stage], study.layout.recomputed[stage]
-    again = f" ({rebuilt} recomputed)" if rebuilt else ""
+    layers, recomputed = study.layout.layers_per_stage[stage], study.layout.recomputed_per_stage[stage]
+    again = f" ({recomputed} recomputed)" if recomputed else ""
     return f"{layers} layers{again}, idle {study.timeline.bubble[stage]:.0%}"
 
 

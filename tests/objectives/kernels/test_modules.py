@@ -1,4 +1,4 @@
-"""What rebuilding modules of a layer by name frees and costs."""
+"""What recomputing modules of a layer by name frees and costs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_modules_of_deepseek_v3_free_what_can_be_counted() -> None:
     assert "moe" not in dense
 
 
-def test_norms_that_are_part_of_a_product_cannot_be_rebuilt_alone() -> None:
+def test_norms_that_are_part_of_a_product_cannot_be_recomputed_alone() -> None:
     assert "layernorm" not in freed(job("llama3-70b"), moe=False)
     assert freed(job("mixtral-8x22b"), moe=True)["layernorm"] == TOKENS * 6144 * 2
 
@@ -106,7 +106,7 @@ def test_a_set_adds_and_frees_what_its_modules_do(name: str) -> None:
     assert kept.each + kept.once == pytest.approx(table.none)
 
 
-def test_a_plan_that_rebuilds_modules_is_slower_and_leaner() -> None:
+def test_a_plan_that_recomputes_modules_is_slower_and_leaner() -> None:
     question = job("deepseek-v3")
     plan = Plan(tp=2, ep=8, dp=32, num_microbatches=8, sequence_parallel=True)
     sets = (

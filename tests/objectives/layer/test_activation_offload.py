@@ -58,7 +58,7 @@ def test_the_inputs_of_deepseek_v3_s_modules_can_be_counted() -> None:
     )
 
 
-def test_what_is_rebuilt_is_not_sent() -> None:
+def test_what_is_recomputed_is_not_sent() -> None:
     assert offloaded_modules(load_model("llama3-70b"), "mlp") == ("core_attn", "attn_proj")
     assert offloaded_modules(load_model("mixtral-8x22b"), "layernorm+moe") == ("core_attn", "attn_proj", "mlp_norm")
     question = job("mixtral-8x22b")

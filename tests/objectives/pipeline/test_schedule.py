@@ -27,9 +27,9 @@ def test_fewer_microbatches_than_stages_run_all_forwards_first() -> None:
     assert letters(one_f_one_b(4, 1, 2)[0]) == "F0 F1 B0 B1"
 
 
-def test_interleaving_visits_the_chunks_in_groups_of_pp() -> None:
-    # Two stages, two chunks, four micro-batches: stage 0 runs (2 - 1) * 2 + 2 * (2 - 0 - 1) = 4 forwards ahead.
-    first = [f"{step.kind}{step.chunk}{step.microbatch}" for step in interleaved(2, 2, 4)[0]]
+def test_interleaving_visits_the_virtual_stages_in_groups_of_pp() -> None:
+    # Two stages, two virtual stages, four micro-batches: stage 0 runs (2 - 1) * 2 + 2 * (2 - 0 - 1) = 4 forwards ahead.
+    first = [f"{step.kind}{step.virtual}{step.microbatch}" for step in interleaved(2, 2, 4)[0]]
     assert first[:6] == ["F00", "F01", "F10", "F11", "F02", "B10"]
     assert first[6:10] == ["F03", "B11", "F12", "B00"]
     assert first[-4:] == ["B12", "B13", "B02", "B03"]
@@ -51,7 +51,7 @@ def test_every_pass_runs_once_on_every_stage(schedule: str, pp: int, vpp: int, r
     vpp = vpp if schedule == "interleaved" else 1
     microbatches = pp * rounds
     kinds = "FBW" if schedule.startswith("zero") else "FB"
-    wanted = Counter(Pass(k, chunk, i) for k in kinds for chunk in range(vpp) for i in range(microbatches))
+    wanted = Counter(Pass(k, virtual, i) for k in kinds for virtual in range(vpp) for i in range(microbatches))
     for stage in schedule_order(schedule, pp, vpp, microbatches):
         assert Counter(stage) == wanted
 
@@ -61,7 +61,7 @@ def test_every_pass_runs_once_on_every_stage(schedule: str, pp: int, vpp: int, r
     [
         (("gpipe", 2, 1, 4), "schedule must be one of 1f1b, interleaved"),
         (("1f1b", 0, 1, 4), "pp must be at least 1, but got 0"),
-        (("1f1b", 2, 2, 4), "one chunk per stage, but got vpp = 2"),
+        (("1f1b", 2, 2, 4), "one virtual stage per stage, but got vpp = 2"),
         (("interleaved", 4, 2, 6), "rounds of pp = 4, but got 6; the nearest that work are 4 and 8"),
     ],
 )

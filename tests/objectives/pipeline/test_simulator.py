@@ -19,7 +19,7 @@ Case = tuple[int, int, int, NDArray[np.float64], NDArray[np.float64]]
 
 
 def random_case(rng: np.random.Generator, spread: float) -> Case:
-    """pp, vpp, micro-batches, forward and backward times; chunks of a stage are equal, stages differ by `spread`."""
+    """pp, vpp, micro-batches, forward and backward times; those of one stage are equal, stages differ by `spread`."""
     pp = int(rng.integers(2, 17))
     vpp = int(rng.integers(1, 7))
     microbatches = pp * int(rng.integers(1, 9)) if vpp > 1 else int(rng.integers(1, 80))
@@ -150,7 +150,7 @@ def test_an_order_that_waits_for_itself_is_refused() -> None:
 
 
 def test_missing_times_are_named() -> None:
-    with pytest.raises(InputError, match="backward times are missing for stage 1: 1 chunks need one each"):
+    with pytest.raises(InputError, match="backward times are missing for stage 1: 1 virtual stages need one each"):
         simulate(one_f_one_b(2, 1, 2), PassTimes(forward=[[1.0]] * 2, backward=[[1.0]]))
     with pytest.raises(InputError, match="weight times are missing for stage 0"):
         simulate(zero_bubble_h1(2, 1, 2), PassTimes(forward=[[1.0]] * 2, backward=[[1.0]] * 2))

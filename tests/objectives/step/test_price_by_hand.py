@@ -24,7 +24,7 @@ from optimizer.search.layouts.table import layer_table, pass_times
 from tests.objectives.drawn import CLUSTERS, MODELS, STACKS, cluster, jobs, knobs, plans, stack
 
 
-def chunks(job: Job, plan: Plan) -> list[Runs]:
+def runs_of(job: Job, plan: Plan) -> list[Runs]:
     """Runs of layers on each virtual stage, embedding first, prediction layers and head last."""
     kinds = [kind for kind, count in layer_sequence(job.model) for _ in range(count)]
     layers = iter(kind for kind in kinds if kind not in (EMBEDDING, MTP, HEAD))
@@ -37,14 +37,19 @@ def chunks(job: Job, plan: Plan) -> list[Runs]:
 
 def simulated(bill: Bill, plan: Plan, setting: Knobs) -> float:
     """Seconds of the pipeline of one plan, pass by pass."""
-    runs = chunks(bill.job, plan)
-    rebuilt = [
-        tuple(run for chunk in runs[stage :: plan.pp] for run in chunk if plan.recompute == "full" and run[0] in LAYERS)
+    runs = runs_of(bill.job, plan)
+    recomputed = [
+        tuple(
+            run
+            for virtual in runs[stage :: plan.pp]
+            for run in virtual
+            if plan.recompute == "full" and run[0] in LAYERS
+        )
         for stage in range(plan.pp)
     ]
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
     split = plan.schedule.startswith("zero-bubble")
-    times = pass_times(layer_table(bill, setting).row(0), runs, rebuilt, pp=plan.pp, split=split)
+    times = pass_times(layer_table(bill, setting).row(0), runs, recomputed, pp=plan.pp, split=split)
     return simulate(order, times).makespan
 
 
@@ -81,7 +86,7 @@ def test_a_slow_last_stage_costs_what_the_simulated_pipeline_takes(job: Job, pla
 def test_like_stages_cost_what_the_simulated_pipeline_takes(job: Job, plan: Plan, setting: Knobs) -> None:
     """Every schedule but ZB-2p, whose stages end one after the other; the head is priced like the embedding, at none.
 
-    Layers are all of one kind, as many on every chunk, and no gradients of the embedding travel in every micro-batch.
+    Layers are all of one kind, as many on every virtual stage, and no gradients of the embedding travel in every one.
     """
     plan = replace(plan, layers_per_stage=(), zero_stage=min(plan.zero_stage, 1))
     assume(plan.schedule != "zero-bubble-2p")

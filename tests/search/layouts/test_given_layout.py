@@ -91,7 +91,7 @@ def test_layers_may_be_listed_by_virtual_stage() -> None:
     )
 
 
-def test_what_is_rebuilt_may_be_pinned_alone() -> None:
+def test_what_is_recomputed_may_be_pinned_alone() -> None:
     answer = plan(small_job(8, bubble=1.0, fixed={"recompute_layers": "2,1"}), trials=0)
     assert answer.plan is not None
     assert (answer.plan.pp, answer.plan.recompute) == (2, "full")

@@ -56,7 +56,7 @@ def random_problem(rng: np.random.Generator) -> LayoutProblem:
             static=float(rng.integers(1, 4)),
             kept=kept,
             kept_recomputed=1.0 if recomputes else kept,
-            rebuilt=2.0 if recomputes else 0.0,
+            held_once=2.0 if recomputes else 0.0,
             recomputes=recomputes,
         )
 
@@ -88,7 +88,7 @@ def random_problem(rng: np.random.Generator) -> LayoutProblem:
 
 
 def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
-    """All cuts of the layers into non-empty stages, with every number of rebuilt layers, that fit."""
+    """All cuts of the layers into non-empty stages, with every number of recomputed layers, that fit."""
     layers = [kind for kind, count in problem.sequence for _ in range(count)]
     inner = len(layers) - 1
     for cuts in combinations(range(1, inner + 1), problem.pp - 1):
@@ -108,13 +108,13 @@ def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
             for stage in stages
         ]
         if problem.kinds["dense"].recomputes and problem.kinds["moe"].recomputes:
-            # A plan counts the layers that a stage rebuilds, those of mixtures first.
+            # A plan counts the layers that a stage recomputes, those of mixtures first.
             choices = [
                 [c for c in options if not c["dense"] or c["moe"] == stage.count("moe")]
                 for stage, options in zip(stages, choices, strict=True)
             ]
-        for rebuilt in product(*choices):
-            layout = assess(problem, runs, rebuilt)
+        for recomputed in product(*choices):
+            layout = assess(problem, runs, recomputed)
             if max(layout.memory) <= problem.usable:
                 yield layout
 
@@ -177,17 +177,17 @@ def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
     assert found.stage_seconds[0] < found.slowest > found.stage_seconds[-1]
 
 
-def test_interleaved_chunks_are_alike() -> None:
+def test_interleaved_virtual_stages_are_alike() -> None:
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
     job = job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9)
     found = best_layout(job, plan)
     assert len(found.kinds) == 32
-    assert sum(found.layers_per_chunk) == 61
-    assert max(found.layers_per_chunk) == 3
-    assert found.layers_per_chunk[-1] == 0
+    assert sum(found.layers_per_virtual_stage) == 61
+    assert max(found.layers_per_virtual_stage) == 3
+    assert found.layers_per_virtual_stage[-1] == 0
     costs = layer_costs(job, plan)
     order = schedule_order("interleaved", 16, 2, 112)
-    makespan = simulate(order, pass_times(costs, found.kinds, found.rebuilt, pp=16)).makespan
+    makespan = simulate(order, pass_times(costs, found.kinds, found.recomputed, pp=16)).makespan
     assert found.objective == pytest.approx(makespan, rel=0.02)
 
 
@@ -196,10 +196,10 @@ def test_recomputation_is_chosen_stage_by_stage() -> None:
     plan = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True, recompute="full")
     found = best_layout(job, plan)
     assert found.proven
-    assert 0 < sum(found.recomputed) < 16
+    assert 0 < sum(found.recomputed_per_stage) < 16
     assert max(found.memory) <= job.usable_memory
     # Early stages keep more micro-batches, so that it is they that recompute.
-    assert sum(found.recomputed[:4]) >= sum(found.recomputed[4:])
+    assert sum(found.recomputed_per_stage[:4]) >= sum(found.recomputed_per_stage[4:])
     assert found.objective < even_layout(layout_problem(job, plan)).objective / 1.2
 
 
@@ -247,9 +247,19 @@ def test_the_sequence_follows_the_model() -> None:
 @pytest.mark.parametrize(
     ("model", "features", "limits", "words"),
     [
-        ("llama4-maverick", Features(), Limits(), "stay as even as can be, and only what is rebuilt is searched there"),
+        (
+            "llama4-maverick",
+            Features(),
+            Limits(),
+            "stay as even as can be, and only what is recomputed is searched there",
+        ),
         ("llama3.1-405b", Features(), Limits(), "at most one layer more or less than their share"),
-        ("deepseek-v3", Features(uneven_stages=False), Limits(), "what is rebuilt and where the prediction layers lie"),
+        (
+            "deepseek-v3",
+            Features(uneven_stages=False),
+            Limits(),
+            "what is recomputed and where the prediction layers lie",
+        ),
         ("llama4-maverick", Features(), Limits(max_vpp=1), ""),
         ("llama4-maverick", Features(), Limits(fixed={"vpp": 1}), ""),
         ("llama4-maverick", Features(schedules=("1f1b",)), Limits(), ""),

@@ -71,22 +71,22 @@ def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan
 def test_the_step_of_any_layout_is_what_its_stages_add_up_to(seed: int) -> None:
     random = np.random.default_rng(seed)
     model, plan = CASES[seed % len(CASES)]
-    job, chunks = job_of(model, 80e9), plan.pp * plan.vpp
-    cuts = np.sort(random.integers(0, job.model.layers + 1, chunks - 1))
+    job, virtual_stages = job_of(model, 80e9), plan.pp * plan.vpp
+    cuts = np.sort(random.integers(0, job.model.layers + 1, virtual_stages - 1))
     layers = tuple(int(n) for n in np.diff([0, *cuts, job.model.layers]))
     held = np.array(layers).reshape(plan.vpp, plan.pp).sum(axis=0)
-    rebuilt = tuple(int(random.integers(0, n + 1)) for n in held) if plan.recompute == "full" else ()
+    recomputed = tuple(int(random.integers(0, n + 1)) for n in held) if plan.recompute == "full" else ()
     ahead = int(random.integers(0, 3)) if job.model.mtp_layers else 0
-    placed = replace(plan, layers_per_stage=layers, recompute_layers=rebuilt, mtp_ahead=ahead)
+    placed = replace(plan, layers_per_stage=layers, recompute_layers=recomputed, mtp_ahead=ahead)
     problem = layout_problem(job, placed)
     layout = placed_layout(problem, placed.placement)
     seconds, reserved = laid_seconds(job, placed)
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
     assert max(layout.memory) == pytest.approx(reserved, rel=1e-9)
-    assert layout.recomputed == (rebuilt or (0,) * plan.pp)
+    assert layout.recomputed_per_stage == (recomputed or (0,) * plan.pp)
     again = placed_layout(problem, layout.of(plan).placement)
     assert again == layout
-    assert assess(problem, again.kinds, [dict(runs) for runs in again.rebuilt]) == layout
+    assert assess(problem, again.kinds, [dict(runs) for runs in again.recomputed]) == layout
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "mlp"])
@@ -98,8 +98,8 @@ def test_an_even_split_written_out_costs_what_it_costs_unsaid(gpt3_job: Job, rec
     assert float(written.reserved[0]) == pytest.approx(float(alone.reserved[0]), rel=1e-12)
 
 
-def test_rebuilding_every_layer_costs_what_full_recomputation_does(gpt3_job: Job) -> None:
-    """But for what hides under it: layers that say whether they are rebuilt hide nothing under rebuilding."""
+def test_recomputing_every_layer_costs_what_full_recomputation_does(gpt3_job: Job) -> None:
+    """But for what hides under it: layers that say whether they are recomputed hide nothing under recomputing."""
     full = Plan(tp=8, pp=8, dp=16, num_microbatches=96, recompute="full")
     costs = price(gpt3_job, Plans.of([full, replace(full, recompute_layers=(12,) * 8)]))
     assert float(costs.time["gemm"][1]) == float(costs.time["gemm"][0])
@@ -120,16 +120,16 @@ def test_prediction_layers_are_priced_where_they_lie() -> None:
     assert float(ahead.step_time[0]) > 1.1 * float(here.step_time[0])
 
 
-def test_a_stack_that_cuts_evenly_still_chooses_what_to_rebuild() -> None:
+def test_a_stack_that_cuts_evenly_still_chooses_what_to_recompute() -> None:
     job = replace(job_of("llama3.1-405b", 0.0), stack=Stack(name="even", features=Features(uneven_stages=False)))
     plan = Plan(tp=8, pp=14, dp=146, num_microbatches=14, sequence_parallel=True, recompute="full")
     layout = best_layout(job, plan)
     assert layout.layers_per_stage == (9,) * 14
-    assert 0 < sum(layout.recomputed) < 126
+    assert 0 < sum(layout.recomputed_per_stage) < 126
 
 
 def test_deepseek_s_published_layout_is_as_fast_as_the_best() -> None:
-    """In two chunks, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L.
+    """In two virtual stages, 61 layers, prediction layer, embedding and loss fill 32 virtual stages: Et*3|(tt|)*29m|L.
 
     Its slowest stage is that of the best layout; what stages do once per step makes 0.01 % between them.
     """

@@ -71,8 +71,8 @@ def layouts(job: Job, given_plan: Plan) -> Iterator[Plan]:
             continue
         held = [sum(counts[stage::pp]) for stage in range(pp)]
         chosen = given_plan.recompute == "full" and "recompute" not in job.limits.fixed
-        rebuilt = product(*(range(n + 1) for n in held)) if chosen else [()]
-        for numbers in rebuilt:
+        recomputed = product(*(range(n + 1) for n in held)) if chosen else [()]
+        for numbers in recomputed:
             yield replace(given_plan, layers_per_stage=counts, recompute_layers=tuple(numbers), mtp_ahead=ahead)
 
 
@@ -86,15 +86,15 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def allowed(job: Job, given_plan: Plan, counts: tuple[int, ...], ahead: int) -> bool:
-    """No virtual stage is empty, chunks differ little from their share, and some software cuts evenly only.
+    """No virtual stage is empty, virtual stages differ little from their share, and some software cuts evenly only.
 
     Interleaved layers that alternate in kind are split as evenly as can be.
     """
-    chunks = len(counts)
+    places = len(counts)
     occupied = list(counts)
     occupied[0] += 1
     occupied[-1] += 1
-    occupied[chunks - 1 - ahead] += job.model.mtp_layers
+    occupied[places - 1 - ahead] += job.model.mtp_layers
     if ahead and any(counts[-ahead:]):
         return False  # prediction layers come after all others
     if min(occupied) < 1 or (not job.stack.features.uneven_stages and len(set(counts)) > 1):
@@ -103,8 +103,8 @@ def allowed(job: Job, given_plan: Plan, counts: tuple[int, ...], ahead: int) -> 
         return True
     if alternates(layer_sequence(job.model)):
         return counts == virtual_stages((), job.model.layers, given_plan.pp, given_plan.vpp)
-    share = job.model.layers / chunks
-    least = [0 if chunk >= chunks - given_plan.pp else floor(share) - 1 for chunk in range(chunks)]
+    share = job.model.layers / places
+    least = [0 if virtual >= places - given_plan.pp else floor(share) - 1 for virtual in range(places)]
     return all(low <= n <= ceil(share) + 1 for low, n in zip(least, counts, strict=True))
 
 
@@ -149,7 +149,7 @@ def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Job) -> None:
-    """Nothing can be rebuilt, so that where memory is short activations go to the host or plans change."""
+    """Nothing can be recomputed, so that where memory is short activations go to the host or plans change."""
     features = replace(job.stack.features, recompute=("none",), recompute_modules=(), activation_offload=True)
     compare(replace(job, stack=replace(job.stack, features=features)).with_limits(fixed={}, choices=HOSTED))
 

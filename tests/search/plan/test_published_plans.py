@@ -57,7 +57,7 @@ RUNS = {
     "SC'21 degrees on 1,024 GPUs": A100,
     "SC'21 degrees and software": replace(A100, stack="megatron-2021"),
     "SC'21 table 2, 384 GPUs": replace(TABLE_2, gpus=384),
-    "SC'21 table 2, 384 GPUs, all rebuilt": replace(TABLE_2, gpus=384, pins={**TABLE_2.pins, "recompute": "full"}),
+    "SC'21 table 2, 384 GPUs, all recomputed": replace(TABLE_2, gpus=384, pins={**TABLE_2.pins, "recompute": "full"}),
     "SC'21 table 2, 1,536 GPUs": replace(TABLE_2, gpus=1536),
     # arXiv 2407.21783, table 4.
     "Llama 3.1 405B": Published(

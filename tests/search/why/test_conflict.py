@@ -28,7 +28,7 @@ def test_memory_conflict_names_the_least_memory_and_how_many_gpus_are_enough() -
 
 
 def test_bubble_relaxation_is_the_smallest() -> None:
-    """pp = 4 with 48 micro-batches without chunks: 3 / 51 = 5.88 %, so a ceiling of 5 % must rise to 5.9 %."""
+    """pp = 4 with 48 micro-batches without virtual stages: 3 / 51 = 5.88 %, so a ceiling of 5 % must rise to 5.9 %."""
     job = small_job(4, bubble=0.05, max_vpp=1, fixed={"pp": 4, "cp": 1})
     clashes = {clash.rule: clash for clash in conflict(job, memory=LeastMemory(price=simple_price))}
     assert clashes["bubble"].relaxation == "bubble 5.0% -> 5.9%"
