@@ -106,15 +106,7 @@ def test_stacks_as_shipped_against_measured_step_times(prefix: str, bound: float
     assert float(np.mean(np.abs(predicted / measured - 1))) < bound
 
 
-STEEP = pytest.mark.xfail(
-    strict=True,
-    reason="gradients of 4 bytes do not hide under the other virtual stages, as Megatron-LM hides them: -16 %",
-)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "published"), [(128, 0.522), (256, 0.507), (512, 0.489), pytest.param(1024, 0.449, marks=STEEP)]
-)
+@pytest.mark.parametrize(("gpus", "published"), [(128, 0.522), (256, 0.507), (512, 0.489), (1024, 0.449)])
 def test_mixtral_on_h100_with_folded_experts(gpus: int, published: float) -> None:
     """MoE Parallel Folding, arXiv 2504.14960, table 4: MFU in bf16 at TP 2, EP 8, PP 8, 1,024 sequences of 4,096.
 
@@ -153,7 +145,7 @@ def test_mixtral_on_h100_with_folded_experts(gpus: int, published: float) -> Non
 def test_nemotron_4_340b_lies_in_the_interval_of_the_default_stack(dp: int, batch: int, published: float) -> None:
     """Nemotron-4 340B on 1,536 to 6,144 H100, arXiv 2406.11704, table 2: seconds per iteration at TP 8, PP 12, VPP 8.
 
-    The model is 8 to 10 % fast, outside of all widths and numbers of GPUs that its stack was fitted to.
+    The model is 14 to 16 % fast outside of all widths that its stack was fitted to; the width of what is extrapolated counts it.
     """
     job = Job(
         model=load_model("nemotron-4-340b"),

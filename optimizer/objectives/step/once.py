@@ -20,6 +20,7 @@ from optimizer.objectives.step.time_terms import contention, data_parallel, hidd
 from optimizer.plan import KnobColumns, Knobs
 
 FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
+COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")
 DEVICE = ("updated", "passes", "bandwidth", "offload", "host_bandwidth")
 
 
@@ -78,7 +79,7 @@ def work_of(bill: Bill, stages: Stages) -> Work:
 def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
     """What each stage does once per step, by the formulas of time_terms."""
     inputs = once_inputs(work, knobs)
-    hides = hidden(*(inputs[name] for name in ("hideable", "backward", "gather", "forward", "overlap")))
+    hides = hidden(*(inputs[name] for name in ("hideable", *COVERED)))
     exists = by_stage(work.exists, knobs)
     return Once(
         shown=exists * data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
@@ -98,7 +99,7 @@ def least_once(work: Work, offload: FloatArray) -> FloatArray:
     setting makes shorter; the optimizer is linear in what is offloaded.
     """
     inputs = once_inputs(work, FASTEST)
-    hides = hidden(*(inputs[name] for name in ("reduce", "backward", "gather", "forward", "overlap")))
+    hides = hidden(*(inputs[name] for name in ("reduce", *COVERED)))
     updating = np.minimum(
         *(optimizer(*({**inputs, "offload": share}[name] for name in DEVICE)) for share in (offload, np.ones(1)))
     )
@@ -118,6 +119,8 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
         "forward": by_stage(work.forward, knobs),
         "backward": by_stage(work.backward, knobs),
         "overlap": overlap_of(job, work.bill.plans),
+        "vpp": work.bill.plans.vpp,
+        "pp": work.bill.plans.pp,
         "comm_sm_share": np.asarray(knobs.comm_sm_share),
         "offload": np.asarray(knobs.offload),
         "passes": np.asarray(job.stack["optimizer_passes"]),

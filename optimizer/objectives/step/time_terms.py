@@ -56,19 +56,51 @@ def bubble(slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: Floa
 
 
 def hidden(
-    hideable: FloatArray, backward: FloatArray, gather: FloatArray, forward: FloatArray, overlap: FloatArray
+    hideable: FloatArray,
+    backward: FloatArray,
+    gather: FloatArray,
+    forward: FloatArray,
+    overlap: FloatArray,
+    vpp: FloatArray,
+    pp: FloatArray,
 ) -> FloatArray:
-    """What of the step's gradients and weights hides under the last backward and the first forward pass [s].
+    """What of the step's gradients and weights hides under the last backward and the first forward passes [s].
 
     hideable: seconds of the gradients' buckets but the last [s]; gather: of the weights [s]; backward, forward:
     computation of one micro-batch on one virtual stage [s]; overlap: share of it that the software hides [1].
+    The virtual stage that is reduced last, or needed first, has only its own pass to hide under.
 
     Source: Li et al., arXiv 2006.15704, section 3.2 (buckets); the share is fitted.
 
-    >>> float(hidden(np.array(3.0), np.array(2.0), np.array(1.0), np.array(4.0), np.array(0.5)))
+    >>> one, two = np.array(1.0), np.array(2.0)
+    >>> float(hidden(np.array(3.0), two, one, np.array(4.0), np.array(0.5), vpp=one, pp=one))
     1.5
+    >>> float(hidden(np.array(9.0), one, 0 * one, one, one, vpp=two, pp=np.array(4.0)))
+    5.0
     """
-    return np.asarray(overlap * (np.minimum(hideable, backward) + np.minimum(gather, forward)))
+    others, passes = before_last(vpp), passes_beside(vpp, pp)
+    gradients, weights = (
+        np.minimum(np.minimum(seconds, others * seconds + cover), passes * cover)
+        for seconds, cover in ((hideable, backward), (gather, forward))
+    )
+    return np.asarray(overlap * (gradients + weights))
+
+
+def before_last(vpp: FloatArray) -> FloatArray:
+    """Share of a stage's messages that is not of the virtual stage which is reduced last, or needed first [1]."""
+    return (vpp - 1) / vpp
+
+
+def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
+    """Passes under which all messages of a stage can hide, of one micro-batch on one virtual stage [1].
+
+    One, and a group of pp micro-batches on each virtual stage that comes after the first to be reduced: Megatron-LM
+    reduces a virtual stage when its last micro-batch is done.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (groups of pp); NVIDIA/Megatron-LM,
+    megatron/core/pipeline_parallel/schedules.py (when gradients are synchronised).
+    """
+    return 1 + (vpp - 1) * pp
 
 
 def data_parallel(sharded: FloatArray, reduce: FloatArray, gather: FloatArray, hides: FloatArray) -> FloatArray:

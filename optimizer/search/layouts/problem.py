@@ -75,7 +75,9 @@ class LayoutProblem:
 
         reduced, gathered = (np.asarray(of(name)) for name in ("reduced", "gathered"))
         backward, forward = (np.asarray(of(f"cover_{name}")) for name in ("backward", "forward"))
-        return of("once") - float(hidden(reduced, backward, gathered, forward, np.asarray(self.hides)))
+        return of("once") - float(
+            hidden(reduced, backward, gathered, forward, *(np.asarray(n) for n in (self.hides, self.vpp, self.pp)))
+        )
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from itertools import product
 from math import ceil, inf
 
+import numpy as np
+
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.step.time_terms import before_last, passes_beside
 from optimizer.search.layouts.problem import FEW, LayoutProblem, recomputable, virtual_stage_limits
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
@@ -217,18 +220,22 @@ class LayoutProgram:
     def _once(self) -> int:
         """The longest that a stage takes for what it does once per step, convex in its layers.
 
-        What hides is the lesser of the collectives' and of the computation's time, so that each stage takes the most of
-        what is left with either, for gradients and for weights.
+        What hides is the least of three sums, so that each stage takes the most of what is left with either, for
+        gradients and for weights.
         """
         hides, most = self.problem.hides, TIME_STEPS * TIME_STEPS
         longest = self.program.variable(0, most)
-        under = (("reduced", "cover_backward"), ("gathered", "cover_forward")) if hides else ()
+        vpp, pp = np.asarray(float(self.problem.vpp)), np.asarray(float(self.problem.pp))
+        # Shares of the messages and passes under which they hide, the least of which counts.
+        least = dict.fromkeys(((1.0, 0.0), (float(before_last(vpp)), 1.0), (0.0, float(passes_beside(vpp, pp)))))
         for held in self.held:
-            for chosen in product(*under):
+            for (reduced, backward), (gathered, forward) in product(least, repeat=2):
                 terms = []
                 for kind, layers in held.items():
                     costs = self.problem.kinds[kind]
-                    seconds = costs.once - hides * sum(getattr(costs, name) for name in chosen)
+                    gradients = reduced * costs.reduced + backward * costs.cover_backward
+                    weights = gathered * costs.gathered + forward * costs.cover_forward
+                    seconds = costs.once - hides * (gradients + weights)
                     terms.append((layers, round(seconds / self.tick)))
                 self.program.linear([*terms, (longest, -1)], None, 0)
         return longest
