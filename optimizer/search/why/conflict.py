@@ -181,8 +181,8 @@ def _leanest(question: Question, least: float) -> str:
     """What the leanest plan reserves, in words."""
     if not np.isfinite(least):
         return ""
-    settled = question.memory.price is not None or question.job.layout_given
-    host = "" if question.memory.knobs.offload < 1 or question.memory.price else " with all optimizer state on the host"
+    settled = question.job.layout_given
+    host = "" if question.memory.knobs.offload < 1 else " with all optimizer state on the host"
     return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
 
 
