@@ -11,8 +11,8 @@ from optimizer.answer import Answer
 from optimizer.job import Job, Limits
 from optimizer.model import Experts, LatentAttention, Model
 from optimizer.presets import load_cluster
-from optimizer.readers.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.recomputation import MODULES
+from optimizer.search.check.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.stack import Features, Stack
 
 DENSE = Model(

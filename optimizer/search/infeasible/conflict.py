@@ -17,10 +17,10 @@ from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
+from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.search.why.nearest import Numbers
 from optimizer.units import GB
 
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves

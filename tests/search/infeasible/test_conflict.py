@@ -11,9 +11,9 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
+from optimizer.search.infeasible.conflict import Question, conflict, minimal
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
-from optimizer.search.why.conflict import Question, conflict, minimal
 from tests.search.jobs import jobs, small_job
 
 
