@@ -152,12 +152,3 @@ class Cluster:
     def scale_up_size(self) -> int:
         """Number of GPUs in the scale-up domain."""
         return self.tiers[0].size
-
-
-def weakest_grade(provenance: Mapping[str, Provenance]) -> str:
-    """The worst grade among the sources of a preset, "" when none has one.
-
-    >>> weakest_grade({"bandwidth": Provenance(grade="A"), "latency": Provenance(grade="C")})
-    'C'
-    """
-    return max((source.grade for source in provenance.values()), default="")

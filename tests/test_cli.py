@@ -127,6 +127,7 @@ def test_no_answer_in_time_exits_4(with_answer: Install, infeasible_answer: Answ
         (("--model", "gpt3", "--gpus", "-8"), "--gpus must be at least 1, but got -8"),
         (("--model", "gpt3", "--gpus", "many"), "'many' is not a valid integer"),
         ((*GPT3, "--device", "h10"), "unknown device 'h10'"),
+        ((*GPT3, "--device", "./mine.toml"), "a device of your own needs a cluster around it"),
         ((*GPT3, "--cluster", "dgx-a100-80", "--device", "h100"), "is built from a100-80, but --device says h100"),
         ((*GPT3, "--stack", "megatron"), "unknown stack 'megatron'"),
         ((*GPT3, "--device", "v100-32", "--dtype", "bf16"), "use --dtype fp16"),

@@ -18,7 +18,7 @@ from optimizer.errors import InvalidFile
 
 if TYPE_CHECKING:
     from optimizer.model import Model
-    from optimizer.readers.answer_file import SavedAnswer
+    from optimizer.search.check.answer_file import SavedAnswer
 
 BROKEN = 3
 HELP = """Check an answer: every rule, every value by finding it again, and the bound by listing all plans.
@@ -61,7 +61,7 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
         saved = _from_answer(plan, options)
     elif megatron_args is not None:
         saved, assumed = _from_arguments(megatron_args, options)
-    from optimizer.search.why.verification import verify
+    from optimizer.search.check.verification import verify
 
     found = verify(saved)
     if as_json:
@@ -82,7 +82,7 @@ def _refuse(names: Sequence[str]) -> None:
 
 
 def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
-    from optimizer.readers.answer_file import read_answer
+    from optimizer.search.check.answer_file import read_answer
 
     places = {name: options[name] or "" for name in PLACES}
     return read_answer(_text(plan), "stdin" if plan == "-" else plan, **places)
@@ -102,8 +102,8 @@ def _text(plan: str) -> str:
 def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
-    from optimizer.readers.answer_file import SavedAnswer
     from optimizer.readers.megatron_args import read_megatron_arguments
+    from optimizer.search.check.answer_file import SavedAnswer
 
     plan, settings = read_megatron_arguments(path, options.pop("gpus"))
     limits = limits_of(options)

@@ -91,7 +91,13 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:
     from optimizer.presets import load_cluster, load_device
+    from optimizer.presets.hardware import is_file
 
+    if is_file(request.device):
+        raise InputError(
+            f"--device {request.device}: a device of your own needs a cluster around it; put it under [device] into a "
+            "file with name and [[tiers]], and give that with --cluster"
+        )
     device = load_device(request.device).name if request.device else ""
     cluster = load_cluster(request.cluster or device or DEFAULT_CLUSTER)
     if not request.cluster:

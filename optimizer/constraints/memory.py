@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -11,25 +10,20 @@ import numpy as np
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.units import GB
-
-Price = Callable[[Job, Plans], Costs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Peak reserved memory <= usable memory.
 
-    CP-SAT is told which of the program's points fit: `fits`. `price` replaces the memory that the objective finds at
-    the `knobs`.
+    At the `knobs`; CP-SAT is told which of the program's points fit: `fits`.
     """
 
     fits: BoolArray | None = None
     knobs: Knobs = Knobs()
-    price: Price | None = None
     name: str = "memory"
     variables: tuple[str, ...] = FIELDS
 
@@ -56,7 +50,7 @@ class Memory:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Memory that each plan reserves [B]."""
-        return reserved_memory(job, plans, self.knobs) if self.price is None else self.price(job, plans).reserved
+        return reserved_memory(job, plans, self.knobs)
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """More memory per GPU, in whole GB."""

@@ -40,7 +40,7 @@ def load_device(name: str | Path) -> Device:
     >>> load_device("a100").name, load_device("h100").peak("bf16")
     ('a100-80', 989500000000000.0)
     """
-    if _is_file(name):
+    if is_file(name):
         from optimizer.readers.hardware_file import read_device
 
         return read_device(Path(name), find_device=load_device)
@@ -64,7 +64,7 @@ def load_cluster(name: str | Path) -> Cluster:
     >>> load_cluster("h100").name, [tier.name for tier in load_cluster("h100").tiers]
     ('dgx-h100', ['scale_up', 'rail', 'spine'])
     """
-    if _is_file(name):
+    if is_file(name):
         from optimizer.readers.hardware_file import read_cluster
 
         return read_cluster(Path(name), find_device=load_device, find_link=load_link)
@@ -128,7 +128,8 @@ def _beyond(cluster: Cluster, scale_up_size: int) -> list[Tier]:
     return outer
 
 
-def _is_file(name: str | Path) -> bool:
+def is_file(name: str | Path) -> bool:
+    """Whether this is a path rather than the name of a preset."""
     return isinstance(name, Path) or name.endswith(".toml") or "/" in name or "\\" in name
 
 

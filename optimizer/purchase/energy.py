@@ -69,21 +69,6 @@ def device_power(utilisation: ArrayLike, floor: ArrayLike, slope: ArrayLike) -> 
     return share
 
 
-def node_power(utilisation: ArrayLike, curve: PowerCurve, gpus: int = 8) -> FloatArray:
-    """Power of a node at the wall while its GPUs run at one utilisation, cooling of the room not included [W].
-
-    P = gpus x (limit x device_power(u) + host); u [1], limit and host [W].
-
-    Source: MLPerf Training v4.0 power logs: 8 x H100 on GPT-3 175B in FP8, median 7,008 W at 746 TFLOP/s per GPU.
-
-    >>> h100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
-    >>> float(node_power(746 / 989.5, h100))
-    7000.0
-    """
-    power: FloatArray = gpus * (curve.limit * device_power(utilisation, curve.floor, curve.slope) + curve.host)
-    return power
-
-
 def capped_slowdown(share: ArrayLike, floor: ArrayLike, cap: float) -> FloatArray:
     """Factor by which a power cap stretches a compute phase that would take `share` of the limit [1].
 

@@ -41,20 +41,6 @@ def mean_time_between_failures(failure_rate: ArrayLike, gpus: ArrayLike) -> Floa
     return time
 
 
-def young_daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> FloatArray:
-    """Training time between two checkpoints by the first-order rule [s].
-
-    D = sqrt(2 w M); w: stall of one checkpoint [s]; M: mean time between failures [s].
-
-    Source: Young, Comm. ACM 17 (1974) 530; Daly, FGCS 22 (2006) 303.
-
-    >>> float(young_daly_interval(5.0, 36000.0))
-    600.0
-    """
-    interval: FloatArray = np.sqrt(2.0 * np.asarray(stall, dtype=np.float64) * np.asarray(mtbf))
-    return interval
-
-
 def optimal_interval(stall: ArrayLike, mtbf: ArrayLike) -> FloatArray:
     """Training time between two checkpoints that maximises exact_goodput [s].
 
@@ -92,22 +78,6 @@ def exact_goodput(interval: ArrayLike, stall: ArrayLike, restart: ArrayLike, mtb
     return share
 
 
-def first_order_goodput(interval: ArrayLike, stall: ArrayLike, restart: ArrayLike, mtbf: ArrayLike) -> FloatArray:
-    """Effective training time ratio by the first-order formula, good above about 0.7 [1].
-
-    (1 - (R + D / 2) / M) / (1 + w / D); D, w, R, M as in exact_goodput [s].
-
-    Source: Kokolis et al., arXiv 2410.21680, as used by public simulators.
-
-    >>> float(first_order_goodput(600.0, 5.0, 600.0, 36000.0).round(4))
-    0.9669
-    """
-    interval = np.asarray(interval, dtype=np.float64)
-    lost = (np.asarray(restart) + interval / 2.0) / np.asarray(mtbf)
-    share: FloatArray = (1.0 - lost) / (1.0 + np.asarray(stall) / interval)
-    return share
-
-
 def goodput(reliability: Reliability, gpus: ArrayLike) -> FloatArray:
     """Share of the wall time that trains with checkpoints at the optimal interval [1].
 
@@ -118,18 +88,3 @@ def goodput(reliability: Reliability, gpus: ArrayLike) -> FloatArray:
     mtbf = mean_time_between_failures(reliability.failure_rate, gpus)
     interval = optimal_interval(reliability.checkpoint_stall, mtbf)
     return exact_goodput(interval, reliability.checkpoint_stall, reliability.restart, mtbf)
-
-
-def checkpoint_write(params: ArrayLike, bandwidth: ArrayLike, bytes_per_param: float = 14.0) -> FloatArray:
-    """Time to write one whole checkpoint to storage [s].
-
-    t = N b / B; N: parameters; b: bytes of weights and optimizer state for each (12 to 14); B: bandwidth of the storage
-    [B/s]. It is the stall of a synchronous checkpoint; an asynchronous one stalls for the copy to host memory only.
-
-    Source: bigscience-workshop/bigscience chronicles @9e64ede: BLOOM's 2.3 TB in 40 s at 57.5 GB/s.
-
-    >>> float(checkpoint_write(176e9, 57.5e9, 13.1).round(1))
-    40.1
-    """
-    time: FloatArray = np.asarray(params, dtype=np.float64) * bytes_per_param / np.asarray(bandwidth)
-    return time

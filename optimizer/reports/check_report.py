@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.search.why.plan_rules import Finding
-    from optimizer.search.why.verification import Verification
+    from optimizer.search.check.plan_rules import Finding
+    from optimizer.search.check.verification import Verification
 
 NAMED = 5  # broken things in the headline
 LISTED = 25  # of them in the table

@@ -130,6 +130,16 @@ class CommunicationStudy:
         return sum(row.time_per_step for row in self.rows)
 
     @property
+    def other_times(self) -> dict[str, float]:
+        """What else the step takes, by term and largest first: bubble, optimizer, host and the like [s]."""
+        terms = {
+            name: value
+            for name, value in self.estimate.time.items()
+            if value > 0 and name not in COMPUTE_TERMS and not name.endswith("_communication")
+        }
+        return dict(sorted(terms.items(), key=lambda term: -term[1]))
+
+    @property
     def exposed_time(self) -> float:
         """What of it the step shows, as the plan is priced [s]."""
         return sum(value for name, value in self.estimate.time.items() if name.endswith("_communication"))

@@ -14,8 +14,10 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.communication import CommunicationStudy, communication
 
 STRATEGIES = ("dp", "fsdp", "tp", "pp")
-# Rules without which the shapes of a layer make no sense; the others (a bubble ceiling, say) are only remarked.
-NECESSARY = ("gpu-product", "batch", "heads", "kv-heads", "mlp-width", "layers", "experts", "sequence")
+# Rules without which shapes of a layer or groups of GPUs make no sense; the others (a bubble ceiling, say) are only
+# remarked.
+SHAPES = ("heads", "kv-heads", "mlp-width", "layers", "experts", "expert-tp", "expert-folding", "sequence")
+NECESSARY = ("gpu-product", "batch", "shard", *SHAPES)
 
 
 @dataclass(frozen=True, kw_only=True)

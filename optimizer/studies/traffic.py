@@ -27,8 +27,9 @@ from optimizer.recomputation import RECOMPUTE, modules_of
 class Traffic:
     """One kind of collective. `message` [B] follows nccl-tests; groups have `ranks` GPUs, neighbours `stride` apart.
 
-    per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward; what
-    happens `once` per step (gradients and weights in buckets) counts per step instead.
+    per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward, none
+    for those of the embedding and the head; what happens `once` per step (gradients and weights in buckets) counts per
+    step instead.
     per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per step,
     on the stage that takes longest for these; of sends, how many an inner stage sends.
     in_total: how many there are in one step, all groups together.
@@ -154,7 +155,8 @@ def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
 
 def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
     """Parts of one message as one row."""
-    message, kinds = parts[0].message, {part.kind for part in parts}
+    message, of_layers = parts[0].message, [part for part in parts if not part.kind or part.kind in counts]
+    kinds = {part.kind for part in of_layers}
     layers = sum(count for kind, count in counts.items() if kind in kinds) or sum(counts.values())
     return Traffic(
         parallelism=message.parallelism,
@@ -163,7 +165,7 @@ def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
         message=float(message.size[0]),
         ranks=int(message.ranks[0]),
         stride=int(message.stride[0]),
-        per_layer=sum(part.per_pass for part in parts) / layers,
+        per_layer=sum(part.per_pass for part in of_layers) / layers,
         per_step=sum(part.per_step for part in parts),
         in_total=sum(part.in_total for part in parts),
         once=message.phase == STEP,

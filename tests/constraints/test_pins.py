@@ -10,8 +10,8 @@ from optimizer.constraints.rules import structural
 from optimizer.errors import InputError
 from optimizer.plan import Plan, Plans
 from optimizer.recomputation import RECOMPUTE
+from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.why.conflict import conflict
 from optimizer.stack import Features
 from tests.search.jobs import small_job
 

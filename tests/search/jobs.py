@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 
-import numpy as np
 from hypothesis import strategies as st
 
 from optimizer.answer import Answer
 from optimizer.job import Job, Limits
 from optimizer.model import Experts, LatentAttention, Model
-from optimizer.objectives.step.estimate import Costs
-from optimizer.plan import KnobColumns, Knobs, Plans
 from optimizer.presets import load_cluster
-from optimizer.readers.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.recomputation import MODULES
+from optimizer.search.check.answer_file import Claims, SavedAnswer, SavedPlan
 from optimizer.stack import Features, Stack
 
 DENSE = Model(
@@ -64,31 +61,6 @@ def saved(answer: Answer) -> SavedAnswer:
         trials=answer.trials,
         seed=answer.seed,
         document=json.loads(json.dumps(answer.to_dict())),
-    )
-
-
-def simple_price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
-    """A cost that can be checked by hand: 100 s of work over the GPUs, 1 s per split of any kind, 40 GB of state.
-
-    Time: 100 / gpus + (tp - 1) + (pp - 1) / m + 0.1 cp + offload; memory: 40 GB (1 - offload) / (tp pp) + 1 GB of
-    activations per sequence, none under full recompute.
-    """
-    work = 100.0 / plans.gpus
-    time = work + (plans.tp - 1) + (plans.pp - 1) / plans.num_microbatches + 0.1 * plans.cp
-    optimizer = 40e9 * (1 - knobs.offload) / (plans.tp * plans.pp)
-    activations = 1e9 * plans.micro_batch * (plans.recompute < 2) * np.ones(len(plans))
-    step = time + knobs.offload + 0.5 * plans.recompute
-    zeros = np.zeros(len(plans))
-    return Costs(
-        time={"gemm": step},
-        memory={"optimizer": optimizer, "activations": activations},
-        step_time=step,
-        reserved=optimizer + activations,
-        allocated=optimizer + activations,
-        mfu=1.0 / step,
-        hfu=1.0 / step,
-        bubble=zeros,
-        overlappable=zeros,
     )
 
 

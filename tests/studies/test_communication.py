@@ -9,7 +9,9 @@ import pytest
 from optimizer.hardware import Cluster, Link, Tier
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
+from optimizer.reports.screen import screen_text
 from optimizer.studies.communication import CommunicationStudy, communication
+from optimizer.studies.report.communication import communication_report
 
 FAST = Link(name="inside", bandwidth=100e9, latency=1e-6, energy=5e-12)
 SLOW = Link(name="outside", bandwidth=25e9, latency=4e-6, energy=25e-12)
@@ -101,3 +103,29 @@ def test_tensor_parallelism_across_nodes_is_bound_by_the_network(round_job: Job)
     layer = communication(round_job, Plan(tp=16, num_microbatches=64)).layer
     assert layer.bound == "network"
     assert layer.attainable == pytest.approx(layer.network_intensity * layer.network_bandwidth)
+
+
+def test_what_a_step_is_made_of_adds_up(llama_job: Job) -> None:
+    """Compute, communication that shows, and all else, which the report names."""
+    study = communication(llama_job, Plan(tp=2, pp=4, dp=2, num_microbatches=32, zero_stage=1))
+    parts = study.compute_time + study.exposed_time + sum(study.other_times.values())
+    assert parts == pytest.approx(study.estimate.step_time)
+    assert {"bubble", "optimizer", "overhead"} <= study.other_times.keys()
+    text = " ".join(screen_text(communication_report(study)).split())
+    assert "of all else (pipeline bubble" in text or "of all else (step overhead" in text
+
+
+def test_collectives_of_one_name_are_told_apart_by_their_number(llama_job: Job) -> None:
+    study = communication(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=3))
+    text = screen_text(communication_report(study), width=120)
+    last = len(study.rows)
+    assert last > 2
+    numbered = [line for line in text.splitlines() if line.strip().startswith(f"{last} DP")]
+    assert len(numbered) == 2 + sum(hop.traversals > 0 for hop in study.rows[-1].path)
+
+
+def test_a_layer_sends_nothing_of_the_embedding_and_the_head(llama_job: Job) -> None:
+    rows = communication(llama_job, Plan(dp=16, num_microbatches=4, zero_stage=3)).rows
+    ends = [row for row in rows if " of the " in row.traffic.purpose]
+    assert {row.traffic.per_layer for row in ends} == {0.0}
+    assert all(row.total_volume > 0 for row in ends)

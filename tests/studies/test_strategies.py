@@ -27,10 +27,7 @@ def test_relations_between_the_strategies(llama_job: Job) -> None:
     """
     job = replace(llama_job, gpus=8, global_batch=8)
     studies = {s.name: s.study for s in compare(job) if s.study}
-    sent = {
-        name: sum(row.volume_per_layer for row in study.rows if " of the " not in row.traffic.purpose)
-        for name, study in studies.items()
-    }
+    sent = {name: sum(row.volume_per_layer for row in study.rows) for name, study in studies.items()}
     assert sent["dp"] == pytest.approx(8 * job.model.dense_layer_params * 7 / 8)
     assert sent["fsdp"] == pytest.approx(sent["dp"])
     assert sent["pp"] < sent["tp"] < sent["dp"]
@@ -70,3 +67,8 @@ def test_pins_that_make_no_plan(llama_job: Job) -> None:
         pinned_plan(llama_job, {"tp": 3})
     with pytest.raises(InputError, match="64"):
         pinned_plan(llama_job, {"micro_batch": 5})
+    with pytest.raises(InputError, match="etp must"):
+        pinned_plan(llama_job, {"tp": 2, "etp": 1_000_000})
+    with pytest.raises(InputError, match="sharding group must divide"):
+        job = llama_job.with_limits(fixed={"shard": 1000})
+        pinned_plan(job, job.limits.fixed)

@@ -58,19 +58,6 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     return products_time(m, n, k, curve, batch, _at_step_clock(curve))
 
 
-def grouped_gemm_time(
-    m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, groups: ArrayLike, imbalance: ArrayLike = 1.0
-) -> FloatArray:
-    """Time of one grouped kernel: `groups` products (experts of this device) of m tokens each on average [s].
-
-    As gemm_time with batch = groups and m x imbalance rows, where `imbalance` >= 1 [1] is the load of the busiest
-    device over the mean. Token counts differ between experts, so that each expert's last row of tiles is half full
-    on average: max(1, m / tile + 1/2) rows of tiles instead of ceil(m / tile).
-    """
-    rows = np.asarray(m, dtype=np.float64) * np.asarray(imbalance, dtype=np.float64)
-    return products_time(rows, n, k, curve, groups, _at_step_clock(curve), ragged=True)
-
-
 def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:
     """Time to quantise an operand of so many elements in kernels of its own [s].
 
@@ -94,30 +81,20 @@ def products_time(
     curve: GemmCurve,
     batch: ArrayLike,
     throttled: Clock,
-    *,
-    ragged: bool = False,
 ) -> FloatArray:
-    """The formula of gemm_time, `throttled` giving computing time at the clock [s] from that at full clock [s].
-
-    `ragged` counts rows of tiles as grouped_gemm_time says.
-    """
+    """The formula of gemm_time, `throttled` giving computing time at the clock [s] from that at full clock [s]."""
     rows, columns, depth, count = (np.asarray(value, dtype=np.float64) for value in (m, n, k, batch))
     high, wide, small = curve.tile_m, curve.tile_n, curve.small_tile
-    tiles = _row_tiles(rows, high, ragged) * np.ceil(columns / wide)
+    tiles = np.ceil(rows / high) * np.ceil(columns / wide)
     if high != wide:
-        tiles = np.minimum(tiles, _row_tiles(rows, wide, ragged) * np.ceil(columns / high))
+        tiles = np.minimum(tiles, np.ceil(rows / wide) * np.ceil(columns / high))
     coarse = _waves(count * tiles, curve) * (high * wide)
-    fine = _waves(count * (_row_tiles(rows, small, ragged) * np.ceil(columns / small)), curve)
+    fine = _waves(count * np.ceil(rows / small) * np.ceil(columns / small), curve)
     area = np.minimum(coarse, fine * (small * small / curve.small_rate))
     compute = area * (depth + curve.k_half) * (2.0 * curve.sms / (curve.peak * curve.ceiling))
     moved = (rows + columns) * depth * curve.element_bytes + rows * columns * curve.output_bytes
     memory = count * moved * (1.0 / (curve.bandwidth * curve.memory_efficiency))
     return np.asarray(np.maximum(throttled(compute), memory) + curve.launch, dtype=np.float64)
-
-
-def _row_tiles(rows: FloatArray, edge: float, ragged: bool) -> FloatArray:
-    """Rows of tiles that cover a product [1]."""
-    return np.asarray(np.maximum(rows / edge + 0.5, 1.0) if ragged else np.ceil(rows / edge))
 
 
 def _waves(tiles: FloatArray, curve: GemmCurve) -> FloatArray:

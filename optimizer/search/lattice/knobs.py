@@ -24,6 +24,7 @@ from optimizer.objectives.step.price import Step
 from optimizer.plan import IntArray, KnobColumns, Knobs
 
 NAMES = tuple(field.name for field in fields(Knobs))
+DIGITS = {"bucket": 0, "comm_sm_share": 9}  # decimals that a setting keeps: whole bytes
 BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30)}  # both on a logarithmic scale
 SIDE = 8  # points along each side of the first grid
 ZOOMS = 10  # finer grids, each of half the step, of the eight points around the best
@@ -115,7 +116,8 @@ class _Spot:
 
     def knobs(self, place: FloatArray) -> KnobColumns:
         """Settings at places: rows of bucket and share, with axes for several settings and for the plans."""
-        sides = [low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True)]
+        axes = zip(place, BOX.values(), DIGITS.values(), strict=True)
+        sides = [np.round(low * (high / low) ** unit, digits) for unit, (low, high), digits in axes]
         return KnobColumns(bucket=sides[0], comm_sm_share=sides[1], offload=self.offload + np.zeros_like(sides[0]))
 
     def once(self, place: FloatArray) -> FloatArray:

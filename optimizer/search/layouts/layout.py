@@ -13,10 +13,9 @@ import numpy as np
 
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
-from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.plan import Knobs, Placement, Plan, virtual_stages
-from optimizer.search.layouts.problem import LayoutProblem, layout_problem, recomputable
+from optimizer.plan import Placement, Plan, virtual_stages
+from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
 
 
@@ -70,17 +69,6 @@ class Layout:
             recompute_layers=self.recomputed_per_stage if self.chosen else (),
             mtp_ahead=len(counts) - 1 - predicting[0] if predicting else 0,
         )
-
-
-def best_layout(
-    job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0, time_limit: float | None = None
-) -> Layout:
-    """The layout of a plan with the shortest pipeline that fits in memory.
-
-    Under full recomputation each stage recomputes only as many layers as its memory asks for; under the other modes all
-    layers follow the plan. Raises Infeasible when no layout fits, TimeLimit when none was found in time.
-    """
-    return best_assignment(layout_problem(job, plan, knobs), seed=seed, time_limit=time_limit)
 
 
 def best_assignment(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optimizer.constraints.given_layout import laid_out
-from optimizer.constraints.memory import Memory, Price
+from optimizer.constraints.memory import Memory
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
@@ -27,14 +27,13 @@ CLOSE = 0.05e9  # bytes to which the least memory is told
 
 @dataclass(frozen=True, kw_only=True)
 class LeastMemory:
-    """What plans reserve at these knobs under their leanest layout; `price` replaces it by a price of its own.
+    """What plans reserve at these knobs under their leanest layout.
 
     Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
     else decides it: the memory and whether all layers are to be recomputed.
     """
 
     knobs: Knobs = Knobs(offload=1.0)
-    price: Price | None = None
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
 
     def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
@@ -52,7 +51,7 @@ class LeastMemory:
             if not len(low):
                 continue
             fits = np.ones(len(low), dtype=np.bool_)
-            if not self._settled(job):
+            if not job.layout_given:
                 fits = even_memory(bill_of(job, low), self.knobs) <= job.usable_memory
                 waiting.append(low.take(~fits & ~only_even(job, low)))
             if fits.any():
@@ -73,14 +72,14 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            even = bounds[first] if self._settled(job) else even_memory(bill_of(job, some), self.knobs)
+            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.knobs)
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))
             low = bounds < best
             low[first] &= ~only_even(job, some)
             waiting.append((bounds[low], plans.take(low)))
-        if self._settled(job) or not waiting:
+        if job.layout_given or not waiting:
             return best, leanest
         bounds, plans = np.concatenate([lows for lows, _ in waiting]), Plans.joined([some for _, some in waiting])
         order = np.argsort(bounds, kind="stable")
@@ -106,8 +105,6 @@ class LeastMemory:
 
         Where it is soon seen to be more than `at_most` [B] it is infinite.
         """
-        if self.price is not None:
-            return self.price(job, plans).reserved
         if job.layout_given:
             return reserved_memory(job, plans, self.knobs)
         table = byte_table(bill_of(job, plans), self.knobs)
@@ -116,10 +113,6 @@ class LeastMemory:
         if len(low):
             found[low] = needs_of(job, plans.take(low), table.take(low)).bound()
         return found
-
-    def _settled(self, job: Job) -> bool:
-        """Whether every plan has one layout only."""
-        return self.price is not None or job.layout_given
 
     def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
         table = byte_table(bill_of(job, plans), self.knobs)

@@ -13,13 +13,13 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
+from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.band import best_even, smoothed
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
-from optimizer.search.why.conflict import conflict
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Why this plan: what binds, why not another one, why nothing fits, and whether an answer is right."""
+"""Why this plan: what binds, why not another one, and what is left after nodes are lost."""

@@ -16,11 +16,11 @@ from optimizer.job import PLACING, Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import FIELDS, Plan, Plans
+from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.search.plan.best import Best, best_plan
-from optimizer.search.why.conflict import conflict
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
 # A value, the two ends of a range, or a set of values.

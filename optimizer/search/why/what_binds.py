@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -195,8 +195,3 @@ def _without_pins(job: Job) -> Iterator[Variation]:
             kind="limit",
             job=job.without_pin(name),
         )
-
-
-def binding(effects: Sequence[Effect], least: float = 0.005) -> tuple[Effect, ...]:
-    """The variations other than the batch that gain at least this share: what binds."""
-    return tuple(item for item in effects if item.variation.kind != "batch" and item.gain >= least)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.reports.plan_report import notes, subject, title
 from optimizer.reports.table import Column, Record, table
+from optimizer.reports.terms import label
 from optimizer.units import seconds, show
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ KINDS = {
     "all_to_all": "all-to-all",
     "point_to_point": "send",
 }
+NUMBER = Column(label="#", unit="1")
 VOLUME = (
+    NUMBER,
     Column(label="collective"),
     Column(label="of", wraps=True),
     Column(label="GPUs", unit="1"),
@@ -34,6 +37,7 @@ VOLUME = (
     Column(label="sent by\nall", unit="B"),
 )
 COST = (
+    NUMBER,
     Column(label="collective"),
     Column(label="one", unit="s"),
     Column(label="per layer", unit="s"),
@@ -43,6 +47,7 @@ COST = (
     Column(label="energy\nof the step", unit="J"),
 )
 HOPS = (
+    NUMBER,
     Column(label="collective"),
     Column(label="tier"),
     Column(label="links\ncrossed", unit="1"),
@@ -59,11 +64,10 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
     from rich.console import Group
     from rich.text import Text
 
-    job, estimate = study.job, study.estimate
+    job, rows = study.job, list(enumerate(study.rows, start=1))
     head = f"{job.model.name} on {job.gpus:,} × {job.cluster.device.name} — {study.plan.summary()}"
     lines = [
-        f"A step takes {seconds(estimate.step_time)} at {estimate.mfu:.1%} MFU: {seconds(study.compute_time)} of "
-        f"compute, {seconds(study.communication_time)} of communication, of which {seconds(study.exposed_time)} shows.",
+        step_line(study),
         f"Its communication takes {show(study.energy, 'J')} on the links of the cluster.",
         *roofline_lines(study.layer),
         tier_line(job.cluster),
@@ -77,13 +81,25 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
         Text(head, style="bold"),
         Text(subject(job)),
         title("Messages and volume"),
-        table(VOLUME, [_volume(row) for row in study.rows]),
+        table(VOLUME, [(number, *_volume(row)) for number, row in rows]),
         title("Time, nothing hidden, and energy of all ranks"),
-        table(COST, [_cost(row) for row in study.rows]),
+        table(COST, [(number, *_cost(row)) for number, row in rows]),
         title("Hops of one collective, all ranks together"),
-        table(HOPS, [hop for row in study.rows for hop in _hops(row)]),
+        table(HOPS, [(number, *hop) for number, row in rows for hop in _hops(row)]),
         *notes("Reading", lines),
         *notes("Assumed", assumed),
+    )
+
+
+def step_line(study: CommunicationStudy) -> str:
+    """What a step is made of, in words: the parts add up to it."""
+    estimate, others = study.estimate, study.other_times
+    named = ", ".join(f"{label(name)} {seconds(value)}" for name, value in others.items())
+    rest = f" and {seconds(sum(others.values()))} of all else ({named})" if others else ""
+    return (
+        f"A step takes {seconds(estimate.step_time)} at {estimate.mfu:.1%} MFU: {seconds(study.compute_time)} of "
+        f"compute, {seconds(study.exposed_time)} of communication that shows, of {seconds(study.communication_time)} "
+        f"in all,{rest}."
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Device
 from optimizer.objectives.kernels import gemm_presets
-from optimizer.objectives.kernels.gemm import SPELL, cast_time, gemm_time, grouped_gemm_time
+from optimizer.objectives.kernels.gemm import SPELL, cast_time, gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.gemm_sweep import (
     SWEEP_ROWS,
@@ -97,14 +97,6 @@ def test_shapes_broadcast() -> None:
     assert times[1, 2] == seconds(2048, 4096, 1024, IDEAL)
 
 
-def test_experts_with_uneven_tokens_half_fill_their_last_tile() -> None:
-    curve = replace(IDEAL, small_rate=1e-3)
-    # 8 experts of 1024 tokens lying along 256: 4 + 1/2 rows of tiles each, 25 columns: 900 tiles, 9 waves
-    assert float(grouped_gemm_time(1024, 25 * 128, 1000, curve, groups=8)) == pytest.approx(9 * TILE)
-    # 1.5 x 1024 tokens: 6 + 1/2 rows: 1,300 tiles
-    assert float(grouped_gemm_time(1024, 25 * 128, 1000, curve, groups=8, imbalance=1.5)) == pytest.approx(13 * TILE)
-
-
 def test_the_power_limit_takes_half_its_share_after_a_burst() -> None:
     curve = replace(IDEAL, small_rate=1e-3, throttle=0.2, burst=TILE)
 
@@ -176,13 +168,11 @@ def test_no_product_beats_the_ceiling(m: int, n: int, k: int, name: str, dtype: 
         assert 0.0 < float(gemm_efficiency(m, n, k, curve)) <= curve.ceiling
 
 
-@given(m=sizes, n=sizes, k=sizes, more=st.integers(1, 4096), grouped=st.booleans(), name=st.sampled_from(MEASURED))
-def test_more_work_never_takes_less_time(m: int, n: int, k: int, more: int, grouped: bool, name: str) -> None:
+@given(m=sizes, n=sizes, k=sizes, more=st.integers(1, 4096), name=st.sampled_from(MEASURED))
+def test_more_work_never_takes_less_time(m: int, n: int, k: int, more: int, name: str) -> None:
     curve = curve_for(load_device(name), "bf16")
 
     def time(rows: int, columns: int, depth: int) -> float:
-        if grouped:
-            return float(grouped_gemm_time(rows, columns, depth, curve, groups=8))
         return seconds(rows, columns, depth, curve)
 
     start = time(m, n, k) * (1 - 1e-12)

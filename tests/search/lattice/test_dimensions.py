@@ -14,10 +14,10 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import SCHEDULES, Plan, Plans
 from optimizer.presets import load_stack
 from optimizer.recomputation import MODULES, RECOMPUTE
+from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format, formats_of
-from optimizer.search.why.conflict import conflict
 from optimizer.stack import Features
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
 

@@ -17,13 +17,13 @@ from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
-from optimizer.readers.answer_file import read_answer
+from optimizer.search.check.answer_file import read_answer
+from optimizer.search.check.verification import verify
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
-from optimizer.search.why.verification import verify
 from optimizer.stack import Features
 from optimizer.studies.pinned import pinned_plan
 from tests.search.jobs import DENSE, MIXED, jobs, saved, small_job

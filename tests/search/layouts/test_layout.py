@@ -19,7 +19,6 @@ from optimizer.search.layouts.layout import (
     Layout,
     assess,
     best_assignment,
-    best_layout,
     even_layout,
 )
 from optimizer.search.layouts.problem import LayoutProblem, layer_costs, layout_problem, layouts_searched
@@ -135,7 +134,7 @@ def test_the_best_layout_is_that_of_exhaustion(seed: int) -> None:
 
 def test_126_layers_on_16_stages_relieve_the_ends() -> None:
     job = job_of("llama3.1-405b", 16384, 8192, 2048, hbm=200e9)
-    found = best_layout(job, Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True))
+    found = best_assignment(layout_problem(job, Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True)))
     assert found.proven
     assert sum(found.layers_per_stage) == 126
     assert max(found.layers_per_stage) == 8
@@ -148,7 +147,7 @@ def test_94_layers_on_12_stages_relieve_the_last_one_where_the_head_costs_more_t
     plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
     costs = layer_costs(job, plan).kinds
     assert costs["head"].seconds > costs["moe"].seconds
-    found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
+    found, even = best_assignment(layout_problem(job, plan)), even_layout(layout_problem(job, plan))
     # Two layers are missing, and both go from the last stage.
     assert found.layers_per_stage == (8,) * 11 + (6,)
     assert even.layers_per_stage == (7,) + (8,) * 10 + (7,)
@@ -161,13 +160,13 @@ def test_94_layers_on_12_stages_are_as_fast_balanced_where_the_head_costs_less()
     plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
     costs = layer_costs(job, plan).kinds
     assert costs["head"].seconds < costs["moe"].seconds
-    found, even = best_layout(job, plan), even_layout(layout_problem(job, plan))
+    found, even = best_assignment(layout_problem(job, plan)), even_layout(layout_problem(job, plan))
     assert found.proven
     assert found.objective == even.objective
 
 
 def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
-    found = best_layout(job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9), DEEPSEEK)
+    found = best_assignment(layout_problem(job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9), DEEPSEEK))
     assert found.proven
     assert found.kinds[0][:2] == (("embedding", 1), ("dense", 3))
     assert found.kinds[-1][-2:] == (("mtp", 1), ("head", 1))
@@ -180,7 +179,7 @@ def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
 def test_interleaved_virtual_stages_are_alike() -> None:
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
     job = job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9)
-    found = best_layout(job, plan)
+    found = best_assignment(layout_problem(job, plan))
     assert len(found.kinds) == 32
     assert sum(found.layers_per_virtual_stage) == 61
     assert max(found.layers_per_virtual_stage) == 3
@@ -194,7 +193,7 @@ def test_interleaved_virtual_stages_are_alike() -> None:
 def test_recomputation_is_chosen_stage_by_stage() -> None:
     job = job_of("llama3.1-405b", 16384, 8192, 2048)
     plan = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True, recompute="full")
-    found = best_layout(job, plan)
+    found = best_assignment(layout_problem(job, plan))
     assert found.proven
     assert 0 < sum(found.recomputed_per_stage) < 16
     assert max(found.memory) <= job.usable_memory

@@ -12,7 +12,7 @@ from optimizer.job import Job, Limits
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans, balanced
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layouts.layout import assess, best_layout, placed_layout
+from optimizer.search.layouts.layout import assess, best_assignment, placed_layout
 from optimizer.search.layouts.problem import layout_problem
 from optimizer.stack import Features, Stack
 
@@ -60,7 +60,7 @@ def laid_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 @pytest.mark.parametrize(("model", "plan"), CASES)
 def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan) -> None:
     job = job_of(model, 160e9 if plan.recompute == "full" else 400e9)
-    layout = best_layout(job, plan)
+    layout = best_assignment(layout_problem(job, plan))
     seconds, reserved = laid_seconds(job, layout.of(plan))
     assert layout.proven
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
@@ -123,7 +123,7 @@ def test_prediction_layers_are_priced_where_they_lie() -> None:
 def test_a_stack_that_cuts_evenly_still_chooses_what_to_recompute() -> None:
     job = replace(job_of("llama3.1-405b", 0.0), stack=Stack(name="even", features=Features(uneven_stages=False)))
     plan = Plan(tp=8, pp=14, dp=146, num_microbatches=14, sequence_parallel=True, recompute="full")
-    layout = best_layout(job, plan)
+    layout = best_assignment(layout_problem(job, plan))
     assert layout.layers_per_stage == (9,) * 14
     assert 0 < sum(layout.recomputed_per_stage) < 126
 
@@ -137,6 +137,7 @@ def test_deepseek_s_published_layout_is_as_fast_as_the_best() -> None:
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
     published = replace(plan, layers_per_stage=(3, *(2,) * 29, 0, 0), mtp_ahead=1)
     assert plan_layout(published, job.model) == "Et*3|" + "t*2|" * 29 + "m|L"
-    theirs, best = placed_layout(layout_problem(job, plan), published.placement), best_layout(job, plan)
+    problem = layout_problem(job, plan)
+    theirs, best = placed_layout(problem, published.placement), best_assignment(problem)
     assert theirs.slowest == pytest.approx(best.slowest)
     assert best.objective <= theirs.objective < best.objective * 1.0005

@@ -20,12 +20,12 @@ from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import layer_sequence
 from optimizer.objectives.step.price import price
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
+from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike, lattice
 from optimizer.search.lattice.knobs import BOX, columns, taken, tuned
 from optimizer.search.layouts.problem import alternates
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
-from optimizer.search.why.plan_rules import placement_findings
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
 from tests.search.jobs import LATENT as LATENT_MODEL
 

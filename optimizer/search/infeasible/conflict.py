@@ -17,10 +17,10 @@ from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
+from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.search.why.nearest import Numbers
 from optimizer.units import GB
 
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves
@@ -181,8 +181,8 @@ def _leanest(question: Question, least: float) -> str:
     """What the leanest plan reserves, in words."""
     if not np.isfinite(least):
         return ""
-    settled = question.memory.price is not None or question.job.layout_given
-    host = "" if question.memory.knobs.offload < 1 or question.memory.price else " with all optimizer state on the host"
+    settled = question.job.layout_given
+    host = "" if question.memory.knobs.offload < 1 else " with all optimizer state on the host"
     return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
 
 

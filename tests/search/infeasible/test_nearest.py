@@ -17,10 +17,10 @@ from optimizer.job import Job
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.infeasible.conflict import Question, conflict
+from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.search.why.conflict import Question, conflict
-from optimizer.search.why.nearest import Numbers
 from tests.search.jobs import jobs, small_job
 
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]

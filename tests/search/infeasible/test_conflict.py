@@ -11,32 +11,33 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
+from optimizer.search.infeasible.conflict import Question, conflict, minimal
 from optimizer.search.lattice.oracle import sweep
-from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.plan.best import best_plan
-from optimizer.search.why.conflict import Question, conflict, minimal
-from tests.search.jobs import jobs, simple_price, small_job
+from tests.search.jobs import jobs, small_job
 
 
 def test_memory_conflict_names_the_least_memory_and_how_many_gpus_are_enough() -> None:
-    """40 GB of state over at most tp x pp = 4 GPUs: 10 GB where 8 GB are left; five stages have 8 GB."""
-    clashes = {clash.rule: clash for clash in conflict(small_job(4, hbm=10e9), memory=LeastMemory(price=simple_price))}
+    """1.5 GB over at most 4 GPUs where 1 GB is left; 8 GPUs hold the model, and no number between does."""
+    job = small_job(4, hbm=3e9)
+    clashes = {clash.rule: clash for clash in conflict(job)}
     assert set(clashes) == {"gpu-product", "memory"}
-    assert "the leanest plan reserves 10.0 GB" in clashes["memory"].reason
-    assert clashes["memory"].relaxation == "HBM 10 -> 12 GB"
-    assert clashes["gpu-product"].relaxation == "4 -> 5 GPUs"
+    assert "the leanest plan reserves 1.5 GB" in clashes["memory"].reason
+    assert clashes["memory"].relaxation == "HBM 3 -> 4 GB"
+    assert clashes["gpu-product"].relaxation == "4 -> 8 GPUs"
+    assert [gpus for gpus in range(4, 9) if best_plan(replace(job, gpus=gpus))] == [8]
 
 
 def test_bubble_relaxation_is_the_smallest() -> None:
     """pp = 4 with 48 micro-batches without virtual stages: 3 / 51 = 5.88 %, so a ceiling of 5 % must rise to 5.9 %."""
     job = small_job(4, bubble=0.05, max_vpp=1, fixed={"pp": 4, "cp": 1})
-    clashes = {clash.rule: clash for clash in conflict(job, memory=LeastMemory(price=simple_price))}
+    clashes = {clash.rule: clash for clash in conflict(job)}
     assert clashes["bubble"].relaxation == "bubble 5.0% -> 5.9%"
     assert "fix pp=4" in clashes
 
 
 def test_a_prime_number_of_gpus_names_the_product_and_the_batch() -> None:
-    clashes = conflict(small_job(1009), memory=LeastMemory(price=simple_price))
+    clashes = conflict(small_job(1009))
     assert [clash.rule for clash in clashes][:2] == ["gpu-product", "batch"]
     assert "1,009 is prime" in clashes[0].reason
     assert "->" in clashes[0].relaxation
@@ -44,7 +45,7 @@ def test_a_prime_number_of_gpus_names_the_product_and_the_batch() -> None:
 
 def test_contradictory_pins_are_named() -> None:
     job = small_job(8, fixed={"tp": 2, "pp": 2, "dp": 4, "cp": 1})
-    names = {clash.rule for clash in conflict(job, memory=LeastMemory(price=simple_price))}
+    names = {clash.rule for clash in conflict(job)}
     assert {"gpu-product", "fix dp=4"} <= names
     assert "memory" not in names
 

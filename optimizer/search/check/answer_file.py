@@ -15,7 +15,7 @@ from optimizer.presets import load_cluster, load_model, load_stack
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from optimizer.readers.answer_schema import AnswerTable, CertificateTable
+    from optimizer.search.check.answer_schema import AnswerTable, CertificateTable
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -139,7 +139,7 @@ def _document(text: str, name: str) -> dict[str, Any]:
 def _table(document: Mapping[str, Any], name: str) -> AnswerTable:
     from pydantic import ValidationError
 
-    from optimizer.readers.answer_schema import AnswerTable
+    from optimizer.search.check.answer_schema import AnswerTable
 
     try:
         return AnswerTable.model_validate({"plan": None, **document})
@@ -150,7 +150,7 @@ def _table(document: Mapping[str, Any], name: str) -> AnswerTable:
 def _problem(detail: ErrorDetails) -> str:
     """One line for one problem: where, what is wrong, the offending value."""
     from optimizer.plan import FIELDS
-    from optimizer.readers.answer_schema import SAID, shown
+    from optimizer.search.check.answer_schema import SAID, shown
 
     place = [part for part in detail["loc"] if part != "[key]"]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")

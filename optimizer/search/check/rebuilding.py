@@ -14,7 +14,9 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
 from optimizer.plan import Knobs, Plan
-from optimizer.readers.answer_file import Claims, SavedAnswer
+from optimizer.search.check.answer_file import Claims, SavedAnswer
+from optimizer.search.check.plan_rules import priced
+from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, sweep
 from optimizer.search.layouts.band import Bounds, best_even, bounds_of
@@ -22,8 +24,6 @@ from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.why.comparison import pins_of, why_not
-from optimizer.search.why.conflict import Question, conflict
-from optimizer.search.why.plan_rules import priced
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.

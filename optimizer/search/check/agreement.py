@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from math import isclose
 from typing import Any
 
-from optimizer.search.why.plan_rules import Finding
+from optimizer.search.check.plan_rules import Finding
 from optimizer.units import GB
 
 TOLERANCE = 1e-6  # relative: what a number may be off by

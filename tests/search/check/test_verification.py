@@ -21,13 +21,13 @@ from optimizer.job import Job, Limits
 from optimizer.objectives.step.explain import explain
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.readers.answer_file import SavedAnswer, read_answer
 from optimizer.reports.as_json import json_text
+from optimizer.search.check.answer_file import SavedAnswer, read_answer
+from optimizer.search.check.plan_rules import priced, rule_findings
+from optimizer.search.check.verification import UNCHECKED, verify
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
 from optimizer.search.why.comparison import why_not
-from optimizer.search.why.plan_rules import priced, rule_findings
-from optimizer.search.why.verification import UNCHECKED, verify
 from tests.search.jobs import small_job
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -294,8 +294,8 @@ def test_no_solver_is_loaded(document: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     code = (
-        "import sys\nfrom optimizer.readers.answer_file import read_answer\n"
-        "from optimizer.search.why.verification import verify\n"
+        "import sys\nfrom optimizer.search.check.answer_file import read_answer\n"
+        "from optimizer.search.check.verification import verify\n"
         f"assert not verify(read_answer(open({str(path)!r}).read())).broken\n"
         "assert not {'ortools', 'optuna'} & {name.split('.')[0] for name in sys.modules}\n"
     )

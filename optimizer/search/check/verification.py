@@ -13,12 +13,12 @@ from optimizer.constraints.given_layout import laid_out
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Knobs, Plan
-from optimizer.readers.answer_file import SavedAnswer
+from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
+from optimizer.search.check.answer_file import SavedAnswer
+from optimizer.search.check.plan_rules import Finding, priced, rule_findings
+from optimizer.search.check.rebuilding import Searched, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.plan.alternatives import runners_up, structure
-from optimizer.search.why.agreement import TOLERANCE, disagreements, leaves
-from optimizer.search.why.plan_rules import Finding, priced, rule_findings
-from optimizer.search.why.rebuilding import Searched, rebuilt
 
 # Places that are not compared, and why.
 UNCHECKED = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -40,7 +39,7 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
     if not all(finding.holds for finding in placement):
         plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
     plans = Plans.of([plan])
-    rules = (*structural(job), Memory(price=partial(price, knobs=knobs)))
+    rules = (*structural(job), Memory(knobs=knobs))
     with np.errstate(over="ignore", invalid="ignore"):
         found = [
             Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))

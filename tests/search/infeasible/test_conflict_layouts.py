@@ -18,11 +18,11 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
-from optimizer.search.why.conflict import Question, conflict
 from tests.search.jobs import DENSE, small_job
 from tests.search.plan.test_joint_optimum import MOST_PLANS, layouts, tiny_jobs
 

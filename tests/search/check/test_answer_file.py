@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.answer import Answer
 from optimizer.errors import InvalidFile, UnknownName
-from optimizer.readers.answer_file import SavedPlan, read_answer
+from optimizer.search.check.answer_file import SavedPlan, read_answer
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Why no plan keeps every rule, and what would."""
