@@ -145,7 +145,8 @@ def test_mixtral_on_h100_with_folded_experts(gpus: int, published: float) -> Non
 def test_nemotron_4_340b_lies_in_the_interval_of_the_default_stack(dp: int, batch: int, published: float) -> None:
     """Nemotron-4 340B on 1,536 to 6,144 H100, arXiv 2406.11704, table 2: seconds per iteration at TP 8, PP 12, VPP 8.
 
-    The model is 14 to 16 % fast outside of all widths that its stack was fitted to; the width of what is extrapolated counts it.
+    The model is 14 to 16 % fast, outside of all widths that its stack was fitted to: the width of what is
+    extrapolated counts these runs.
     """
     job = Job(
         model=load_model("nemotron-4-340b"),
