@@ -85,6 +85,16 @@ class Entry:
         """Both passes of one micro-batch, the layer spared [s]."""
         return self.forward + self.backward
 
+    @property
+    def cover_forward(self) -> FloatArray:
+        """What the step's weights can hide under in a forward pass [s]."""
+        return self.gathered(self.cost.cover_forward) + self.exposure.after_forward
+
+    @property
+    def cover_backward(self) -> FloatArray:
+        """What the step's gradients can hide under in a backward pass, nothing recomputed [s]."""
+        return self.gathered(self.cost.cover_backward) + self.exposure.after_backward
+
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Seconds of one term in both passes, and what recomputing adds to it [s]."""
         if name == "dp_communication":

@@ -62,7 +62,7 @@ class Once:
 def work_of(bill: Bill, stages: Stages) -> Work:
     """The counts of a stage x the bill, added up."""
     forward, backward = (
-        counted(stages, {kind: e.gathered(getattr(e.cost, name)) for kind, e in bill.entries.items()}) / bill.plans.vpp
+        counted(stages, {kind: getattr(entry, name) for kind, entry in bill.entries.items()}) / bill.plans.vpp
         for name in ("cover_forward", "cover_backward")
     )
     return Work(
