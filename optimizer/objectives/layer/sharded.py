@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
@@ -35,7 +35,7 @@ class Exposure:
     @classmethod
     def none(cls, count: int) -> Exposure:
         """Nothing is sharded."""
-        return cls(**dict.fromkeys(PARTS, np.zeros(count)))
+        return cls(**dict.fromkeys(PARTS, nothing(count)))
 
     @classmethod
     def joined(cls, parts: Sequence[Exposure]) -> Exposure:
@@ -44,6 +44,8 @@ class Exposure:
 
     def take(self, index: Any) -> Exposure:
         """Those of some of the plans."""
+        if not (np.any(self.forward) or np.any(self.backward)):
+            return Exposure.none(len(self.forward[index]))
         return Exposure(**{name: getattr(self, name)[index] for name in PARTS})
 
 
