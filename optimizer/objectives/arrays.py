@@ -48,6 +48,11 @@ def pick(choice: IntArray, options: Sequence[FloatArray | float]) -> FloatArray:
     return found
 
 
+def nothing(count: int) -> FloatArray:
+    """So many zeros that take no memory, to be read only."""
+    return np.broadcast_to(np.zeros(1), count)
+
+
 def total(rows: FloatArray) -> FloatArray:
     """Sum over the first axis, such as the kinds of layers.
 

@@ -35,9 +35,9 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     compute = 2 tile_m tile_n (k + k_half) x waves x sms / (peak x ceiling), the smaller of the two tilings
     waves = softness x max(tiles / sms, 1) + (1 - softness) x ceil(tiles / sms), tiles = batch x ceil x ceil
     memory = batch x ((m k + k n) x element_bytes + m n x output_bytes) / (bandwidth x memory_efficiency)
-    m, n, k [elements] and batch [1] broadcast. The clock of a step follows the power of all its kernels: long and short
-    products run at the same one, that of a product of SPELL on a device that has not rested. What a training step loses
-    beyond that, the stack's gemm_efficiency holds.
+    m, n, k [elements] and batch [1] broadcast. No product takes longer than on the curve's `slower`. The clock of a
+    step follows the power of all its kernels: long and short products run at the same one, that of a product of SPELL
+    on a device that has not rested. What a training step loses beyond that, the stack's gemm_efficiency holds.
 
     Source: wave and tile quantisation as in NVIDIA's "Matrix Multiplication Background User's Guide". The softening,
     the saturation in k and the form of the throttling are this project's, fitted by optimizer.tools.gemm_fit.
@@ -55,7 +55,8 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     >>> round(float(gemm_time(2560, 1280, 1024, replace(curve, throttle=0.2, burst=1e-3))) * 1e3, 2)
     7.46
     """
-    return products_time(m, n, k, curve, batch, _at_step_clock(curve))
+    time = products_time(m, n, k, curve, batch, _at_step_clock(curve))
+    return time if curve.slower is None else np.minimum(time, gemm_time(m, n, k, curve.slower, batch=batch))
 
 
 def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:

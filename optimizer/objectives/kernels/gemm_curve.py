@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.hardware import Device
-from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, preset_for
+from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, peak_of_slower, preset_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,8 @@ class GemmCurve:
     that loses half of that on a busy device; `rest` [1] how much longer the burst is on a device that has rested.
     Quantising an operand: `cast_bytes` [B/element] traffic and `cast_launch` [s] fixed time, 0 where nothing is cast.
     `source` names the preset; `extrapolated` says that it was measured on other silicon or in another dtype.
+    `slower`: the curve of the same device with so much less peak that it borrows another preset; no product takes
+    longer than there.
     """
 
     peak: float
@@ -44,6 +46,7 @@ class GemmCurve:
     cast_launch: float = 0.0
     source: str = ""
     extrapolated: bool = False
+    slower: GemmCurve | None = None
 
 
 _ELEMENT_BYTES = {"fp4": 0.5, "fp6": 0.75, "fp8": 1.0, "int8": 1.0, "tf32": 4.0, "fp32": 4.0}
@@ -55,30 +58,38 @@ def curve_for(device: Device, dtype: str) -> GemmCurve:
     A device that was not measured borrows the curve whose tiles run at the most similar rate (peak per SM), with
     its own peak, SMs and bandwidth. Its ceiling is its measured_matmul over its peak (bf16 and fp16 share theirs),
     which holds what the power limit takes already, else its vendor's default, else the borrowed one; the units of a
-    measured device beside another memory are its own. A measured device whose number of SMs is unknown (1) takes the
-    preset's. Narrow formats share the fp8 curve, all others the bf16 one.
+    measured device beside another memory or at another clock are its own. A measured device whose number of SMs is
+    unknown (1) takes the preset's. Where a higher peak makes a device borrow a preset that is worse at some shape, it
+    is as fast there as with the lower peak (`slower`). Narrow formats share the fp8 curve, all others the bf16 one.
 
     Raises InputError for a dtype without matrix units.
     """
     peak = device.peak(dtype)
     family = next((name for name in _ELEMENT_BYTES if name in dtype.lower()), "bf16")
     element_bytes = _ELEMENT_BYTES.get(family, 2.0)
-    preset = preset_for(device, peak, "fp8" if element_bytes <= 1.0 else "bf16")
+    measured = "fp8" if element_bytes <= 1.0 else "bf16"
+    preset = preset_for(device, peak, measured)
     if device.sms <= 1 and preset.names(device):
         device = replace(device, sms=round(preset["sms"]))
-    same = preset.has_units_of(device, peak) and family in ("bf16", "fp8")
-    ceiling, throttle = _ceiling(device, dtype, preset, same)
-    extrapolated = not (same and preset.has_memory_of(device))
-    return _curve(device, peak, element_bytes, preset, ceiling, throttle, extrapolated)
+    fitted = family in ("bf16", "fp8")
+    ceiling, throttle = _ceiling(device, dtype, preset, own=fitted and preset.is_of(device))
+    extrapolated = not (fitted and preset.has_units_of(device, peak) and preset.has_memory_of(device))
+    curve = _curve(device, peak, element_bytes, preset, ceiling, throttle, extrapolated)
+    less = peak_of_slower(device, peak, measured)
+    if less is None:
+        return curve
+    scaled = {name: value * less / peak for name, value in device.peak_flops.items()}
+    return replace(curve, slower=curve_for(replace(device, peak_flops=scaled), dtype))
 
 
-def _ceiling(device: Device, dtype: str, preset: CurvePreset, same: bool) -> tuple[float, float]:
+def _ceiling(device: Device, dtype: str, preset: CurvePreset, *, own: bool) -> tuple[float, float]:
     """Largest share of the peak, and what the power limit takes of it at most [1, 1].
 
-    Fitted, else measured by a sweep under the power limit, else assumed for the vendor, else borrowed.
+    Fitted to the device itself, whatever its clock, else measured by a sweep under the power limit, else assumed for
+    the vendor, else borrowed.
     """
     throttle = preset.get("throttle", 0.0)
-    if same:
+    if own:
         return preset["ceiling"], throttle
     key = "fp8" if "fp8" in dtype.lower() else dtype.lower()
     for name in (key, *({"bf16", "fp16"} - {key} if key in ("bf16", "fp16") else ())):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ REQUIRED = (
     "launch",
     "memory_efficiency",
 )
+_JUST_BELOW = 1e-9  # relative
 _VENDOR_WIDE = "any"  # the dtype of rows that hold a vendor's default
 
 
@@ -49,9 +51,18 @@ class CurvePreset:
         """Whether the device bears this preset's name as one of its words: "h100" does "H100-80GB PCIe"."""
         return self.device in re.split(r"[^a-z0-9]+", device.name.lower())
 
+    def is_of(self, device: Device) -> bool:
+        """Whether it was measured on this device, at whatever clock: it bears its name and has as many SMs."""
+        return self.names(device) and device.sms == self["sms"]
+
     def has_units_of(self, device: Device, peak: float) -> bool:
         """Whether these are the device's own units: as many SMs, and the same peak within 1 %."""
         return device.sms == self["sms"] and abs(peak / self["peak"] - 1.0) < 0.01
+
+    @property
+    def rate(self) -> float:
+        """Peak of an SM [FLOP/s]."""
+        return self["peak"] / self["sms"]
 
     def has_memory_of(self, device: Device) -> bool:
         """Whether the bandwidth is the device's within 3 %."""
@@ -62,15 +73,29 @@ class CurvePreset:
 
         Its memory does not count: a device must not get slower units with a faster memory.
         """
-        return abs(math.log(peak / device.sms / (self["peak"] / self["sms"])))
+        return abs(math.log(peak / device.sms / self.rate))
 
 
 def preset_for(device: Device, peak: float, dtype: str) -> CurvePreset:
     """The preset that bears the device's name, else the nearest by peak per SM; dtype is "bf16" or "fp8"."""
-    curves, _ = _presets(presets_folder() / "kernels.csv")
-    candidates = [curve for curve in curves if curve.dtype == dtype]
-    named = [curve for curve in candidates if curve.names(device)]
-    return min(named or candidates, key=lambda curve: (curve.distance(device, peak), curve.device))
+    return min(_candidates(device, dtype), key=lambda curve: (curve.distance(device, peak), curve.device))
+
+
+def peak_of_slower(device: Device, peak: float, dtype: str) -> float | None:
+    """The highest peak with which the device would borrow the units of the next slower preset, if any [FLOP/s].
+
+    None where nobody knows how many SMs it has (1): its rate per SM says nothing of its units.
+    """
+    rates = sorted({curve.rate for curve in _candidates(device, dtype)})
+    borders = [device.sms * math.sqrt(slower * faster) for slower, faster in itertools.pairwise(rates)]
+    below = [border for border in borders if border * (1 - _JUST_BELOW) < peak]
+    return below[-1] * (1 - _JUST_BELOW) if below and device.sms > 1 else None
+
+
+def _candidates(device: Device, dtype: str) -> list[CurvePreset]:
+    """The presets that bear the device's name, else all, of a dtype."""
+    curves = [curve for curve in _presets(presets_folder() / "kernels.csv")[0] if curve.dtype == dtype]
+    return [curve for curve in curves if curve.names(device)] or curves
 
 
 def default_ceiling(vendor: str, otherwise: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray, distinct
+from optimizer.objectives.arrays import FloatArray, distinct, nothing
 from optimizer.objectives.layer.cost import Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
 from optimizer.objectives.layer.parameters import (
@@ -26,6 +26,7 @@ from optimizer.objectives.layer.parameters import (
 )
 from optimizer.objectives.layer.pipelined_host import pipelined_wait
 from optimizer.objectives.layer.shapes import (
+    BILL_KEYS,
     REPLICA_KEYS,
     SHAPE_KEYS,
     TRANSFER_KEYS,
@@ -84,6 +85,16 @@ class Entry:
     def seconds(self) -> FloatArray:
         """Both passes of one micro-batch, the layer spared [s]."""
         return self.forward + self.backward
+
+    @property
+    def cover_forward(self) -> FloatArray:
+        """What the step's weights can hide under in a forward pass [s]."""
+        return self.gathered(self.cost.cover_forward) + self.exposure.after_forward
+
+    @property
+    def cover_backward(self) -> FloatArray:
+        """What the step's gradients can hide under in a backward pass, nothing recomputed [s]."""
+        return self.gathered(self.cost.cover_backward) + self.exposure.after_backward
 
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Seconds of one term in both passes, and what recomputing adds to it [s]."""
@@ -170,27 +181,30 @@ def bill_of(job: Job, plans: Plans) -> Bill:
 
     Raises InputError when the device has no units for the job's dtype.
     """
-    few, rows = distinct(plans, SHAPE_KEYS)
+    some, at = distinct(plans, BILL_KEYS)
+    few, rows = distinct(some, SHAPE_KEYS)
     costs = costs_of(job, few)
-    one_of, replicas = distinct(plans, REPLICA_KEYS)
+    one_of, replicas = distinct(some, REPLICA_KEYS)
     elements = parameters(job.model, one_of)
-    exposures = sharded_exposures(job, plans, one_of, replicas, elements, covers(costs, rows))
+    exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
+    shape_of, replica_of = rows[at], replicas[at]
     entries = {}
     for kind, cost in costs.items():
+        waits = _waits(job, some, cost, rows) if kind in LAYERS else None
         entries[kind] = Entry(
             cost=cost,
-            rows=rows,
+            rows=shape_of,
             elements=elements[kind],
-            replicas=replicas,
-            exposure=exposures[kind],
-            waits=_waits(job, plans, cost, rows) if kind in LAYERS else (np.zeros(len(plans)),) * 2,
+            replicas=replica_of,
+            exposure=exposures[kind].take(at),
+            waits=(waits[0][at], waits[1][at]) if waits else (nothing(len(plans)),) * 2,
         )
     return Bill(
         job=job,
         plans=plans,
         entries=entries,
-        beside=stage_extras(job, plans),
-        replicas=Replicas(plans=one_of, rows=replicas, whole=whole_model(job.model, elements)),
+        beside=stage_extras(job, plans, some, at),
+        replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
 
 
@@ -206,28 +220,30 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
     return found
 
 
-def stage_extras(job: Job, plans: Plans) -> dict[str, FloatArray]:
+def stage_extras(job: Job, plans: Plans, some: Plans, at: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
 
-    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap).
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `some` are
+    the plans that differ in more than virtual stages, micro-batches and schedule, `at` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
-    few, rows = distinct(plans, TRANSFER_KEYS)
+    few, rows = distinct(some, TRANSFER_KEYS)
     sent = sum((message.seconds(job) for message in boundary_messages(job, few)), np.zeros(len(few)))
     return {
-        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "pp_communication": plans.vpp * sent[rows[at]] * (1 - job.stack["p2p_overlap"]),
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
 
 
-def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArray, FloatArray] | None:
     """What a pipeline between nodes makes a layer wait, as it is, and what recomputing it changes of that [s]."""
+    if not job.stack["pipelined_collective"]:
+        return None
     host, collectives = cost.host[rows], cost.collectives[rows]
     busy = (_total(cost.forward) + _total(cost.backward))[rows]
     spared = pipelined_wait(job, plans, busy, host, collectives)
-    recomputed = pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives)
-    return spared + np.zeros(len(plans)), recomputed - spared + np.zeros(len(plans))
+    return spared, pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives) - spared
 
 
 def _total(terms: Terms) -> FloatArray:

@@ -30,12 +30,12 @@ class Cost:
     """One layer of a kind for one micro-batch, by distinct shape.
 
     forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
-    seconds by term that recomputing the whole layer adds [s]. weight: gradients of weights, a part of `backward`;
-    cover_forward, cover_backward: computation and waits for the host under which other messages can hide, cover_again:
-    what recomputing adds to the latter; hidden, hidden_again: communication that hides inside the layer; host: what the
-    host needs for its kernels [s], collectives: how many of these it launches [1]. kept: activations in flight of a
-    layer that is spared, kept_recomputed: of one that is recomputed, once: held per stage while modules are recomputed,
-    once_whole: while whole layers are, static: whatever is in flight [B].
+    seconds by term that recomputing the whole layer adds [s]. weight: gradients of weights and half of the waits for
+    launches, a part of `backward`; cover_forward, cover_backward: computation and waits for the host under which other
+    messages can hide, cover_again: what recomputing adds to the latter; hidden, hidden_again: communication that hides
+    inside the layer; host: what the host needs for its kernels [s], collectives: how many of these it launches [1].
+    kept: activations in flight of a layer that is spared, kept_recomputed: of one that is recomputed, once: held per
+    stage while modules are recomputed, once_whole: while whole layers are, static: whatever is in flight [B].
     """
 
     forward: Terms
@@ -103,7 +103,7 @@ def _head_cost(job: Job, few: Plans, rows: IntArray) -> Cost:
         _free(len(rows)),
         forward={HEAD: time.forward.total},
         backward={HEAD: time.backward.total},
-        weight=time.backward.terms["gemm"] / 2,
+        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
         cover_forward=time.forward.busy,
         cover_backward=time.backward.busy,
         static=logits[rows],
@@ -129,6 +129,7 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     for name in TERMS:
         terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
     shapes = shapes_of(job, plans)
+    hosted = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(plans.activation_offload):
         hosted = host_passes(job, time, lean, _on_host(job, plans, shapes, moe, lean))
         terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
@@ -139,9 +140,9 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},
         again={name: whole * parts[2] for name, parts in terms.items()},
-        weight=time.backward.terms["gemm"] / 2,
-        cover_forward=time.forward.busy,
-        cover_backward=time.backward.busy + more.busy,
+        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
+        cover_forward=time.forward.busy + hosted[0],
+        cover_backward=time.backward.busy + more.busy + hosted[1],
         cover_again=whole * time.full.busy,
         hidden=time.forward.hidden + time.backward.hidden + more.hidden,
         hidden_again=whole * time.full.hidden,

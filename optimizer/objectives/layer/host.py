@@ -17,9 +17,9 @@ from optimizer.plan import IntArray
 def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
     """Seconds that one pass over a layer loses to its traffic with the host [s].
 
-    max(0, moved / host bandwidth - window) + moved / HBM bandwidth: what does not fit under the pass's computation, and
-    the copies' own traffic in device memory. Where communication hides under computation the host link waits: it is
-    shared with the network card. That everything else hides is assumed, not measured.
+    max(0, moved / host bandwidth - window) + moved / HBM bandwidth: what does not fit under the pass's computation and
+    its waits for launches, and the copies' own traffic in device memory. Where communication hides under computation
+    the host link waits: it is shared with the network card. That everything else hides is assumed, not measured.
 
     Source: assumed; Transformer Engine documentation, CPU offloading (copies run beside the computation).
 
@@ -36,6 +36,5 @@ def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
 def host_passes(job: Job, time: LayerTime, recompute: IntArray, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
     """`host_seconds` of the forward and the backward pass of a layer [s]."""
     again = time.again(recompute)
-    forward = host_seconds(job, moved, np.maximum(0.0, time.forward.compute - time.forward.hidden))
-    busy = time.backward.compute + again.compute - time.backward.hidden - again.hidden
-    return forward, host_seconds(job, moved, np.maximum(0.0, busy))
+    forward = host_seconds(job, moved, np.maximum(0.0, time.forward.window))
+    return forward, host_seconds(job, moved, np.maximum(0.0, time.backward.window + again.window))

@@ -9,9 +9,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.plan import Plans
 
 
-def pipelined_wait(
-    job: Job, plans: Plans, busy: FloatArray, host: FloatArray, collectives: FloatArray
-) -> FloatArray | float:
+def pipelined_wait(job: Job, plans: Plans, busy: FloatArray, host: FloatArray, collectives: FloatArray) -> FloatArray:
     """Time by which one layer of a pipeline between nodes is late, beside its own `busy` seconds [s].
 
     max(0, host + collectives x tp x pipelined_collective - busy) where pp > 1 and the GPUs fill more than one node,
@@ -22,8 +20,6 @@ def pipelined_wait(
     under TP 4, 8 and 16 however small the micro-batch; the form and the rate are fitted to them.
     """
     rate = job.stack["pipelined_collective"]
-    if not rate:
-        return 0.0
     late = np.maximum(0.0, host + collectives * plans.tp * rate - busy)
     between = (plans.pp > 1) & (plans.tp > 1) & (plans.gpus > job.cluster.gpus_per_node)
     return np.where(between, late, 0.0)

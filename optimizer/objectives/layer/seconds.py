@@ -20,7 +20,7 @@ from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
 from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages
-from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, exposed
+from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
 from optimizer.plan import IntArray
 from optimizer.stack import Features
 
@@ -33,10 +33,14 @@ BACKWARD_KERNELS = 1.6
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape."""
+    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape.
+
+    outlasting: what would hide too if there were more to compute [s].
+    """
 
     terms: dict[str, FloatArray]
     hidden: FloatArray
+    outlasting: FloatArray
 
     @property
     def total(self) -> FloatArray:
@@ -50,12 +54,23 @@ class Phase:
 
     @property
     def busy(self) -> FloatArray:
-        """Computation with what the GPU waits for the host, while data parallelism's messages travel on [s]."""
-        return self.compute + self.terms["launch"]
+        """Computation with what the GPU waits for the host and for messages that outlast it (see `beyond`), while data
+        parallelism's messages travel on [s].
+        """
+        return self.compute + self.terms["launch"] + self.outlasting
+
+    @property
+    def window(self) -> FloatArray:
+        """Computation that hides no communication, and what the GPU waits for launches [s]."""
+        return self.compute - self.hidden + self.terms["launch"]
 
     def take(self, rows: IntArray) -> Phase:
         """The pass at these shapes."""
-        return Phase(terms={term: seconds[rows] for term, seconds in self.terms.items()}, hidden=self.hidden[rows])
+        return Phase(
+            terms={term: seconds[rows] for term, seconds in self.terms.items()},
+            hidden=self.hidden[rows],
+            outlasting=self.outlasting[rows],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +105,14 @@ class LayerTime:
         """What these modes of recomputation add to the backward pass."""
         mode = modes(recompute)
         terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
-        hidden = pick(mode, (0.0, 0.0, self.full.hidden))
+        hidden, outlasting = (pick(mode, (0.0, 0.0, part)) for part in (self.full.hidden, self.full.outlasting))
         for module, phase in self.modules.items():
             chosen = recomputes(recompute, module)
             if np.any(chosen):
                 terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
                 hidden = hidden + np.where(chosen, phase.hidden, 0.0)
-        return Phase(terms=terms, hidden=hidden)
+                outlasting = outlasting + np.where(chosen, phase.outlasting, 0.0)
+        return Phase(terms=terms, hidden=hidden, outlasting=outlasting)
 
 
 def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:
@@ -165,7 +181,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> LayerTime:
     return LayerTime(
         forward=ahead,
         backward=_phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS),
-        selective=Phase(terms=selective, hidden=nothing),
+        selective=Phase(terms=selective, hidden=nothing, outlasting=nothing),
         full=ahead,
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
@@ -181,7 +197,7 @@ def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:
         _phase(job, _compute(job, layer, curves, backward=phase == BACKWARD), messages, phase, host * launches)
         for phase, launches in ((FORWARD, 1.0), (BACKWARD, BACKWARD_KERNELS))
     )
-    again = Phase(terms=dict.fromkeys(TERMS, nothing), hidden=nothing)
+    again = Phase(terms=dict.fromkeys(TERMS, nothing), hidden=nothing, outlasting=nothing)
     return LayerTime(forward=forward, backward=backward, selective=again, full=again, host=nothing, collectives=nothing)
 
 
@@ -270,15 +286,19 @@ def _phase(
     """Compute, what its messages show beside it, and the wait for the host."""
     nothing = np.zeros(np.shape(host))
     terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
+    outlasting: dict[str, FloatArray] = {}  # by the term that is too short
     for parallelism in (TP, CP, EP):
         mine = [message for message in messages if (message.parallelism, message.phase) == (parallelism, phase)]
         sent = sum((message.seconds(job) for message in mine), nothing)
-        under = compute.get(mine[0].under, 0.0) if mine else 0.0
-        shown = exposed(sent, np.asarray(under), job.stack[f"{parallelism}_overlap"])
+        under, overlap = mine[0].under if mine else "", job.stack[f"{parallelism}_overlap"]
+        room = compute.get(under, nothing) + outlasting.get(under, nothing)
+        shown = exposed(sent, room, overlap)
+        outlasting[under] = outlasting.get(under, nothing) + beyond(sent, room, overlap)
         terms[f"{parallelism}_communication"] = shown
         hidden = hidden + sent - shown
     busy = sum(terms.values(), nothing)
-    return Phase(terms=terms | {"launch": launch_seconds(host, busy)}, hidden=hidden)
+    terms |= {"launch": launch_seconds(host, busy)}
+    return Phase(terms=terms, hidden=hidden, outlasting=sum(outlasting.values(), nothing))
 
 
 def launch_seconds(host: FloatArray, busy: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
 TRANSFER_KEYS = ("tp", "cp", "pp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
+BILL_KEYS = tuple(dict.fromkeys((*SHAPE_KEYS, *REPLICA_KEYS)))  # all but micro-batches, virtual stages and schedule
 
 
 def shapes_of(job: Job, plans: Plans) -> Shapes:

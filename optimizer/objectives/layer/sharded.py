@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
-from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, exposed
+from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING
 from optimizer.plan import IntArray, Plans
 
 Covers = tuple[FloatArray, FloatArray, FloatArray]
@@ -21,30 +22,34 @@ Covers = tuple[FloatArray, FloatArray, FloatArray]
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
     """Seconds of one layer and micro-batch that show in the forward and the backward pass, and the change that
-    recomputing the layer makes to the latter, under which more can hide [s].
+    recomputing the layer makes to the latter, under which more can hide; after_forward, after_backward: what would hide
+    too if there were more to compute, see `beyond` [s].
     """
 
     forward: FloatArray
     backward: FloatArray
     again: FloatArray
+    after_forward: FloatArray
+    after_backward: FloatArray
 
     @classmethod
     def none(cls, count: int) -> Exposure:
         """Nothing is sharded."""
-        nothing = np.zeros(count)
-        return cls(forward=nothing, backward=nothing, again=nothing)
+        return cls(**dict.fromkeys(PARTS, nothing(count)))
 
     @classmethod
     def joined(cls, parts: Sequence[Exposure]) -> Exposure:
         """Several as one."""
-        forward, backward, again = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("forward", "backward", "again")
-        )
-        return cls(forward=forward, backward=backward, again=again)
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in PARTS})
 
     def take(self, index: Any) -> Exposure:
         """Those of some of the plans."""
-        return Exposure(forward=self.forward[index], backward=self.backward[index], again=self.again[index])
+        if not (np.any(self.forward) or np.any(self.backward)):
+            return Exposure.none(len(self.forward[index]))
+        return Exposure(**{name: getattr(self, name)[index] for name in PARTS})
+
+
+PARTS = tuple(field.name for field in fields(Exposure))
 
 
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
@@ -93,13 +98,17 @@ def sharded_exposures(
     """What of each kind's sharded weights and gradients neighbouring layers' computation does not hide [s].
 
     exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers (see
-    Features). `few` are the plans with distinct replicas, `rows` the one of each plan.
+    Features). The embedding, which computes nothing, hides under a neighbouring dense layer and what shows of that.
+    `few` are the plans with distinct replicas, `rows` the one of each plan.
     """
     if not np.any(plans.zero_stage >= 2):
         return {kind: Exposure.none(len(plans)) for kind in covers}
-    found = {}
+    found: dict[str, Exposure] = {}
     overlap = overlap_of(job, plans)
-    for kind, (ahead, behind, again) in covers.items():
+    for kind in sorted(covers, key=EMBEDDING.__eq__):  # the embedding last
+        ahead, behind, again = covers[kind]
+        if kind == EMBEDDING:
+            ahead, behind = ahead + found[DENSE].after_forward, behind + found[DENSE].after_backward
         messages = sharded_messages(job, few, elements[kind])
         forward, backward = (
             sum((m.seconds(job) for m in messages if m.phase == phase), np.zeros(len(few)))[rows]
@@ -111,6 +120,8 @@ def sharded_exposures(
             forward=exposed(forward, ahead, overlap),
             backward=spared,
             again=exposed(backward, behind + again, overlap) - spared,
+            after_forward=beyond(forward, ahead, overlap),
+            after_backward=beyond(backward, behind, overlap),
         )
     return found
 

@@ -56,3 +56,15 @@ def exposed(communication: FloatArray, compute: FloatArray, overlap: FloatArray 
     2.0
     """
     return communication - overlap * np.minimum(communication, compute)
+
+
+def beyond(communication: FloatArray, compute: FloatArray, overlap: FloatArray | float) -> FloatArray:
+    """Communication that would hide too if there were more to compute [s]: overlap x (communication - compute).
+
+    Other messages that hide under the same computation can travel meanwhile. Were they not to, a second of computation
+    under which both hide would count twice, and a faster GPU lose more than it gains.
+
+    >>> float(beyond(np.array(3.0), np.array(2.0), 0.5)), float(beyond(np.array(1.0), np.array(2.0), 0.5))
+    (0.5, 0.0)
+    """
+    return overlap * np.maximum(communication - compute, 0.0)

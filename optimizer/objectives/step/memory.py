@@ -86,7 +86,7 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         "static": column("static", losing),
     }
     found["buffers"] = {
-        "workspace": np.full((len(stages.exists), len(plans)), job.stack["workspace"]),
+        "workspace": np.full(len(plans), job.stack["workspace"]),
         "unsharded": unsharded_bytes(bill),
         "gathered": gathered_bytes(bill),
     }

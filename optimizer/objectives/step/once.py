@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,25 +46,26 @@ class Once:
     """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have.
 
     shown: data parallelism that shows, slowed: contention with what hides, updating: the optimizer, hides: what of the
-    collectives hides [s]; inputs: of the formulas.
+    collectives hides [s]; inputs: of the formulas. exists: 0 where a plan has no such stage.
     """
 
+    exists: FloatArray
     shown: FloatArray
     slowed: FloatArray
     updating: FloatArray
     hides: FloatArray
     inputs: Mapping[str, FloatArray]
 
-    @property
+    @cached_property
     def total(self) -> FloatArray:
         """All of it [s]."""
-        return self.shown + self.slowed + self.updating
+        return self.exists * (self.shown + self.slowed + self.updating)
 
 
 def work_of(bill: Bill, stages: Stages) -> Work:
     """The counts of a stage x the bill, added up."""
     forward, backward = (
-        counted(stages, {kind: e.gathered(getattr(e.cost, name)) for kind, e in bill.entries.items()}) / bill.plans.vpp
+        counted(stages, {kind: getattr(entry, name) for kind, entry in bill.entries.items()}) / bill.plans.vpp
         for name in ("cover_forward", "cover_backward")
     )
     return Work(
@@ -82,9 +84,10 @@ def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
     hides = hidden(*(inputs[name] for name in ("hideable", *COVERED)))
     exists = by_stage(work.exists, knobs)
     return Once(
-        shown=exists * data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
-        slowed=exists * contention(hides, inputs["comm_sm_share"]),
-        updating=exists * optimizer(*(inputs[name] for name in DEVICE)),
+        exists=exists,
+        shown=data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
+        slowed=contention(hides, inputs["comm_sm_share"]),
+        updating=optimizer(*(inputs[name] for name in DEVICE)),
         hides=exists * hides,
         inputs=inputs,
     )
@@ -109,13 +112,15 @@ def least_once(work: Work, offload: FloatArray) -> FloatArray:
 def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
     """Inputs of the formulas for each stage; layers hide under what is not recomputed."""
     job, rates = work.bill.job, rates_of(work.bill, knobs)
-    shared, experts = by_stage(work.shared, knobs), by_stage(work.experts, knobs)
-    reduce = shared * rates.reduce_shared, experts * rates.reduce_experts
+    reduce = _by_part(work, knobs, rates.reduce_shared, rates.reduce_experts)
+    gather = _by_part(work, knobs, rates.gather_shared, rates.gather_experts)
+    updated = _by_part(work, knobs, rates.updated_shared, rates.updated_experts)
+    hideable = rates.hideable_shared, rates.hideable_experts
     return {
-        "reduce": reduce[0] + reduce[1],
-        "hideable": reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
-        "gather": shared * rates.gather_shared + experts * rates.gather_experts,
-        "updated": shared * rates.updated_shared + experts * rates.updated_experts,
+        "reduce": _sum(reduce),
+        "hideable": _sum([part * share for part, share in zip(reduce, hideable, strict=False)]),
+        "gather": _sum(gather),
+        "updated": _sum(updated),
         "forward": by_stage(work.forward, knobs),
         "backward": by_stage(work.backward, knobs),
         "overlap": overlap_of(job, work.bill.plans),
@@ -127,6 +132,16 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
         "bandwidth": np.asarray(job.cluster.device.memory_bandwidth),
         "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
     }
+
+
+def _by_part(work: Work, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
+    """Elements of each stage x what each of them takes: shared parameters, and the experts of a model that has any."""
+    held = [work.shared, work.experts] if work.bill.job.model.experts else [work.shared]
+    return [by_stage(elements, knobs) * rate for elements, rate in zip(held, rates, strict=False)]
+
+
+def _sum(parts: list[FloatArray]) -> FloatArray:
+    return parts[0] + parts[1] if len(parts) > 1 else parts[0]
 
 
 def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:

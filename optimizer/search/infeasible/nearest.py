@@ -176,7 +176,7 @@ class Numbers:
         for pin in self._asked():
             fewest = np.maximum(fewest, pin.low)
         plans = replace(plans, num_microbatches=fewest)
-        return plans.take(self.memory.bounds(self.job, plans, self.job.usable_memory) <= self.job.usable_memory)
+        return plans.take(self.memory.possible(self.job, plans))
 
     def _free(self, *names: str) -> bool:
         """Whether the job asks for no values of these variables."""

@@ -5,8 +5,9 @@ bound of every plan at any knobs  ->  band below the best so far, tuned  ->  lay
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
@@ -95,6 +96,32 @@ class Bounds:
     knob_bound: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prospects:
+    """Plans at a setting of the knobs each: what no layout changes and what layers cost, a time that no layout beats,
+    infinite where none fits or it is not asked for [s].
+    """
+
+    knobs: KnobColumns
+    floor: StepFloor
+    table: LayerTable
+    bounds: FloatArray
+
+    @cached_property
+    def uneven(self) -> FloatArray:
+        """Least time of a step whose stages do not all hold as many layers [s]."""
+        return self.floor.uneven()
+
+    def take(self, index: IntArray) -> Prospects:
+        """Those of some of the plans."""
+        return Prospects(
+            knobs=taken(self.knobs, index),
+            floor=self.floor.take(index),
+            table=self.table.take(index),
+            bounds=self.bounds[index],
+        )
+
+
 @dataclass
 class _Search:
     """What has been found so far."""
@@ -151,7 +178,7 @@ def lay_out(
         low = np.flatnonzero(fitting[part] < search.limit)
         if len(low):
             chosen = some.take(low)
-            own[part[low]] = _visit(search, chosen, _settings(tuning, chosen), part[low])
+            own[part[low]] = _visit(search, _prospects(search, chosen, _settings(tuning, chosen)), part[low])
     if search.best is None and even is not None:
         search.best = even
     value = search.best.seconds if search.best else np.inf
@@ -178,14 +205,14 @@ def place(
 
     When the time is over the plans that are left get none at all: the result is shorter.
     """
-    bill = bill_of(job, plans)
+    bill, search = bill_of(job, plans), _search(job, tuning, time_limit, LITTLE)
+    prospects = list(_prospects(search, bill, _settings(tuning, bill)))
     found: list[Candidate | None] = []
-    search, settings = _search(job, tuning, time_limit, LITTLE), _settings(tuning, bill)
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
         alone, here = replace(search, undecided=[], found={}), np.array([index])
-        _visit(alone, bill.take(here), [(taken(knobs, here), asked[here]) for knobs, asked in settings], here)
+        _visit(alone, (prospect.take(here) for prospect in prospects), here)
         found.append(alone.best)
     return tuple(found)
 
@@ -290,31 +317,40 @@ def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tup
     return every, joined(floors, every.plans), space
 
 
-def _visit(search: _Search, bill: Bill, settings: Settings, numbers: IntArray) -> FloatArray:
-    """Lay out those plans whose bound at these settings stays below the best, `numbers` being theirs in the lattice.
-
-    For each plan the time of its layout, or one that none of its layouts beats [s].
-    """
-    job, plans, least = search.job, bill.plans, np.full(len(bill), np.inf)
+def _prospects(search: _Search, bill: Bill, settings: Settings) -> Iterator[Prospects]:
+    """What bounds say of the layouts of these plans at one setting of the knobs after the other."""
+    job, plans = search.job, bill.plans
+    alike = np.flatnonzero(only_even(job, plans))
     for knobs, asked in settings:
         if not asked.any():
             continue
         floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
         bounds = np.where(asked, floor.step_time(fitting_slowest(job, floor, table, plans, search.limit)), np.inf)
-        alike = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
-        if len(alike):
-            fits = even_memory(bill.take(alike), taken(knobs, alike)) <= job.usable_memory
-            bounds[alike[~fits]] = np.inf
+        few = alike[np.isfinite(bounds[alike])]
+        if len(few):
+            fits = even_memory(bill.take(few), taken(knobs, few)) <= job.usable_memory
+            bounds[few[~fits]] = np.inf
+        yield Prospects(knobs=knobs, floor=floor, table=table, bounds=bounds)
+
+
+def _visit(search: _Search, settings: Iterable[Prospects], numbers: IntArray) -> FloatArray:
+    """Lay out those plans whose bound at these settings stays below the best, `numbers` being theirs in the lattice.
+
+    For each plan the time of its layout, or one that none of its layouts beats [s].
+    """
+    least = np.full(len(numbers), np.inf)
+    for prospects in settings:
+        bounds = prospects.bounds
         for position in np.argsort(bounds, kind="stable").tolist():
             if bounds[position] >= search.limit:
                 break
             if search.expired():
                 search.undecided.append(float(bounds[position]))
                 break
-            found = _solve(search, plans.plan(position), floor, table, position, float(bounds[position]))
+            found = _solve(search, prospects, position)
             bounds[position] = found.seconds if isinstance(found, Candidate) else found
             if isinstance(found, Candidate):
-                _note(search, replace(found, knobs=knobs_at(knobs, position)), int(numbers[position]))
+                _note(search, replace(found, knobs=knobs_at(prospects.knobs, position)), int(numbers[position]))
         least = np.minimum(least, bounds)
     return least
 
@@ -344,14 +380,14 @@ def _settings(tuning: Tuning, bill: Bill) -> Settings:
     ]
 
 
-def _solve(
-    search: _Search, plan: Plan, floor: StepFloor, table: LayerTable, index: int, bound: float
-) -> Candidate | float:
-    """The best layout of one of the plans: the even split if it meets the bound, else CP-SAT's.
+def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | float:
+    """The best layout of one of the plans: the even split if it meets the bound, or that of others, else CP-SAT's.
 
     Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
     """
-    problem = problem_of(search.job, plan, table.row(index))
+    floor, bound = prospects.floor, float(prospects.bounds[index])
+    plan = floor.plans.plan(index)
+    problem = problem_of(search.job, plan, prospects.table.row(index))
 
     def candidate(layout: Layout, proven: bool) -> Candidate:
         seconds = floor.step_of(layout.objective, index)
@@ -360,7 +396,7 @@ def _solve(
     even = even_layout(problem, recompute=False)
     if max(even.memory) <= search.job.usable_memory:
         split = candidate(even, True)
-        if split.seconds <= bound * (1 + SAME):
+        if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return split
     if solver_free(problem) and fitting_layout(problem) is None:
         return np.inf

@@ -55,6 +55,17 @@ class StepFloor:
         bound = self._with_stragglers(step) * (1 - SLACK)
         return np.where(possible, bound, np.inf)
 
+    def uneven(self) -> FloatArray:
+        """Least time of a step whose stages do not all hold as many layers, 0 where they cannot [s].
+
+        Layers of one kind that pp divides can: any other layout has a stage with one more of them.
+        """
+        model, share = self.job.model, self.job.model.layers / self.plans.pp
+        if common(model).count != model.layers or model.mtp_layers:
+            return np.zeros(len(self.plans))
+        bound = self.step_time(self.beside + (share + 1) * self.layer - self.less)
+        return np.where(model.layers % self.plans.pp == 0, bound, 0.0)
+
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
         """A slowest stage with which the step takes at least `limit`: step_time solved for it, all filled [s]."""
         m, v = self.plans.num_microbatches, self.plans.vpp

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.memory import Memory
@@ -47,17 +48,38 @@ class LeastMemory:
         """
         waiting: list[Plans] = []
         for plans in chunks:
-            low = plans.take(self.bounds(job, plans, job.usable_memory) <= job.usable_memory)
-            if not len(low):
+            some = plans.take(self.possible(job, plans))
+            if not len(some):
                 continue
-            fits = np.ones(len(low), dtype=np.bool_)
-            if not job.layout_given:
-                fits = even_memory(bill_of(job, low), self.knobs) <= job.usable_memory
-                waiting.append(low.take(~fits & ~only_even(job, low)))
+            fits = np.ones(len(some), dtype=np.bool_)
+            if not self._settled(job):
+                fits = even_memory(bill_of(job, some), self.knobs) <= job.usable_memory
+                waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
-                yield low.take(fits)
+                yield some.take(fits)
         for plans in waiting:
             yield from self._solved(job, plans)
+
+    def possible(self, job: Job, plans: Plans) -> NDArray[np.bool_]:
+        """Plans of which some layout may fit in the job's memory: no layout of the others does, and no solver is asked.
+
+        A plan is the leaner the fewer micro-batches it has: what is left out would not fit with more of them either.
+        """
+        usable = job.usable_memory
+        if self._settled(job):
+            return self.bounds(job, plans) <= usable
+        bill = bill_of(job, plans)
+        table = byte_table(bill, self.knobs)
+        low = np.flatnonzero(mean_need(job, plans, table) <= usable)
+        if len(low):
+            needs = needs_of(job, plans.take(low), table.take(low))
+            low = low[(needs.bound() <= usable) & needs.have_room(usable)]
+        alike = only_even(job, plans.take(low))
+        found = np.zeros(len(plans), dtype=np.bool_)
+        found[low[~alike]] = True
+        if alike.any():
+            found[low[alike]] = even_memory(bill.take(low[alike]), self.knobs) <= usable
+        return found
 
     def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
         """The least memory of any layout of any plan [B], and that plan as it is laid out; infinite without plans.

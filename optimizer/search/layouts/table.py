@@ -121,8 +121,8 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
             "once": reduce[0] + reduce[1] + gather + updated * update,
             "reduced": reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
             "gathered": gather,
-            "cover_backward": entry.gathered(entry.cost.cover_backward) / plans.vpp,
-            "cover_forward": entry.gathered(entry.cost.cover_forward) / plans.vpp,
+            "cover_backward": entry.cover_backward / plans.vpp,
+            "cover_forward": entry.cover_forward / plans.vpp,
         }
     hides = overlap_of(job, plans) * (1.0 - np.asarray(knobs.comm_sm_share))
     return LayerTable(kinds=kinds, seconds=bill.aside, fixed=held.fixed, hides=hides)

@@ -227,6 +227,49 @@ NEW = Device(
 )
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a100-80",
+        "a100-80-pcie",
+        "h100",
+        "h100-pcie",
+        "h200",
+        "b200",
+        "gb200",
+        "gb300",
+        "v100-32",
+        "l40s",
+        "mi300x",
+        "mi355x",
+        "tpu-v5p",
+    ],
+)
+@given(steps=st.lists(st.floats(1.0, 1.5), min_size=1, max_size=6), rows=st.integers(1, 40_000), data=st.data())
+def test_no_product_takes_longer_on_a_device_with_a_higher_peak(
+    name: str, steps: list[float], rows: int, data: st.DataObject
+) -> None:
+    """Whatever preset it borrows then, and whether or not the peak is still the one that was measured."""
+    device, size = load_device(name), st.sampled_from([64, 1536, 5120, 27_648])
+    dtype = data.draw(st.sampled_from(sorted(device.peak_flops.keys() & {"bf16", "fp16", "fp8"})))
+    n, k = data.draw(size), data.draw(size)
+    before = curve_for(device, dtype)
+    for times in (1.009, 1.011, *steps):
+        device = replace(device, peak_flops={kind: peak * times for kind, peak in device.peak_flops.items()})
+        after = curve_for(device, dtype)
+        assert gemm_time(rows, n, k, after) <= gemm_time(rows, n, k, before) * (1 + 1e-9)
+        assert gemm_time(rows, n, k, after, batch=8) <= gemm_time(rows, n, k, before, batch=8) * (1 + 1e-9)
+        before = after
+
+
+def test_a_measured_device_keeps_its_units_at_another_clock() -> None:
+    a100 = load_device("a100-80")
+    faster = replace(a100, peak_flops={dtype: peak * 1.1 for dtype, peak in a100.peak_flops.items()})
+    curve, own = curve_for(faster, "bf16"), curve_for(a100, "bf16")
+    assert (curve.ceiling, curve.throttle, curve.slower) == (own.ceiling, own.throttle, None)
+    assert curve.extrapolated
+
+
 def test_a_device_without_data_borrows_the_nearest_generation() -> None:
     curve, h100 = curve_for(NEW, "bf16"), curve_for(load_device("h100"), "bf16")
     assert curve.extrapolated

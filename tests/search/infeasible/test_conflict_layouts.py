@@ -21,6 +21,7 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.oracle import Tuning
+from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, small_job
@@ -118,6 +119,17 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
         nearer = rule.others(job).tolist()
         for number in nearer[: nearer.index(getattr(enough, name))][-STEPS:]:
             assert not feasible(replace(job, **{name: number})), number
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(tight_jobs())
+def test_plans_that_are_left_out_unsolved_have_no_layout_that_fits(job: Job) -> None:
+    left_out = [
+        plans.take(~LeastMemory().possible(job, plans))
+        for plans in lattice(job, [rule for rule in structural(job) if rule.name != "bubble"])
+    ]
+    assume(sum(map(len, left_out)))
+    assert not fits(job, left_out)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
