@@ -61,6 +61,21 @@ class Bytes(click.ParamType[float]):
         return size
 
 
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Whole numbers above zero in one word: "8,64,512"."""
+
+    name = "n,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers as they were written."""
+        if not isinstance(value, str):
+            return tuple(value)
+        words = [word.strip() for word in value.split(",")]
+        if not all(word.isdecimal() and int(word) > 0 for word in words):
+            self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
+        return tuple(map(int, words))
+
+
 class Pin(click.ParamType[tuple[str, Pinned]]):
     """One pinned plan variable: "tp=8", "pp=2..8", "vpp=1,6", "recompute=none,full", "sequence-parallel=off"."""
 

@@ -1,20 +1,4 @@
-"""A study file: which jobs to plan, read and checked as a whole.
-
-models = ["llama3*", "gpt3"]           # names, globs, or files next to the study
-clusters = ["dgx-h100", "dgx-b200"]    # or devices
-gpus = [64, "128:1024"]                # a range doubles: 128, 256, 512, 1024
-seq_lens = 8192
-tokens_per_batch = 4194304             # or global_batches, in sequences
-token_budget = 15e12                   # tokens of the whole training run, for days and cost
-
-[scenarios.base]                       # with scenarios, each is planned: the keys above, and its own
-[scenarios.long]
-seq_lens = 131072
-
-[[exclude]]
-models = "llama3.1-405b"
-gpus = "< 512"
-"""
+"""A study file, read and checked as a whole; `optimize batch --help` lists its keys."""
 
 from __future__ import annotations
 
