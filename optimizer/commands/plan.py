@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from optimizer.commands.request import DEFAULT_CLUSTER, DEFAULT_STACK, Request, job_of
-from optimizer.commands.values import Bytes, Pin, Pinned, Share, merged, storage_url
+from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
 from optimizer.commands.why import Pins, comparison_of
+from optimizer.constraints.pin_text import Pinned
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

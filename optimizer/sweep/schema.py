@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 
+from optimizer.constraints.pin_text import pin_texts
 from optimizer.errors import InputError
 from optimizer.readers.tables import Count, Natural, Positive, Table, Text
 from optimizer.units import parse
@@ -99,17 +100,10 @@ def _pin_set(item: Any) -> dict[str, Any]:
         return item
     if not isinstance(item, str):
         raise ValueError(f'expected {{tp = 8}} or "tp=8,pp=4", but got {item!r}')
-    found: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in item.split(","))):
-        name, equals, text = part.partition("=")
-        if not equals and found:  # one more value of the list before it
-            last = next(reversed(found))
-            found[last] += f",{part}"
-            continue
-        if not equals:
-            raise ValueError(f'{part!r} is not of the form variable=value, such as "tp=8"')
-        found[name.strip()] = text.strip()
-    return found
+    parts = pin_texts(item)
+    if wrong := [part for part in parts if "=" not in part]:
+        raise ValueError(f'{wrong[0]!r} is not of the form variable=value, such as "tp=8"')
+    return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
 
 def conditions(value: Any) -> list[Any]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optimizer.constraints.pin_text import Pinned, pinned
 from optimizer.errors import InputError, InvalidFile
 from optimizer.readers.text import read_toml
 from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
     from optimizer.sweep.schema import AxesTable, ExclusionTable
-
-Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
-Pin = Callable[[str, str], tuple[str, Pinned]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +63,8 @@ class Study:
     prices: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_study(path: Path, *, pin: Pin) -> Study:
-    """The study in a TOML file; `pin` reads a pinned variable such as ("tp", "8").
+def read_study(path: Path) -> Study:
+    """The study in a TOML file.
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
     """
@@ -78,9 +76,9 @@ def read_study(path: Path, *, pin: Pin) -> Study:
     if table is None:
         named = {kind: raw.get(kind, raw.get(SINGULAR[kind], [])) for kind in NAMED}
         raise InvalidFile(path, problems + unknown_names(named, path.parent))
-    base = _axes(table, path.parent, pin, "", problems)
+    base = _axes(table, path.parent, "", problems)
     scenarios = {
-        name: _merged(base, _axes(scenario, path.parent, pin, f"scenarios.{name}.", problems), scenario)
+        name: _merged(base, _axes(scenario, path.parent, f"scenarios.{name}.", problems), scenario)
         for name, scenario in table.scenarios.items()
     } or {"": base}
     for name, axes in scenarios.items():
@@ -102,7 +100,7 @@ def read_study(path: Path, *, pin: Pin) -> Study:
     )
 
 
-def _axes(table: AxesTable, folder: Path, pin: Pin, where: str, problems: list[str]) -> Axes:
+def _axes(table: AxesTable, folder: Path, where: str, problems: list[str]) -> Axes:
     """The axes of one table, with globs expanded and pins read; what is wrong is added to the problems."""
     given: dict[str, Any] = {
         axis.name: value for axis in fields(Axes) if (value := getattr(table, axis.name)) is not None
@@ -113,7 +111,7 @@ def _axes(table: AxesTable, folder: Path, pin: Pin, where: str, problems: list[s
     if "dtypes" in given:
         given["dtypes"] = _dtypes(given["dtypes"], where, problems)
     if "fix" in given:
-        given["fix"] = tuple(_pinned(chosen, pin, where, problems) for chosen in given["fix"])
+        given["fix"] = tuple(_pinned(chosen, where, problems) for chosen in given["fix"])
     return Axes(**given)
 
 
@@ -144,12 +142,12 @@ def _dtypes(names: Iterable[str], where: str, problems: list[str]) -> tuple[str,
     return tuple(name.lower() for name in names)
 
 
-def _pinned(chosen: Mapping[str, int | str | bool], pin: Pin, where: str, problems: list[str]) -> Mapping[str, Pinned]:
+def _pinned(chosen: Mapping[str, int | str | bool], where: str, problems: list[str]) -> Mapping[str, Pinned]:
     found: dict[str, Pinned] = {}
     for name, value in chosen.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            key, read = pin(name, text)
+            key, read = pinned(name, text)
             found[key] = read
         except InputError as error:
             problems.append(f"{where}fix: {error}")
