@@ -11,11 +11,9 @@ from optimizer.errors import InputError
 from optimizer.reports.table import csv_text as table_text
 from optimizer.sweep.results import flat, records
 
-FORMATS = ("csv", "parquet", "json")
-
 
 def exported(wholes: Sequence[Mapping[str, Any]], form: str) -> bytes:
-    """The results in one of FORMATS; equal results give equal bytes."""
+    """The results as csv, parquet or json; equal results give equal bytes."""
     if form == "json":
         return (json.dumps(list(wholes), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
     if form == "csv":

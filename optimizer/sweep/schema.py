@@ -161,25 +161,25 @@ class StudyKeys(Table):
 
 
 class AxesTable(StudyKeys):
-    """What to combine: every job is one value of each key."""
+    """What to combine: every job is one value of each key; () stands for what `optimize` assumes without the option."""
 
-    models: Names | None = None
-    clusters: Names | None = None
-    devices: Names | None = None
-    gpus: Counts | None = None
-    seq_lens: Counts | None = None
-    global_batches: Counts | None = None
-    tokens_per_batch: Counts | None = None
-    dtypes: Names | None = None
-    stacks: Names | None = None
-    bubble_ceiling: Shares | None = None
-    hbm_limit: Sizes | None = None
-    max_tp: Degrees | None = None
-    max_micro_batch: Counts | None = None
-    max_vpp: Counts | None = None
-    min_cp_tokens: Counts | None = None
-    vocab_padding: Shares | None = None
-    fix: Pins | None = None
+    models: Names = ()
+    clusters: Names = ()
+    devices: Names = ()
+    gpus: Counts = ()
+    seq_lens: Counts = ()
+    global_batches: Counts = ()
+    tokens_per_batch: Counts = ()
+    dtypes: Names = ()
+    stacks: Names = ()
+    bubble_ceiling: Shares = (0.10,)
+    hbm_limit: Sizes = (0.0,)
+    max_tp: Degrees = (0,)
+    max_micro_batch: Counts = (16,)
+    max_vpp: Counts = (16,)
+    min_cp_tokens: Counts = (2048,)
+    vocab_padding: Shares = (0.25,)
+    fix: Pins = ({},)
 
 
 class ExclusionTable(StudyKeys):
