@@ -10,6 +10,12 @@ from optimizer.recomputation import RECOMPUTE
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
 UNLIMITED = 2**31
 FREE, OPTION, DERIVED = "free", "option", "derived"
+# What options and study files call limits, and the field of optimizer.job.Limits that each one sets.
+LIMITS = {
+    "bubble_ceiling": "bubble",
+    "hbm_limit": "hbm",
+    **{name: name for name in ("max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding")},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

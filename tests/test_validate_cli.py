@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from optimizer.cli import cli
 from optimizer.presets import load_stack
 from optimizer.stack import PARAMETERS
-from optimizer.tools.validation_readme import published_section, replaced
+from optimizer.tools.readme import replaced
+from optimizer.tools.validation_readme import published_section
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "id,model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack,quality,status\n"

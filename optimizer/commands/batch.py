@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.values import pinned
 from optimizer.errors import InputError, PartialFailure
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
     from optimizer.sweep.study import read_study
     from optimizer.sweep.version import cost_model_version
 
-    study = read_study(path, pin=pinned)
+    study = read_study(path)
     tasks = tasks_of(study, make_job, cost_model_version())
     if not tasks:
         raise InputError(f"{path}: the exclusions leave no job; `optimize batch --help` shows how they are read")

@@ -10,21 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from optimizer.commands.request import DEFAULT_CLUSTER, DEFAULT_STACK, Request, job_of
-from optimizer.commands.values import Bytes, Pin, Pinned, Share, merged, storage_url
+from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
 from optimizer.commands.why import Pins, comparison_of
+from optimizer.constraints.pin_text import Pinned
+from optimizer.variables import LIMITS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# Options that are limits, and the field of optimizer.job.Limits that each one sets.
-LIMITS = {
-    "bubble_ceiling": "bubble",
-    "hbm_limit": "hbm",
-    "max_tp": "max_tp",
-    "max_micro_batch": "max_micro_batch",
-    "max_vpp": "max_vpp",
-    "min_cp_tokens": "min_cp_tokens",
-    "vocab_padding": "vocab_padding",
-}
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 ANY = "any"  # every number format that the device has units for

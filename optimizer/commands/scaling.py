@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from optimizer.commands.study import check_output, print_screen, study_job, study_options, write_page
+from optimizer.commands.study import Output, study_job, study_options
+from optimizer.commands.values import Counts
 from optimizer.errors import InputError
 from optimizer.units import parse
 
@@ -20,21 +20,6 @@ optimize scaling --model llama2-7b --gpus 8,64,512 --weak --global-batch 8 \\
     --seq-len 2048 --html mfu.html
 optimize scaling --model gpt3 --gpus 256,512,1024,2048 --csv
 """
-
-
-class Counts(click.ParamType[tuple[int, ...]]):
-    """GPU counts in one word: "8,64,512"."""
-
-    name = "counts"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The counts, rising."""
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in value.split(",")]
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
-            self.fail(f"{value!r} is no list of GPU counts; write 8,64,512", param, ctx)
-        return tuple(sorted({int(word) for word in words}))
 
 
 class Measured(click.ParamType[tuple[int, float]]):
@@ -70,31 +55,22 @@ def scaling(
     measured: tuple[tuple[int, float], ...],
     fix: tuple[tuple[str, Any], ...],
     hbm_limit: float,
-    as_json: bool,
-    as_csv: bool,
-    html: Path | None,
     **options: Any,
 ) -> None:
     """Study the job at each count and print both series."""
-    check_output(as_json, as_csv)
-    job, assumed = study_job(gpus[0], fix, hbm_limit, options)
+    output, counts = Output.taken(options), sorted(set(gpus))
+    job, assumed = study_job(counts[0], fix, hbm_limit, options)
     from optimizer.answer import job_dict
-    from optimizer.reports.table import csv_text, json_text
     from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
 
-    study = study_of(job, gpus, "weak" if weak else "strong")
+    study = study_of(job, counts, "weak" if weak else "strong")
     records = scaling_records(study)
-    if as_json:
-        click.echo(json_text({"job": job_dict(job), "points": records, "assumptions": list(assumed)}))
-    elif as_csv:
-        click.echo(csv_text(records), nl=False)
-    else:
-        print_screen(scaling_report(study, assumed))
 
     def page() -> str:
         from optimizer.studies.report.charts import scaling_page
 
         return scaling_page(study, dict(measured))
 
-    write_page(html, page)
+    content = {"job": job_dict(job), "points": records}
+    output.show(content, assumed, records, lambda: scaling_report(study, assumed), page)

@@ -10,6 +10,7 @@ import click
 from optimizer.commands.plan import job_options, limits_of, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
+from optimizer.commands.values import Counts
 from optimizer.errors import Infeasible
 
 HELP = """Plan a job again with more of each thing, and show what that buys.
@@ -22,21 +23,6 @@ optimize sensitivity --model gpt3 --gpus 1024
 optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
     --global-batch 15360 --lost-nodes 1,2
 """
-
-
-class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers above zero, separated by commas: "1,2"."""
-
-    name = "n,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers."""
-        if not isinstance(value, str):
-            return tuple(value)
-        parts = [part.strip() for part in value.split(",")]
-        if not all(part.isdecimal() and int(part) > 0 for part in parts):
-            self.fail(f"{value!r} is no list of whole numbers above zero; write for example 1,2", param, ctx)
-        return tuple(int(part) for part in parts)
 
 
 @click.command(help=HELP)

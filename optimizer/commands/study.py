@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from optimizer.job import Job
     from optimizer.plan import Knobs, Plan
+    from optimizer.reports.table import Record
     from optimizer.studies.room import Room
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -90,10 +92,39 @@ def print_screen(report: RenderableType) -> None:
     click.echo(screen_text(report), nl=False)
 
 
-def check_output(as_json: bool, as_csv: bool) -> None:
-    """Refuse two formats at once."""
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other; give one of them")
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a study goes: JSON, CSV or the screen, and a page where one was asked for."""
+
+    as_json: bool
+    as_csv: bool
+    html: Path | None
+
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> Output:
+        """Take the options of the output out of the others; refuse two formats at once."""
+        if options["as_json"] and options["as_csv"]:
+            raise click.UsageError("--json and --csv exclude each other; give one of them")
+        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
+
+    def show(
+        self,
+        content: Mapping[str, Any],
+        assumed: tuple[str, ...],
+        records: Sequence[Record],
+        report: Callable[[], RenderableType],
+        page: Callable[[], str],
+    ) -> None:
+        """Print the content and what was assumed, or the records, or the report; write the page."""
+        from optimizer.reports.table import csv_text, json_text
+
+        if self.as_json:
+            click.echo(json_text({**content, "assumptions": list(assumed)}))
+        elif self.as_csv:
+            click.echo(csv_text(records), nl=False)
+        else:
+            print_screen(report())
+        write_page(self.html, page)
 
 
 def write_page(path: Path | None, page: Callable[[], str]) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
 
-from optimizer.commands.study import (
-    POSITIVE,
-    check_output,
-    print_screen,
-    study_job,
-    study_options,
-    study_plan,
-    warn,
-    write_page,
-)
+from optimizer.commands.study import POSITIVE, Output, study_job, study_options, study_plan, warn
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.
 
@@ -44,38 +35,27 @@ def timeline(
     layout: str,
     fix: tuple[tuple[str, Any], ...],
     hbm_limit: float,
-    as_json: bool,
-    as_csv: bool,
-    html: Path | None,
     **options: Any,
 ) -> None:
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
-    check_output(as_json, as_csv)
+    output = Output.taken(options)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
-    from optimizer.reports.table import csv_text, json_text
+    from optimizer.answer import job_dict, plan_dict
+    from optimizer.exports.layout import runs_layout
     from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 
     study = timeline_of(job, *study_plan(job, best or not fix), best=layout == "best")
     warn(study.room)
-    if as_json:
-        from optimizer.answer import job_dict, plan_dict
-        from optimizer.exports.layout import runs_layout
-
-        content = {
-            "job": job_dict(job),
-            "plan": plan_dict(study.plan),
-            "layout": runs_layout(study.layout.kinds),
-            "layout_proven": study.layout.proven,
-            **study.room.to_dict(),
-            "makespan_s": study.timeline.makespan,
-            "closed_form_s": study.closed_form,
-            "stages": report.timeline_records(study),
-            "assumptions": list(assumed),
-        }
-        click.echo(json_text(content))
-    elif as_csv:
-        click.echo(csv_text(report.pass_records(study)), nl=False)
-    else:
-        print_screen(report.timeline_report(study, assumed))
-    write_page(html, lambda: report.timeline_page(study))
+    content = {
+        "job": job_dict(job),
+        "plan": plan_dict(study.plan),
+        "layout": runs_layout(study.layout.kinds),
+        "layout_proven": study.layout.proven,
+        **study.room.to_dict(),
+        "makespan_s": study.timeline.makespan,
+        "closed_form_s": study.closed_form,
+        "stages": report.timeline_records(study),
+    }
+    screen, page = partial(report.timeline_report, study, assumed), partial(report.timeline_page, study)
+    output.show(content, assumed, report.pass_records(study), screen, page)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.values import Pin, Pinned, merged
+from optimizer.commands.values import Pin, merged
+from optimizer.constraints.pin_text import Pinned, pin_texts
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,21 +33,6 @@ class Pins(click.ParamType[Mapping[str, Pinned]]):
         except InputError as error:
             self.fail(str(error).replace("--fix ", ""), param, ctx)
         return dict(pins)
-
-
-def pin_texts(text: str) -> list[str]:
-    """Each variable with its value; a value without a variable belongs to the list before it.
-
-    >>> pin_texts("tp=2,4, pp=8")
-    ['tp=2,4', 'pp=8']
-    """
-    found: list[str] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        if "=" in part or not found:
-            found.append(part)
-        else:
-            found[-1] += f",{part}"
-    return found
 
 
 def comparison_of(answer: Answer, pins: Mapping[str, Pinned] | None) -> Comparison | None:

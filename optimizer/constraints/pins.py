@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.constraints.pin_text import Pinned
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.errors import InputError, nearest
@@ -15,9 +16,6 @@ from optimizer.job import PLACING, Job
 from optimizer.plan import FIELDS, Plans
 from optimizer.recomputation import wanted
 from optimizer.variables import UNLIMITED, VARIABLES
-
-# A value, the two ends of a range, or several values.
-Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
 
 
 @dataclass(frozen=True, kw_only=True)

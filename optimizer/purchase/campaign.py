@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from optimizer.errors import InputError
 from optimizer.hardware import Cluster, Tier
@@ -99,18 +99,8 @@ class Design:
     @property
     def key(self) -> tuple[object, ...]:
         """Every variable, the cluster by its name: equal keys mean equal designs."""
-        return (
-            self.kind,
-            self.cluster.name,
-            self.gpus,
-            self.dtype,
-            self.batch_factor,
-            self.power_cap,
-            self.nic,
-            self.oversubscription,
-            self.hbm,
-            self.scale_up,
-        )
+        others = (getattr(self, item.name) for item in fields(self) if item.name != "cluster")
+        return (self.cluster.name, *others)
 
     @property
     def network_bandwidth(self) -> float:
@@ -192,17 +182,10 @@ def counts(text: str) -> tuple[int, ...]:
             low, high, *step = (int(part) for part in text.split(":"))
             if low < 1 or len(step) > 1 or (step and step[0] < 1):
                 raise ValueError
-            found = tuple(range(low, high + 1, step[0])) if step else _doubling(low, high)
+            doubled = (low << number for number in range((high // low).bit_length()))
+            found = tuple(range(low, high + 1, step[0]) if step else doubled)
     except ValueError:
         found = ()
     if not found or min(found) < 1:
         raise InputError(f"--gpus {text!r} is no range of GPU counts; write 1024:32768, 1024:4096:512 or 1024,1536")
     return found
-
-
-def _doubling(low: int, high: int) -> tuple[int, ...]:
-    found = []
-    while low <= high:
-        found.append(low)
-        low *= 2
-    return tuple(found)

@@ -69,8 +69,10 @@ def csv_text(records: Sequence[Record]) -> str:
     >>> csv_text([{"gpus": 8, "mfu": 0.5}, {"gpus": 16, "note": "no plan"}])
     'gpus,mfu,note\n8,0.5,\n16,,no plan\n'
     """
-    target = StringIO()
     columns = list(dict.fromkeys(name for record in records for name in record))
+    if not columns:
+        return ""
+    target = StringIO()
     writer = csv.DictWriter(target, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _finite(value) for name, value in record.items()} for record in records)

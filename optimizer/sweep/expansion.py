@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optimizer.answer import job_dict
 from optimizer.constraints.pins import as_limits
 from optimizer.errors import InputError
 from optimizer.job import Job, Limits
-from optimizer.sweep.study import Axes, Study
+from optimizer.sweep.study import Study
 from optimizer.sweep.task import Task, content, key_of
+from optimizer.variables import LIMITS
+
+if TYPE_CHECKING:
+    from optimizer.sweep.schema import AxesTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +40,7 @@ class Combination:
 MakeJob = Callable[[Combination], Job]
 
 
-# Keys of a study file that are fields of Limits, and which field; `fix` is those of pinned variables.
-LIMITS = {
-    "bubble_ceiling": "bubble",
-    "hbm_limit": "hbm",
-    "max_tp": "max_tp",
-    "max_micro_batch": "max_micro_batch",
-    "max_vpp": "max_vpp",
-    "min_cp_tokens": "min_cp_tokens",
-    "vocab_padding": "vocab_padding",
-}
-
-
-def combinations(scenario: str, axes: Axes) -> Iterator[Combination]:
+def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
     """Every combination of one scenario, the last axes varying fastest."""
     limits = [
         {**dict(zip(LIMITS.values(), chosen, strict=True)), **as_limits(fix)}
@@ -88,7 +80,7 @@ def tasks_of(study: Study, make_job: MakeJob, version: str) -> tuple[Task, ...]:
     for scenario, axes in study.scenarios.items():
         for combination in combinations(scenario, axes):
             task = _task(study, combination, make_job, version, memo)
-            if _excluded(study, task):
+            if any(_matches(task, exclusion) for exclusion in study.exclude):
                 continue
             known = found.get(task.key)
             if known is None:
@@ -132,10 +124,6 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "limits": content(combination.limits),
         "family": model.family,
     }
-
-
-def _excluded(study: Study, task: Task) -> bool:
-    return any(_matches(task, exclusion) for exclusion in study.exclude)
 
 
 def _matches(task: Task, exclusion: Mapping[str, tuple[Any, ...]]) -> bool:

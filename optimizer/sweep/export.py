@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import InputError
+from optimizer.reports.table import csv_text as table_text
 from optimizer.sweep.results import flat, records
-
-FORMATS = ("csv", "parquet", "json")
 
 
 def exported(wholes: Sequence[Mapping[str, Any]], form: str) -> bytes:
-    """The results in one of FORMATS; equal results give equal bytes."""
+    """The results as csv, parquet or json; equal results give equal bytes."""
     if form == "json":
         return (json.dumps(list(wholes), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
     if form == "csv":
@@ -25,13 +23,7 @@ def exported(wholes: Sequence[Mapping[str, Any]], form: str) -> bytes:
 
 def csv_text(wholes: Iterable[Mapping[str, Any]]) -> str:
     """Comma-separated records with a header, an empty cell for a figure that is missing."""
-    rows = records(wholes)
-    target = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
-    return target.getvalue()
+    return table_text([{name: harmless(value) for name, value in row.items()} for row in records(wholes)])
 
 
 def harmless(value: Any) -> Any:

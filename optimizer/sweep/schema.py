@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 
+from optimizer.constraints.pin_text import pin_texts
 from optimizer.errors import InputError
 from optimizer.readers.tables import Count, Natural, Positive, Table, Text
 from optimizer.units import parse
@@ -99,17 +100,10 @@ def _pin_set(item: Any) -> dict[str, Any]:
         return item
     if not isinstance(item, str):
         raise ValueError(f'expected {{tp = 8}} or "tp=8,pp=4", but got {item!r}')
-    found: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in item.split(","))):
-        name, equals, text = part.partition("=")
-        if not equals and found:  # one more value of the list before it
-            last = next(reversed(found))
-            found[last] += f",{part}"
-            continue
-        if not equals:
-            raise ValueError(f'{part!r} is not of the form variable=value, such as "tp=8"')
-        found[name.strip()] = text.strip()
-    return found
+    parts = pin_texts(item)
+    if wrong := [part for part in parts if "=" not in part]:
+        raise ValueError(f'{wrong[0]!r} is not of the form variable=value, such as "tp=8"')
+    return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
 
 def conditions(value: Any) -> list[Any]:
@@ -167,25 +161,25 @@ class StudyKeys(Table):
 
 
 class AxesTable(StudyKeys):
-    """What to combine: every job is one value of each key."""
+    """What to combine: every job is one value of each key; () stands for what `optimize` assumes without the option."""
 
-    models: Names | None = None
-    clusters: Names | None = None
-    devices: Names | None = None
-    gpus: Counts | None = None
-    seq_lens: Counts | None = None
-    global_batches: Counts | None = None
-    tokens_per_batch: Counts | None = None
-    dtypes: Names | None = None
-    stacks: Names | None = None
-    bubble_ceiling: Shares | None = None
-    hbm_limit: Sizes | None = None
-    max_tp: Degrees | None = None
-    max_micro_batch: Counts | None = None
-    max_vpp: Counts | None = None
-    min_cp_tokens: Counts | None = None
-    vocab_padding: Shares | None = None
-    fix: Pins | None = None
+    models: Names = ()
+    clusters: Names = ()
+    devices: Names = ()
+    gpus: Counts = ()
+    seq_lens: Counts = ()
+    global_batches: Counts = ()
+    tokens_per_batch: Counts = ()
+    dtypes: Names = ()
+    stacks: Names = ()
+    bubble_ceiling: Shares = (0.10,)
+    hbm_limit: Sizes = (0.0,)
+    max_tp: Degrees = (0,)
+    max_micro_batch: Counts = (16,)
+    max_vpp: Counts = (16,)
+    min_cp_tokens: Counts = (2048,)
+    vocab_padding: Shares = (0.25,)
+    fix: Pins = ({},)
 
 
 class ExclusionTable(StudyKeys):

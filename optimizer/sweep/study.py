@@ -1,61 +1,20 @@
-"""A study file: which jobs to plan, read and checked as a whole.
-
-models = ["llama3*", "gpt3"]           # names, globs, or files next to the study
-clusters = ["dgx-h100", "dgx-b200"]    # or devices
-gpus = [64, "128:1024"]                # a range doubles: 128, 256, 512, 1024
-seq_lens = 8192
-tokens_per_batch = 4194304             # or global_batches, in sequences
-token_budget = 15e12                   # tokens of the whole training run, for days and cost
-
-[scenarios.base]                       # with scenarios, each is planned: the keys above, and its own
-[scenarios.long]
-seq_lens = 131072
-
-[[exclude]]
-models = "llama3.1-405b"
-gpus = "< 512"
-"""
+"""A study file, read and checked as a whole; `optimize batch --help` lists its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optimizer.constraints.pin_text import Pinned, pinned
 from optimizer.errors import InputError, InvalidFile
 from optimizer.readers.text import read_toml
 from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
     from optimizer.sweep.schema import AxesTable, ExclusionTable
-
-Pinned = int | str | bool | tuple[int, int] | frozenset[int | str | bool]
-Pin = Callable[[str, str], tuple[str, Pinned]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Axes:
-    """What to combine; () stands for what `optimize` assumes when the option is left out."""
-
-    models: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    gpus: tuple[int, ...] = ()
-    seq_lens: tuple[int, ...] = ()
-    global_batches: tuple[int, ...] = ()
-    tokens_per_batch: tuple[int, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    stacks: tuple[str, ...] = ()
-    bubble_ceiling: tuple[float, ...] = (0.10,)
-    hbm_limit: tuple[float, ...] = (0.0,)
-    max_tp: tuple[int, ...] = (0,)
-    max_micro_batch: tuple[int, ...] = (16,)
-    max_vpp: tuple[int, ...] = (16,)
-    min_cp_tokens: tuple[int, ...] = (2048,)
-    vocab_padding: tuple[float, ...] = (0.25,)
-    fix: tuple[Mapping[str, Pinned], ...] = ({},)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +33,15 @@ class Study:
 
     name: str
     path: Path
-    scenarios: Mapping[str, Axes]
+    scenarios: Mapping[str, AxesTable]
     exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
     effort: Effort = Effort()
     token_budget: float = 0.0
     prices: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_study(path: Path, *, pin: Pin) -> Study:
-    """The study in a TOML file; `pin` reads a pinned variable such as ("tp", "8").
+def read_study(path: Path) -> Study:
+    """The study in a TOML file.
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
     """
@@ -94,9 +53,9 @@ def read_study(path: Path, *, pin: Pin) -> Study:
     if table is None:
         named = {kind: raw.get(kind, raw.get(SINGULAR[kind], [])) for kind in NAMED}
         raise InvalidFile(path, problems + unknown_names(named, path.parent))
-    base = _axes(table, path.parent, pin, "", problems)
+    base = _axes(table, path.parent, "", problems)
     scenarios = {
-        name: _merged(base, _axes(scenario, path.parent, pin, f"scenarios.{name}.", problems), scenario)
+        name: _merged(base, _axes(scenario, path.parent, f"scenarios.{name}.", problems))
         for name, scenario in table.scenarios.items()
     } or {"": base}
     for name, axes in scenarios.items():
@@ -118,32 +77,29 @@ def read_study(path: Path, *, pin: Pin) -> Study:
     )
 
 
-def _axes(table: AxesTable, folder: Path, pin: Pin, where: str, problems: list[str]) -> Axes:
+def _axes(table: AxesTable, folder: Path, where: str, problems: list[str]) -> AxesTable:
     """The axes of one table, with globs expanded and pins read; what is wrong is added to the problems."""
     given: dict[str, Any] = {
-        axis.name: value for axis in fields(Axes) if (value := getattr(table, axis.name)) is not None
+        kind: expanded(kind, getattr(table, kind), folder, where, problems)
+        for kind in NAMED
+        if kind in table.model_fields_set
     }
-    for kind in NAMED:
-        if kind in given:
-            given[kind] = expanded(kind, given[kind], folder, where, problems)
-    if "dtypes" in given:
-        given["dtypes"] = _dtypes(given["dtypes"], where, problems)
-    if "fix" in given:
-        given["fix"] = tuple(_pinned(chosen, pin, where, problems) for chosen in given["fix"])
-    return Axes(**given)
+    given["dtypes"] = _dtypes(table.dtypes, where, problems)
+    given["fix"] = tuple(_pinned(chosen, where, problems) for chosen in table.fix)
+    return table.model_copy(update={key: value for key, value in given.items() if key in table.model_fields_set})
 
 
-def _merged(base: Axes, own: Axes, table: AxesTable) -> Axes:
+def _merged(base: AxesTable, own: AxesTable) -> AxesTable:
     """A scenario: its own keys over those of the study; naming devices replaces clusters, and the other way."""
-    given = {key: getattr(own, key) for key in table.model_fields_set}
+    given = {key: getattr(own, key) for key in own.model_fields_set}
     for either, other in (("clusters", "devices"), ("global_batches", "tokens_per_batch")):
         if (either in given) != (other in given):
             given.setdefault(either, ())
             given.setdefault(other, ())
-    return replace(base, **given)
+    return base.model_copy(update=given)
 
 
-def _incomplete(axes: Axes, where: str) -> list[str]:
+def _incomplete(axes: AxesTable, where: str) -> list[str]:
     problems = [f"{where}{key}: missing" for key in ("models", "gpus") if not getattr(axes, key)]
     for one, other in (("clusters", "devices"), ("global_batches", "tokens_per_batch")):
         if getattr(axes, one) and getattr(axes, other):
@@ -160,19 +116,19 @@ def _dtypes(names: Iterable[str], where: str, problems: list[str]) -> tuple[str,
     return tuple(name.lower() for name in names)
 
 
-def _pinned(chosen: Mapping[str, int | str | bool], pin: Pin, where: str, problems: list[str]) -> Mapping[str, Pinned]:
+def _pinned(chosen: Mapping[str, int | str | bool], where: str, problems: list[str]) -> Mapping[str, Pinned]:
     found: dict[str, Pinned] = {}
     for name, value in chosen.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            key, read = pin(name, text)
+            key, read = pinned(name, text)
             found[key] = read
         except InputError as error:
             problems.append(f"{where}fix: {error}")
     return found
 
 
-def _unknown_scenarios(exclusions: Iterable[ExclusionTable], scenarios: Mapping[str, Axes]) -> list[str]:
+def _unknown_scenarios(exclusions: Iterable[ExclusionTable], scenarios: Mapping[str, AxesTable]) -> list[str]:
     problems = []
     for number, exclusion in enumerate(exclusions):
         for name in exclusion.scenarios or ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from optimizer.answer import Answer
 from optimizer.errors import InputError
@@ -13,6 +12,7 @@ from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import modules_of
 from optimizer.reports.terms import runs
 from optimizer.search.plan.planner import plan
+from optimizer.tools.readme import rewrite
 
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
 COLUMNS = ("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "recomputed")
@@ -85,16 +85,5 @@ def row(search: Search, answer: Answer) -> list[str]:
     ]
 
 
-def replaced(text: str, block: str) -> str:
-    """The text with the block between the markers replaced.
-
-    Raises InputError when the markers are not there.
-    """
-    if START not in text or END not in text:
-        raise InputError(f"the text lacks the lines {START} and {END}")
-    return text[: text.index(START)] + block + text[text.index(END) + len(END) :]
-
-
 if __name__ == "__main__":
-    readme = Path(__file__).resolve().parents[2] / "README.md"
-    readme.write_text(replaced(readme.read_text(encoding="utf-8"), searches_section()), encoding="utf-8")
+    rewrite(searches_section())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from optimizer.calibration.report.validation_words import TIME_COLUMNS, coverage_line, headline, time_cells
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import Score, Validation, validate
-from optimizer.errors import InputError
 from optimizer.presets import load_stack, stack_names
 from optimizer.presets.files import presets_folder
 from optimizer.reports.table import cell
 from optimizer.stack import Stack
+from optimizer.tools.readme import rewrite
 
 START, END = "<!-- validation: start -->", "<!-- validation: end -->"
 LEFT_OUT = "left_out_mape"
@@ -42,16 +41,6 @@ def section(validation: Validation, stacks: Sequence[Stack] = ()) -> str:
     return "\n".join([START, "", *lines, "", *tables, "", END])
 
 
-def replaced(text: str, block: str) -> str:
-    """The text with the block between the markers replaced.
-
-    Raises InputError when the markers are not there.
-    """
-    if START not in text or END not in text:
-        raise InputError(f"the text lacks the lines {START} and {END}")
-    return text[: text.index(START)] + block + text[text.index(END) + len(END) :]
-
-
 def _table(scores: Sequence[Score]) -> list[str]:
     labels = ["source", *(column.label for column in TIME_COLUMNS[:6])]
     lines = [f"| {' | '.join(labels)} |", f"|{'---|' * len(labels)}"]
@@ -77,5 +66,4 @@ def _fitted(stacks: Sequence[Stack]) -> list[str]:
 
 
 if __name__ == "__main__":
-    readme = Path(__file__).resolve().parents[2] / "README.md"
-    readme.write_text(replaced(readme.read_text(encoding="utf-8"), published_section()), encoding="utf-8")
+    rewrite(published_section())

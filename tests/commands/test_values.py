@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.commands.values import SHORT_NAMES, merged, pinned, storage_url
+from optimizer.commands.values import merged, storage_url
+from optimizer.constraints.pin_text import SHORT_NAMES, pinned
 from optimizer.errors import InputError
 from optimizer.job import PLACING
 from optimizer.plan import FIELDS

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optimizer.calibration.runs import read_runs
-from optimizer.commands.values import pinned
 from optimizer.errors import InputError
 from optimizer.presets import load_cluster, load_device, load_model, load_stack
 from optimizer.presets.files import presets_folder
@@ -48,7 +47,7 @@ READERS: dict[str, tuple[Callable[[Path], object], list[Any]]] = {
     "stack.toml": (lambda path: load_stack(str(path)), [STACK]),
     "device.toml": (load_device, [DEVICE]),
     "cluster.toml": (load_cluster, [CLUSTER]),
-    "study.toml": (lambda path: read_study(path, pin=pinned), [STUDY]),
+    "study.toml": (lambda path: read_study(path), [STUDY]),
 }
 RUNS = "model,gpu,gpus,tp,micro_batch,global_batch,step_time_s\nllama3-8b,H100-SXM,64,2,1,256,5.1\n"
 NUMBERS = (0, -1, 3, 10**30, 10**400, 0.5, 1e308, float("nan"), float("inf"), -0.0)

@@ -154,8 +154,8 @@ def test_scaling_table_csv_json_and_page(with_answer: Install, gpt3_answer: Answ
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--gpus", "8,x"), "no list of GPU counts"),
-        (("--gpus", "0"), "no list of GPU counts"),
+        (("--gpus", "8,x"), "no list of whole numbers above zero"),
+        (("--gpus", "0"), "no list of whole numbers above zero"),
         (("--gpus", "8", "--measured", "8"), "write GPUs=MFU"),
         (("--gpus", "8", "--measured", "8=52"), "write GPUs=MFU"),
         (("--gpus", "7,16", "--weak"), "no whole number of sequences"),

@@ -69,6 +69,6 @@ def test_pins_that_make_no_plan(llama_job: Job) -> None:
         pinned_plan(llama_job, {"micro_batch": 5})
     with pytest.raises(InputError, match="etp must"):
         pinned_plan(llama_job, {"tp": 2, "etp": 1_000_000})
+    sharded = llama_job.with_limits(fixed={"shard": 1000})
     with pytest.raises(InputError, match="sharding group must divide"):
-        job = llama_job.with_limits(fixed={"shard": 1000})
-        pinned_plan(job, job.limits.fixed)
+        pinned_plan(sharded, sharded.limits.fixed)

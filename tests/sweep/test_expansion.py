@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from optimizer.commands.batch import make_job
-from optimizer.commands.values import pinned
 from optimizer.job import Limits
 from optimizer.model import Provenance
 from optimizer.sweep.expansion import tasks_of
@@ -18,7 +17,7 @@ from tests.sweep.fakes import job
 
 def expand(folder: Path, text: str, version: str = "v1") -> tuple[Task, ...]:
     (folder / "study.toml").write_text(text, encoding="utf-8")
-    return tasks_of(read_study(folder / "study.toml", pin=pinned), make_job, version)
+    return tasks_of(read_study(folder / "study.toml"), make_job, version)
 
 
 STUDY = """

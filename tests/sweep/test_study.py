@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.commands.values import pinned
 from optimizer.errors import InputError, InvalidFile
 from optimizer.sweep.schema import counts, holds
 from optimizer.sweep.study import Study, read_study
@@ -20,7 +19,7 @@ gpus = 64
 def read(folder: Path, text: str) -> Study:
     path = folder / "study.toml"
     path.write_text(text, encoding="utf-8")
-    return read_study(path, pin=pinned)
+    return read_study(path)
 
 
 def problems(folder: Path, text: str) -> tuple[str, ...]:
@@ -137,12 +136,12 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, text: str, words: str) -> 
 
 def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be read: .*; `optimize batch --help`"):
-        read_study(tmp_path / "none.toml", pin=pinned)
+        read_study(tmp_path / "none.toml")
     with pytest.raises(InputError, match="cannot be read"):
-        read_study(tmp_path, pin=pinned)
+        read_study(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\x80\xfe")
     with pytest.raises(InvalidFile, match="not UTF-8"):
-        read_study(tmp_path / "bytes.toml", pin=pinned)
+        read_study(tmp_path / "bytes.toml")
 
 
 def test_comparisons_exclude_ranges() -> None:

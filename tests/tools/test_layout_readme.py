@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from optimizer.errors import InputError
-from optimizer.tools.layout_readme import END, START, TIMES, replaced, searches_section
+from optimizer.tools.layout_readme import END, START, TIMES, searches_section
+from optimizer.tools.readme import replaced
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 

@@ -18,6 +18,7 @@ from optimizer.calibration.report.validation_words import (
 )
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import Priced, Validation
+from optimizer.reports.page import rendered
 from optimizer.reports.palette import FONT, GREY, GRID, PALETTE
 from optimizer.reports.table import cell
 
@@ -31,21 +32,15 @@ MARGIN = 0.2  # the dashed lines of the plot: 20 % too fast, 20 % too slow
 
 def validation_page(validation: Validation, file: str) -> str:
     """The whole page; nothing in it is fetched from elsewhere."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("optimizer.calibration.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     overall = validation.overall
     chart = scatter(validation).to_html(
         full_html=False, include_plotlyjs=True, config={"displaylogo": False}, div_id="chart"
     )
-    return environment.get_template(TEMPLATE).render(
+    return rendered(
+        "optimizer.calibration.report",
+        TEMPLATE,
         file=file,
         headline=headline(validation),
         lines=[line for line in (coverage_line(overall) if overall else "", set_aside_line(validation)) if line],

@@ -286,7 +286,6 @@ TIME_TERMS: Mapping[str, Term] = {
         ),
     )
 }
-KNOB_TERMS = tuple(name for name, term in TIME_TERMS.items() if term.knobs)
 
 
 def burning(what: str) -> tuple[str, ...]:

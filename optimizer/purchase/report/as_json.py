@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from optimizer.purchase.report.rows import J_PER_MWH, point_row, range_row
+from optimizer.purchase.report.rows import point_row, range_row
+from optimizer.purchase.report.units import J_PER_MWH
+from optimizer.reports.table import csv_text
 from optimizer.units import DAY
 
 if TYPE_CHECKING:
@@ -91,12 +91,7 @@ def purchase_csv(dossier: Dossier) -> str:
         {"front": id(point) in front, **point_row(point), "limits_broken": "; ".join(e.limit for e in point.excesses)}
         for point in purchase.points
     ]
-    target = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return target.getvalue()
+    return csv_text(rows)
 
 
 def _plan(point: Point) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.report.rows import J_PER_MWH, phases
-from optimizer.purchase.report.units import days, dollars, megawatt_hours, quantity
+from optimizer.purchase.report.rows import phases
+from optimizer.purchase.report.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
 from optimizer.units import DAY
 
 if TYPE_CHECKING:

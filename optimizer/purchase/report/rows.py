@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optimizer.purchase.report.units import J_PER_MWH
 from optimizer.units import DAY, GB
 
 if TYPE_CHECKING:
     from optimizer.purchase.points import Point
     from optimizer.purchase.ranges import Range
 
-J_PER_MWH = 3.6e9
 COMMUNICATION = "_communication"
 
 

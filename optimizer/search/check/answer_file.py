@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from optimizer.errors import InvalidFile, nearest
-from optimizer.job import Job, Limits
+from optimizer.errors import InvalidFile
+from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from optimizer.search.check.answer_schema import AnswerTable, CertificateTable
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -80,41 +75,35 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
     The JSON names model, cluster and stack; `model`, `cluster` and `stack` say where to find them instead. Raises
     InvalidFile with everything that is wrong, UnknownName for a preset that does not exist.
     """
-    document = _document(text, name)
-    table = _table(document, name)
-    places = {key: value for key, value in (("model", model), ("cluster", cluster), ("stack", stack)) if value}
+    from optimizer.readers.problems import validated
+    from optimizer.search.check.answer_schema import ANSWER
+
+    document, problems = _document(text, name), list[str]()
+    table = validated(ANSWER, {"plan": None, "search": {}, **document}, problems)
+    if table is None:
+        raise InvalidFile(name, problems)
     asked = table.job
-    job = Job(
-        model=load_model(model or asked.model),
-        cluster=load_cluster(cluster or asked.cluster),
-        stack=load_stack(stack or asked.stack),
-        gpus=asked.gpus,
-        seq_len=asked.seq_len,
-        global_batch=asked.global_batch,
-        dtype=asked.dtype,
-        limits=Limits(**dict(asked.limits)),
-    )
     return SavedAnswer(
-        job=job,
-        plan=_plan(table.plan),
-        knobs=Knobs(**dict(table.knobs)),
-        claims=_claims(table.certificate),
-        alternatives=tuple(
-            SavedPlan(plan=Plan(**dict(other.plan)), knobs=Knobs(**dict(other.knobs))) for other in table.alternatives
+        job=Job(
+            model=load_model(model or asked.model),
+            cluster=load_cluster(cluster or asked.cluster),
+            stack=load_stack(stack or asked.stack),
+            gpus=asked.gpus,
+            seq_len=asked.seq_len,
+            global_batch=asked.global_batch,
+            dtype=asked.dtype,
+            limits=asked.limits,
         ),
-        formats=tuple(
-            SavedFormat(
-                dtype=other.dtype,
-                plan=_plan(other.plan),
-                knobs=Knobs(**dict(other.knobs)),
-            )
-            for other in table.formats
-        ),
+        plan=table.plan,
+        knobs=table.knobs,
+        claims=table.certificate,
+        alternatives=table.alternatives,
+        formats=table.formats,
         trials=table.search.trials,
         seed=table.search.seed,
         pins=table.why_not.pins if table.why_not else "",
         document=document,
-        places=places,
+        places={key: value for key, value in (("model", model), ("cluster", cluster), ("stack", stack)) if value},
     )
 
 
@@ -134,46 +123,3 @@ def _document(text: str, name: str) -> dict[str, Any]:
     if problem:
         raise InvalidFile(name, [problem])
     return dict(document)
-
-
-def _table(document: Mapping[str, Any], name: str) -> AnswerTable:
-    from pydantic import ValidationError
-
-    from optimizer.search.check.answer_schema import AnswerTable
-
-    try:
-        return AnswerTable.model_validate({"plan": None, **document})
-    except ValidationError as error:
-        raise InvalidFile(name, [_problem(detail) for detail in error.errors()]) from None
-
-
-def _problem(detail: ErrorDetails) -> str:
-    """One line for one problem: where, what is wrong, the offending value."""
-    from optimizer.plan import FIELDS
-    from optimizer.search.check.answer_schema import SAID, shown
-
-    place = [part for part in detail["loc"] if part != "[key]"]
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    match detail["type"]:
-        case kind if kind == SAID:
-            return f"{where} {detail['msg']}"
-        case "missing":
-            return f"{where} is missing"
-        case "extra_forbidden":
-            close = nearest(str(place[-1]), FIELDS) if "plan" in place else ()
-            return f"{where} is unknown to this version" + (f"; did you mean {' or '.join(close)}?" if close else "")
-        case "tuple_type":
-            return f"{where} must be a list, but got {shown(detail['input'])}"
-        case _:
-            return f"{where} must be an object, but got {shown(detail['input'])}"
-
-
-def _plan(table: Any) -> Plan | None:
-    return None if table is None else Plan(**dict(table))
-
-
-def _claims(table: CertificateTable | None) -> Claims | None:
-    if table is None:
-        return None
-    parts = {dtype: claims for dtype, part in table.by_format.items() if (claims := _claims(part))}
-    return Claims(**{**dict(table), "by_format": parts})

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from optimizer.answer import Alternative, Answer, Certificate, Format
+from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
@@ -23,7 +24,7 @@ from optimizer.search.layouts.band import Bounds, best_even, bounds_of
 from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
-from optimizer.search.why.comparison import pins_of, why_not
+from optimizer.search.why.comparison import why_not
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.

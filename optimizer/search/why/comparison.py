@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
-from optimizer.constraints.pins import code, listed, ordered, shown
+from optimizer.constraints.pin_text import Pinned, pins_text
+from optimizer.constraints.pins import as_limits, code
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
 from optimizer.job import PLACING, Job
@@ -23,8 +24,7 @@ from optimizer.search.plan.alternatives import estimate_of
 from optimizer.search.plan.best import Best, best_plan
 
 SAME = 1e-9  # relative difference of step times below which two plans are equally fast
-# A value, the two ends of a range, or a set of values.
-Pins = Mapping[str, int | str | bool | tuple[int, int] | frozenset[int | str | bool]]
+Pins = Mapping[str, Pinned]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,63 +111,8 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
 
 def pinned_job(job: Job, pins: Pins) -> Job:
     """The job with these pins instead of its own on the same variables."""
-    limits = job.without_pin(*pins).limits
-    fixed, ranges, choices = dict(limits.fixed), dict(limits.ranges), dict(limits.choices)
-    for name, value in pins.items():
-        if isinstance(value, tuple):
-            ranges[name] = value
-        elif isinstance(value, frozenset):
-            choices[name] = ordered(name, value)
-        else:
-            fixed[name] = value
-    return job.with_limits(fixed=fixed, ranges=ranges, choices=choices)
-
-
-def pins_text(pins: Pins) -> str:
-    """Pins as the command line takes them.
-
-    >>> pins_text({"tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False})
-    'tp=4,pp=2..8,vpp=1,6,sequence_parallel=false'
-    """
-
-    def text(name: str, value: int | str | bool | tuple[int, int] | frozenset[int | str | bool]) -> str:
-        if isinstance(value, frozenset):
-            return listed(ordered(name, value))
-        return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else shown(value)
-
-    return ",".join(f"{name}={text(name, value)}" for name, value in pins.items())
-
-
-def pins_of(text: str) -> Pins:
-    """What pins_text wrote, read back. Raises InputError for what it cannot have written.
-
-    >>> pins_of("tp=4,pp=2..8,vpp=1,6,sequence_parallel=false") == {
-    ...     "tp": 4, "pp": (2, 8), "vpp": frozenset({1, 6}), "sequence_parallel": False}
-    True
-    """
-    found: dict[str, list[str]] = {}
-    name = ""
-    for part in text.split(","):
-        left, equals, right = part.partition("=")
-        name = left if equals else name
-        found.setdefault(name, []).append(right if equals else left)
-    return {name: _pinned(name, values) for name, values in found.items()}
-
-
-def _pinned(name: str, values: list[str]) -> int | str | bool | tuple[int, int] | frozenset[int | str | bool]:
-    if name in PLACING:
-        return ",".join(values)
-    read = [_value(name, value) for value in values]
-    ends = values[0].split("..")
-    if len(values) == 1 and len(ends) == 2 and all(end.isdecimal() for end in ends):
-        return int(ends[0]), int(ends[1])
-    return read[0] if len(read) == 1 else frozenset(read)
-
-
-def _value(name: str, text: str) -> int | str | bool:
-    if name == "sequence_parallel" and text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdecimal() else text
+    limits, asked = job.without_pin(*pins).limits, as_limits(pins)
+    return job.with_limits(**{name: {**getattr(limits, name), **asked[name]} for name in asked})
 
 
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from optimizer.answer import job_dict, plan_dict
+from optimizer.constraints.pin_text import pins_text
 from optimizer.constraints.tp_scale_up import ceiling
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan
 from optimizer.search.plan.best import Best, best_plan
 from optimizer.search.why.basin import Basin, basin
-from optimizer.search.why.comparison import pins_text
 from optimizer.units import GB
 
 MORE_MEMORY = 1.10

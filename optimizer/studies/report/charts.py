@@ -37,12 +37,21 @@ def strategies_page(job: Job, strategies: Sequence[Strategy]) -> str:
     studied = [(each.name.upper(), each.study) for each in strategies if each.study]
     names, steps = [name for name, _ in studied], [per_step(study) for _, study in studied]
     panels = [
-        Panel(title="Sent by a GPU per step", unit="B", values=[step[1] for step in steps], logarithmic=True),
-        Panel(title="Messages of a GPU per step", unit="", values=[step[0] for step in steps], logarithmic=True),
-        Panel(title="Communication per step, not hidden", unit="s", values=[step[3] for step in steps]),
-        Panel(title="Energy on all links per step", unit="J", values=[step[4] for step in steps], logarithmic=True),
-        Panel(title="Whole step", unit="s", values=[step[5] for step in steps]),
-        Panel(title="Memory of the fullest GPU", unit="B", values=[step[7] for step in steps]),
+        Panel(
+            title="Sent by a GPU per step", unit="B", values=[step["bytes_per_gpu"] for step in steps], logarithmic=True
+        ),
+        Panel(
+            title="Messages of a GPU per step", unit="", values=[step["messages"] for step in steps], logarithmic=True
+        ),
+        Panel(title="Communication per step, not hidden", unit="s", values=[step["communication_s"] for step in steps]),
+        Panel(
+            title="Energy on all links per step",
+            unit="J",
+            values=[step["energy_j"] for step in steps],
+            logarithmic=True,
+        ),
+        Panel(title="Whole step", unit="s", values=[step["time_s"] for step in steps]),
+        Panel(title="Memory of the fullest GPU", unit="B", values=[step["memory_bytes"] for step in steps]),
     ]
     figure = _panels(names, panels)
     usable = job.usable_memory

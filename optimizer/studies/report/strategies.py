@@ -70,9 +70,9 @@ def strategies_report(job: Job, strategies: Sequence[Strategy], assumed: Sequenc
         Text(f"{job.model.name} on {job.gpus:,} × {job.cluster.device.name} — each strategy alone", style="bold"),
         Text(subject(job)),
         title("Per layer (TP, PP, FSDP: and micro-batch; DP: and step)"),
-        table(PER_LAYER, [(name, *per_layer(study)) for name, study in studied]),
+        table(PER_LAYER, [(name, *per_layer(study).values()) for name, study in studied]),
         title("Per step, communication not hidden"),
-        table(PER_STEP, [(name, *per_step(study)) for name, study in studied]),
+        table(PER_STEP, [(name, *per_step(study).values()) for name, study in studied]),
         title("Roofline of a layer"),
         table(ROOFLINE, [(name, *_roofline(study)) for name, study in studied]),
         *notes("Remarks", remarks(strategies)),
@@ -86,7 +86,16 @@ def networks_report(plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed
     from rich.text import Text
 
     rows = [
-        (v.network.name, v.network.link.bandwidth, v.communication, v.compute, v.needed, v.exposed, v.mfu, _verdict(v))
+        (
+            v.network.name,
+            v.network.link.bandwidth,
+            v.communication,
+            v.compute,
+            v.needed,
+            v.exposed,
+            v.mfu,
+            "yes" if v.bottleneck else "no",
+        )
         for v in verdicts
     ]
     return Group(
@@ -98,31 +107,31 @@ def networks_report(plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed
     )
 
 
-def per_layer(study: CommunicationStudy) -> tuple[float, ...]:
-    """Messages, largest message [B], bytes sent by a GPU [B], time [s], energy [J] of one layer."""
+def per_layer(study: CommunicationStudy) -> dict[str, float]:
+    """What one layer sends, in SI; as the columns PER_LAYER show it."""
     rows = study.rows
-    return (
-        sum(row.traffic.per_layer for row in rows),
-        max((row.traffic.message for row in rows), default=0.0),
-        sum(row.volume_per_layer for row in rows),
-        sum(row.time_per_layer for row in rows),
-        sum(row.energy_per_layer for row in rows),
-    )
+    return {
+        "messages": sum(row.traffic.per_layer for row in rows),
+        "message_bytes": max((row.traffic.message for row in rows), default=0.0),
+        "bytes_per_gpu": sum(row.volume_per_layer for row in rows),
+        "time_s": sum(row.time_per_layer for row in rows),
+        "energy_j": sum(row.energy_per_layer for row in rows),
+    }
 
 
-def per_step(study: CommunicationStudy) -> tuple[float, ...]:
-    """Messages, bytes of a GPU and of all [B], time [s], energy [J], step time [s], MFU, memory [B]."""
+def per_step(study: CommunicationStudy) -> dict[str, float]:
+    """What a step sends and takes, in SI; as the columns PER_STEP show it."""
     rows, estimate = study.rows, study.estimate
-    return (
-        sum(row.traffic.per_step for row in rows),
-        sum(row.volume_per_step for row in rows),
-        sum(row.total_volume for row in rows),
-        study.communication_time,
-        study.energy,
-        estimate.step_time,
-        estimate.mfu,
-        estimate.reserved,
-    )
+    return {
+        "messages": sum(row.traffic.per_step for row in rows),
+        "bytes_per_gpu": sum(row.volume_per_step for row in rows),
+        "bytes_all_gpus": sum(row.total_volume for row in rows),
+        "communication_s": study.communication_time,
+        "energy_j": study.energy,
+        "time_s": estimate.step_time,
+        "mfu": estimate.mfu,
+        "memory_bytes": estimate.reserved,
+    }
 
 
 def remarks(strategies: Sequence[Strategy]) -> list[str]:
@@ -167,19 +176,8 @@ def _record(each: Strategy) -> Record:
     record: dict[str, Value] = {"strategy": each.name, "plan": each.plan.summary(), "fits": each.fits}
     if each.study is None:
         return record | {"note": "; ".join(each.reasons)}
-    layer = ("messages", "message_bytes", "bytes_per_gpu", "time_s", "energy_j")
-    step = (
-        "messages",
-        "bytes_per_gpu",
-        "bytes_all_gpus",
-        "communication_s",
-        "energy_j",
-        "time_s",
-        "mfu",
-        "memory_bytes",
-    )
-    record |= {f"layer_{name}": value for name, value in zip(layer, per_layer(each.study), strict=True)}
-    record |= {f"step_{name}": value for name, value in zip(step, per_step(each.study), strict=True)}
+    record |= {f"layer_{name}": value for name, value in per_layer(each.study).items()}
+    record |= {f"step_{name}": value for name, value in per_step(each.study).items()}
     record |= {f"roofline_{name}": value for name, value in roofline_record(each.study.layer).items()}
     return record | {"note": ", ".join(each.remarks)}
 
@@ -189,7 +187,3 @@ def _roofline(study: CommunicationStudy) -> tuple[Value, ...]:
     sends = layer.network > 0
     network = (layer.network_intensity, layer.network_ridge, layer.network_tier) if sends else (None, None, None)
     return (layer.memory_intensity, layer.memory_ridge, *network, layer.attainable, layer.bound)
-
-
-def _verdict(verdict: Verdict) -> str:
-    return "yes" if verdict.bottleneck else "no"

@@ -9,6 +9,7 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
+from optimizer.objectives.kernels.modules import module_flops, module_operators
 from optimizer.objectives.kernels.operators import Shapes, layer_operators
 from optimizer.objectives.layer.module_sets import SMALL, exchange, frontier, offered_modules, searched_modes
 from optimizer.objectives.layer.seconds import layer_time
@@ -171,3 +172,20 @@ def test_the_explanation_says_what_the_modules_add_and_free() -> None:
     (freed_of,) = [text for name, text in terms["activations"].inputs.items() if name.endswith("a moe layer")]
     assert freed_of == f"{TOKENS * (6144 + 2 * 16384 * 1.1) * 2 / 1e6:.4g} MB freed"
     assert any("ms more" in text for text in terms["elementwise"].inputs.values())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_module_runs_operators_of_its_layer_and_counts_their_work(model: str) -> None:
+    """Products are the layer's own; their operations per token, over all layers, are those of module_flops."""
+    question = job(model)
+    every = replace(question.stack, features=replace(question.stack.features, recompute_modules=MODULES))
+    counted = module_flops(question.model, 0.0)
+    for moe in (False, True) if question.model.experts else (False,):
+        layers = question.model.moe_layers if moe else question.model.dense_layers
+        some = shapes()
+        layer = layer_operators(question.model, some, every, moe)
+        for module, again in module_operators(question.model, some, every, layer, moe).items():
+            assert set(map(id, again.gemms)) <= set(map(id, layer.gemms)), module
+            if module in ("mlp", "shared_experts") and layers:
+                work = sum(float(np.ravel(product.flops)[0]) for product in again.gemms)
+                assert work * layers / TOKENS == pytest.approx(counted[module]), module

@@ -75,32 +75,40 @@ def test_every_problem_is_said_at_once(document: dict[str, Any]) -> None:
     document["certificate"]["proven"] = "yes"
     del document["plan"]["dp"]
     document["job"] |= {"gpus": 10.5, "stack": ""}
-    document["job"]["limits"] |= {"fixed": {"tq": 8}, "ranges": {"pp": 4}, "choices": {"vpp": 6}}
+    document["job"]["limits"] |= {"fixed": {"tq": 8, "tp": [8]}, "ranges": {"pp": 4}, "choices": {"vpp": 6}}
     document["estimate"]["step_time_s"] = "fast"
     document["estimate"]["time_s"]["gemm"] = -1
     found = " ".join(problems(document))
     for part in (
-        "plan.tp must be a whole number of at least 1, but got 0",
-        'plan.pp must be a whole number of at least 1, but got "eight"',
-        "plan.recompute must be one of none, selective, full",
-        "plan.sequence_parallel must be true or false",
-        "plan.layers_per_stage must be a list",
-        "plan.vpp must be a whole number from 1 to 4,096, but got 9999",
-        "plan.activation_offload must be a whole number from 0 to 100, but got 101",
-        "plan.colour is unknown",
-        "plan.zero_stag is unknown to this version; did you mean zero_stage?",
-        "alternatives[0].plan.schedule must be one of 1f1b, interleaved",
-        "certificate.proven must be true or false",
-        "plan.dp is missing",
-        "job.gpus must be a whole number",
-        "job.stack must be a name",
-        "job.limits.fixed.tq is no variable",
-        "job.limits.ranges.pp must be two whole numbers",
-        "job.limits.choices.vpp must be a list of values",
-        "estimate.step_time_s must be a number",
-        "estimate.time_s.gemm must be a number",
+        "plan.tp: expected a whole number above 0, but got 0",
+        'plan.pp: expected a whole number above 0, but got "eight"',
+        "plan.recompute: expected one of none, selective, full, or modules joined by +, but got",
+        "plan.sequence_parallel: expected true or false",
+        "plan.layers_per_stage: expected a list of whole numbers",
+        "plan.vpp: expected a whole number from 1 to 4,096, but got 9999",
+        "plan.activation_offload: expected a whole number from 0 to 100, but got 101",
+        "plan.colour: unknown key",
+        "plan.zero_stag: unknown key; did you mean zero_stage",
+        "alternatives[0].plan.schedule: expected one of 1f1b, interleaved",
+        "certificate.proven: expected true or false",
+        "plan.dp: missing",
+        "job.gpus: expected a whole number",
+        "job.stack: expected a name",
+        "job.limits.fixed.tp: expected a value, but got [8]",
+        "job.limits.ranges.pp: expected two numbers for each variable",
+        "job.limits.choices.vpp: expected a list of values for each variable",
+        "estimate.step_time_s: expected a number",
+        "estimate.time_s.gemm: expected a number",
     ):
         assert part in found
+
+
+def test_pins_are_of_variables_that_there_are(document: dict[str, Any]) -> None:
+    document["job"]["limits"] |= {"fixed": {"tq": 8}, "choices": {"vx": [6]}}
+    assert problems(document) == (
+        "job.limits.fixed: tq is no variable of a plan",
+        "job.limits.choices: vx is no variable of a plan",
+    )
 
 
 def test_layers_and_shares_are_numbers(document: dict[str, Any]) -> None:
@@ -108,9 +116,9 @@ def test_layers_and_shares_are_numbers(document: dict[str, Any]) -> None:
     document["plan"]["recompute_layers"] = [1, -1]
     document["knobs"]["offload"] = 3
     assert problems(document) == (
-        'plan.layers_per_stage must be a list of whole numbers, but got [12, 12, "x"]',
-        "plan.recompute_layers must be a list of whole numbers, but got [1, -1]",
-        "knobs.offload must be a share of at most 1, but got 3",
+        'plan.layers_per_stage: expected a list of whole numbers, but got [12, 12, "x"]',
+        "plan.recompute_layers: expected a list of whole numbers, but got [1, -1]",
+        "knobs.offload: expected a share from 0 to 1, but got 3",
     )
 
 
