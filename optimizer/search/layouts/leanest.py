@@ -52,7 +52,7 @@ class LeastMemory:
             if not len(some):
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
-            if not self._settled(job):
+            if not job.layout_given:
                 fits = even_memory(bill_of(job, some), self.knobs) <= job.usable_memory
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
@@ -66,7 +66,7 @@ class LeastMemory:
         A plan is the leaner the fewer micro-batches it has: what is left out would not fit with more of them either.
         """
         usable = job.usable_memory
-        if self._settled(job):
+        if job.layout_given:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
         table = byte_table(bill, self.knobs)
