@@ -17,6 +17,7 @@ from optimizer.logs.steady import SLOW_SHARE, Steady, steady_part
 from optimizer.logs.step_times import CLOCK, RATE, Sizes, Timed, timed_steps
 from optimizer.units import seconds
 
+MANY = 3  # other levels that are told one by one
 ENOUGH = 10  # steady steps below which a median says little
 STALLED = 0.03  # share of the time in stalls above which the median alone misleads
 LOOSE = 0.03  # spread between steps beyond that of published runs
@@ -147,10 +148,14 @@ def _of_steady(steady: Steady) -> Iterator[str]:
             f"stalls take {steady.stalled:.1%} of the time: the mean step is "
             f"{seconds(float(np.mean(steady.times)))}, the median {seconds(steady.seconds)}"
         )
-    for level in steady.levels:
+    others = [level for level in steady.levels if abs(level.seconds / steady.seconds - 1) > SLOW_SHARE]
+    if len(others) > MANY:
+        paces = [level.seconds for level in steady.levels]
+        yield f"the pace wanders: {len(paces)} parts of {seconds(min(paces))} to {seconds(max(paces))} per step"
+        return
+    for level in others:
         ratio = level.seconds / steady.seconds - 1
-        if abs(ratio) > SLOW_SHARE:
-            yield (
-                f"steps {level.first:,} to {level.last:,} took {seconds(level.seconds)}, "
-                f"{abs(ratio):.1%} {'more' if ratio > 0 else 'less'} than the steady part"
-            )
+        yield (
+            f"steps {level.first:,} to {level.last:,} took {seconds(level.seconds)}, "
+            f"{abs(ratio):.1%} {'more' if ratio > 0 else 'less'} than the steady part"
+        )

@@ -1,4 +1,4 @@
-"""The steady part of a run: without warm-up, of its longest level, and what shows in it."""
+"""The steady part of a run: without warm-up, of the level that holds for most of it, and what shows in it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ STALL = 1.3  # times the median: a stall, if it is also 6 deviations above
 SLOW_SHARE = 0.01  # a trend or change that is told of
 SURE = 0.01  # chance of a trend in noise at which it is told of
 ONE_WAY = 0.35  # rank correlation from which steps go one way, up or down
+HOLDS = 0.5  # share of the steps from which one level stands for the run
 PERIODS = 3  # stalls at least of which a period is told
 
 
@@ -60,7 +61,7 @@ class Steady:
 
 
 def steady_part(steps: Sequence[Timed]) -> Steady | None:
-    """The steady part of logged steps, None where there are none.
+    """The steady part of logged steps, None where there are none: the longest level, or all if none holds for half.
 
     >>> slow, fast = [9.0, 3.0], [1.0, 1.01, 0.99] * 5
     >>> run = [Timed(step=i, steps=1, seconds=s, basis="printed", attempt=0) for i, s in enumerate(slow + fast)]
@@ -78,8 +79,15 @@ def steady_part(steps: Sequence[Timed]) -> Steady | None:
         Level(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
         for part in parts
     )
-    longest = max(parts, key=lambda part: (sum(timed.steps for timed in part), part[0].step))
+    longest = max(parts, key=lambda part: (_covered(part), part[0].step))
+    if _covered(longest) < HOLDS * _covered(kept):  # the pace wanders: no part stands for the run
+        longest = kept
     return _described(longest, kept, len(steps) - len(kept), levels)
+
+
+def _covered(part: Sequence[Timed]) -> int:
+    """How many steps the lines of a part tell of."""
+    return sum(timed.steps for timed in part)
 
 
 def without_warm_up(steps: Sequence[Timed]) -> list[Timed]:
