@@ -90,7 +90,7 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
                 runs.append(current)
                 current = _Open(current.facts)
         current.attempts[-1].append(record)
-        _beside(current, replace(reading, step=None, seconds=None))
+        _note(current, reading)
     runs.append(current)
     return [run.closed() for run in runs if run.attempts[-1] or run.reserved or run.allocated or run.facts]
 
@@ -127,14 +127,19 @@ def _merge(run: _Open, attempt: list[Record], record: Record) -> None:
         if attempt[place].step == record.step:
             attempt[place] = replace(attempt[place], reading=filled(record.reading, attempt[place].reading))
             break
-    _beside(run, replace(record.reading, step=None, seconds=None))
+    _note(run, record.reading)
 
 
-def _beside(run: _Open, reading: Reading) -> None:
-    """Take what a line says beside a step: settings and memory of the run, values of the step that is open."""
+def _note(run: _Open, reading: Reading) -> None:
+    """Take what a line says of the whole run: settings and memory."""
     run.facts.update(reading.facts)
     run.reserved = largest(run.reserved, reading.reserved)
     run.allocated = largest(run.allocated, reading.allocated)
+
+
+def _beside(run: _Open, reading: Reading) -> None:
+    """Take what a line says beside a step: of the run, and of the step that is open."""
+    _note(run, reading)
     attempt = run.attempts[-1]
     if attempt and not reading.alone and _says(reading):
         attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))

@@ -19,6 +19,12 @@ _CRASH = re.compile(
     r"|\bNCCL error\b|ChildFailedError|\bSIGKILL\b|\bSIGABRT\b|srun: error:|CUDA error:"
     r"|DUE TO (?:TIME LIMIT|NODE FAIL)",
 )
+# Texts of which one is in every line that tells of a failure, in small letters.
+SIGNALS = (
+    *("out of memory", "outofmemory", "out_of_memory", "resource_exhausted", "oom-kill", "oom_kill", "oom kill"),
+    *("traceback (most", "watchdog caught", "segmentation fault", "nccl error", "childfailederror", "sigkill"),
+    *("sigabrt", "srun: error", "cuda error", "due to "),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ import gzip
 import io
 import re
 import zlib
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -24,7 +26,7 @@ _LABELS = (
 )
 _RANKS = (
     re.compile(r"\[rank-(\d+)(?:/\d+)?\]"),  # Primus
-    re.compile(r"\|(DP=\d+\|PP=\d+\|TP=\d+)\b"),  # nanotron
+    re.compile(r"\|(DP=\d+(?:\|[A-Z]+=\d+)*)\b"),  # nanotron
 )
 _TIME = re.compile(
     r"\b(?P<y>20\d\d)-?(?P<m>\d\d)-?(?P<d>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?P<part>[.,]\d{1,6})?"
@@ -34,25 +36,34 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line: its place in the file, its text, the process that wrote it ("" if none is named), its time [s]."""
+    """One line: its place in the file, its text, the process that wrote it ("" if none is named), its time [s].
+
+    suspect: it may tell of a failure.
+    """
 
     number: int
     text: str
     rank: str = ""
     time: float | None = None
+    suspect: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogText:
-    """The lines of a file; `unfinished` when the last one has no end; `remarks` on how it was read."""
+    """The lines of a file that have one of the texts looked for, of `count` in all.
+
+    unfinished: the last line of the file has no end; remarks: on how it was read.
+    """
 
     lines: tuple[Line, ...]
+    count: int = 0
     unfinished: bool = False
     remarks: tuple[str, ...] = ()
 
 
-def read_lines(path: Path) -> LogText:
-    """The lines of a log file, plain or packed by gzip, in UTF-8 or UTF-16.
+def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogText:
+    """The lines of a log file, plain or packed by gzip, in UTF-8 or UTF-16, that have one of the marks, or of the
+    signals in whatever case; all others of a large log are passed over quickly.
 
     Raises InvalidFile when it cannot be read or is no text.
     """
@@ -65,10 +76,31 @@ def read_lines(path: Path) -> LogText:
         data = _unpacked(path, data, remarks)
     text = _decoded(path, data, remarks)
     whole = io.StringIO(text, newline=None).read()
-    rows = whole.split("\n")
-    unfinished = bool(rows and rows[-1].strip())
-    found = tuple(line_of(number, row) for number, row in enumerate(rows, start=1) if row.strip())
-    return LogText(lines=found, unfinished=unfinished, remarks=tuple(remarks))
+    unfinished = bool(whole) and not whole.endswith("\n")
+    suspects = _with(whole.lower(), signals) if len(whole.lower()) == len(whole) else _with(whole, signals)
+    ends = [match.start() for match in re.finditer("\n", whole)]
+    found = tuple(
+        replace(line_of(bisect_left(ends, end) + 1, whole[start:end]), suspect=start in suspects)
+        for start, end in sorted({**_with(whole, marks), **suspects}.items())
+    )
+    return LogText(lines=found, count=len(ends) + unfinished, unfinished=unfinished, remarks=tuple(remarks))
+
+
+def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
+    r"""Where the lines that have one of these texts begin and end.
+
+    >>> _with("one\ntwo\nthree", ("e",))
+    {0: 3, 8: 13}
+    """
+    found = {}
+    for each in wanted:
+        place = text.find(each)
+        while place >= 0:
+            start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+            end = len(text) if end < 0 else end
+            found[start] = end
+            place = text.find(each, end)
+    return found
 
 
 def line_of(number: int, row: str) -> Line:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from optimizer.errors import InvalidFile
 from optimizer.logs.attempts import Record, Stream, streams_of, together
-from optimizer.logs.failures import Failure, first_failure
+from optimizer.logs.failures import SIGNALS, Failure, first_failure
 from optimizer.logs.lines import Line, LogText, read_lines
-from optimizer.logs.programs.every import NAMES, PROGRAMS
-from optimizer.logs.reading import Program
+from optimizer.logs.programs.every import MARKS, NAMES, PROGRAMS
+from optimizer.logs.reading import Program, Reading
 
 FEW = 3  # steps of a second program in a file that make a run of its own
 
@@ -42,12 +42,12 @@ def read_log(path: Path) -> list[LoggedRun]:
 
     Raises InvalidFile when it cannot be read, or has no line of a known program and no failure.
     """
-    text = read_lines(path)
+    text = read_lines(path, MARKS, SIGNALS)
     found = list(_runs(path, text))
     if not found:
         named = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
         problem = (
-            f"no line of its {len(text.lines):,} tells of a training step of {named}; "
+            f"no line of its {text.count:,} tells of a training step of {named}; "
             "give the log that the program printed, of the rank that prints the steps"
         )
         raise InvalidFile(path, [problem])
@@ -68,13 +68,13 @@ def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
     spans.sort(key=lambda span: next(line.number for line, record in span[1] if _is_step(record)))
     starts = [next(line.number for line, record in rows if _is_step(record)) for _, rows in spans]
     if not spans:
-        if failure := first_failure(text.lines):
+        if failure := first_failure([line for line in text.lines if line.suspect]):
             yield LoggedRun(
                 files=(str(path),), program=None, stream=Stream(attempts=()), failure=failure, remarks=text.remarks
             )
         return
     for place, (program, rows) in enumerate(spans):
-        end = starts[place + 1] if place + 1 < len(spans) else text.lines[-1].number + 1
+        end = starts[place + 1] if place + 1 < len(spans) else text.count + 1
         first = starts[place] if place else 0
         mine = [row for row in rows if row[0].number < end and (row[0].number >= first or not _is_step(row[1]))]
         yield from _of_program(path, program, mine, text, (first, end))
@@ -90,14 +90,14 @@ def _rows(program: Program, text: LogText) -> list[tuple[Line, Record]]:
     marked = [line for line in text.lines if any(mark in line.text for mark in program.marks)]
     if program.tells and not any(program.tells in line.text for line in marked):
         return []
-    read = [(line, reading) for line in marked if (reading := program.read(line.text)) is not None]
+    read = [(line, reading) for line in marked if (reading := _understood(program, line.text)) is not None]
     counted = program.settle([reading for _, reading in read])
     rows = [
         (line, Record(reading=reading, line=line.number, time=line.time))
         for (line, reading), counts in zip(read, counted, strict=True)
         if counts
     ]
-    if text.unfinished and len(rows) > 1 and rows[-1][0].number == text.lines[-1].number:
+    if text.unfinished and len(rows) > 1 and rows[-1][0].number == text.count:
         last, before = rows[-1], next((row for row in reversed(rows[:-1]) if _is_step(row[1])), rows[-2])
         if len(last[0].text) < len(before[0].text):
             rows.pop()
@@ -109,6 +109,14 @@ def _rows(program: Program, text: LogText) -> list[tuple[Line, Record]]:
         reading = replace(record.reading, step=count) if record.reading.alone else record.reading
         numbered.append((line, replace(record, reading=reading)))
     return numbered
+
+
+def _understood(program: Program, text: str) -> Reading | None:
+    """What a line says, None also for one whose numbers are damaged, as where two processes wrote at once."""
+    try:
+        return program.read(text)
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def _of_program(
@@ -127,7 +135,7 @@ def _of_program(
     for number, group in enumerate(groups):
         end = starts[number + 1] if number + 1 < count else part[1]
         start = starts[number] if number else part[0]
-        lines = [line for line in text.lines if start <= line.number < end]
+        lines = [line for line in text.lines if line.suspect and start <= line.number < end]
         yield LoggedRun(
             files=(str(path),),
             program=program,

@@ -27,6 +27,7 @@ COLUMNS = (
     *("step_time_basis", "mem_gb", "mem_kind", "status", "quality", "notes"),
 )
 NEEDED = ("model", "gpu", "gpus", "micro_batch", "global_batch")
+TOLD_BY_BOTH = ("gpus", "tp", "cp", "ep", "pp", "micro_batch", "global_batch", "seq_len", "layers", "hidden")
 Row = Mapping[str, str]
 
 
@@ -36,7 +37,11 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
     Raises InputError when a column is missing that nothing can replace, or the row cannot be priced.
     """
     known = {name: value for name, value in run.facts.items() if name in COLUMNS}
-    described = {**known, **(_of_plan(job, plan) if job and plan else {})}
+    planned = _of_plan(job, plan) if job and plan else {}
+    if differ := [name for name in TOLD_BY_BOTH if name in known and known[name] != planned.get(name, known[name])]:
+        said = ", ".join(f"{name} {known[name]}, not {planned[name]}" for name in differ)
+        raise InputError(f"{run.files[0]}: the log is not of this plan: it has {said}; give the plan that ran, or none")
+    described = {**known, **planned}
     row = {"framework": run.program, **described, **_measured(run)}
     row["notes"] = "; ".join(filter(None, (described.get("notes", ""), row.get("notes", ""))))
     if missing := [name for name in NEEDED if not row.get(name)]:

@@ -12,7 +12,8 @@ from optimizer.logs.levels import TO_SIGMA, level_starts, noise, winsorised
 from optimizer.logs.step_times import Timed
 from optimizer.objectives.arrays import FloatArray
 
-WARM = 0.03  # a step within this of the pace, or within 3 deviations, is no warm-up any more
+WARM = 0.03  # a step this near to the pace, or within 3 deviations, is no warm-up any more
+BOGUS = 0.6  # of the pace: a first step that takes less was only dispatched, as JAX does
 STALL = 1.3  # times the median: a stall, if it is also 6 deviations above
 SLOW_SHARE = 0.01  # a trend or change that is told of
 SURE = 0.01  # chance of a trend in noise at which it is told of
@@ -111,7 +112,7 @@ def _warm(attempt: list[Timed]) -> list[Timed]:
     reach = max(WARM, 3.0 * TO_SIGMA * float(np.median(np.abs(late / pace - 1.0))))
     for start in range(1, len(attempt) // 2 + 1):
         ahead = times[start : start + 3]
-        if times[start] <= pace * (1 + reach) and np.median(ahead) <= pace * (1 + reach):
+        if BOGUS * pace <= times[start] <= pace * (1 + reach) and np.median(ahead) <= pace * (1 + reach):
             return attempt[start:]
     return attempt[len(attempt) // 2 :]
 

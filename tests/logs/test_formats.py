@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
+from optimizer.errors import InvalidFile
+from optimizer.logs.measured import read_runs_of
+from optimizer.logs.report.as_json import logs_json
 from tests.logs import written
 
 PACE = 2.0
@@ -163,3 +167,97 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     found = first(log)
     assert found["step_time_s"] == pytest.approx(2.0)
     assert any("steady steps" in str(warning) for warning in found["warnings"])  # type: ignore[attr-defined]
+
+
+# Lines as public logs and documents show them.
+REAL = {
+    "MaxText": [
+        "# completed step: {step}, seconds: {seconds:.3f}, TFLOP/s: 72.958, loss: 9.352",
+        "completed step: {step}, seconds:  {seconds:.3f}, TFLOP/s/device: 56.062, main_model_loss: 11.550",
+        "I0317 10:00:13.22 1253 metric_logger.py:181] completed step: {step}, seconds: {seconds:.3f}, "
+        "TFLOP/s/device: 3.239, Tokens/s/device: 129.087, total_weights: 30193, loss: 12.938",
+    ],
+    "torchtitan": [
+        "[rank0]:[titan] 2026-01-29 10:15:{clock:06.3f} - root - INFO - step:   {step}  loss: 11.8432  "
+        "memory: 45.23GiB(47.65%)  tps: 512",
+        "[rank0]:2026-01-29 10:15:{clock:06.3f} - root - INFO - step: {step}/644 = 99.3789%  loss:  6.2116  "
+        "memory: 87.04GiB(93.48%)  tps: 52,142  mfu: 3.09%",
+    ],
+    "nanotron": [
+        "12/21 01:39:51 [INFO|DP=0|TP=0|lrdn0007]: iteration: {step} / 1500000 | consumed_tokens: 480B | "
+        "time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | lm_loss: 2.04 | "
+        "lr: 0.0001 | model_tflops_per_gpu: 15.4 | eta: 131 days, 1:45:39",
+        "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: {step} / 15 | consumed_tokens: 512 | "
+        "elapsed_time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 109 | lm_loss: 5.32 | grad_norm: 2.96",
+    ],
+    "NeMo 2": [
+        "[2025-10-17T11:33:02+08:00] Training epoch 0, iteration {step}/999 | lr: 0.0001754 | global_batch_size: 32 | "
+        "global_step: {step} | reduced_train_loss: 3.06 | train_step_timing in s: {seconds:.3f} | "
+        "tokens_per_sec_per_gpu: 6.706e+03 | consumed_samples: 16928 | val_loss: 3.624",
+        "Epoch 0: : 100%|██████████| {step}/100 [10:48<00:00, reduced_train_loss=0.0172, global_step={step}.00, "
+        "consumed_samples=25600.0, train_step_timing in s={seconds:.3f}]",
+    ],
+    "Megatron-LM": [
+        " iteration {step:8d}/  317892 | consumed samples:       152832 | consumed tokens:    625999872 | "
+        "elapsed time per iteration (ms): {ms:.1f} | learning rate: 2.407E-04 | global batch size:   768 | "
+        "lm loss: 5.905366E+00 | loss scale: 8192.0 | actual seqlen:  4096 | number of skipped iterations:   0 |",
+        " iteration {step:8d}/infinity | consumed samples:          800 | elapsed time per iteration (ms): {ms:.1f} | "
+        "learning rate: 1.3E-04 | global batch size:     4 |",
+    ],
+    "DeepSpeed": [
+        "[2022-08-29 06:58:{clock:06.3f}] [INFO] [timer.py:198:stop] 0/{step}, RunningAvgSamplesPerSec=232.7340, "
+        "CurrSamplesPerSec=227.48090316379353, MemAllocated=0.36GB, MaxMemAllocated=15.06GB",
+    ],
+    "llm-foundry": [
+        "[epoch=1][batch={step}/100]:\n         Train time/batch: 4\n"
+        "         Train throughput/batches_per_sec: {rate:.4f}",
+    ],
+}
+
+
+@pytest.mark.parametrize(("program", "line"), [(name, line) for name, lines in REAL.items() for line in lines])
+def test_lines_of_public_logs_are_read(program: str, line: str, tmp_path: Path) -> None:
+    pace = 0.5
+    rows = [
+        line.format(step=step, seconds=pace, ms=pace * 1e3, rate=1 / pace, clock=pace * step) for step in range(1, 40)
+    ]
+    log = tmp_path / "train.log"
+    log.write_text(written.text(rows), encoding="utf-8")
+    found = first(log)
+    assert found["program"] == program
+    assert found["step_time_s"] == pytest.approx(pace, rel=0.003)
+    assert found["last_step"] == 39
+
+
+def test_steps_that_were_only_dispatched_are_warm_up(tmp_path: Path) -> None:
+    """The first steps of MaxText: compiled, queued without being run, and paid for in the next one."""
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.maxtext([19.0, 0.32, 1.9, *[1.01] * 12])))
+    found = first(log)
+    assert found["step_time_s"] == pytest.approx(1.01)
+    assert found["steps_used"] == 12
+
+
+@pytest.mark.parametrize("program", written.PROGRAMS)
+def test_a_damaged_log_is_read_or_refused_but_never_breaks(program: str, tmp_path: Path) -> None:
+    draw = random.Random(program)
+    whole = written.text(written.PROGRAMS[program](times(12)))
+    for _ in range(40):
+        letters = list(whole)
+        for _ in range(draw.choice([1, 5, 40, 200])):
+            place = draw.randrange(len(letters))
+            match draw.randrange(3):
+                case 0:
+                    letters[place] = draw.choice("0123456789.-eE|: \n\x1b[]{}naif/,\0é")
+                case 1:
+                    del letters[place : place + draw.randrange(1, 30)]
+                case _:
+                    letters[place:place] = letters[max(0, place - draw.randrange(200)) : place]
+        log = tmp_path / "train.log"
+        log.write_text("".join(letters), encoding="utf-8")
+        try:
+            runs = read_runs_of([log], {})
+        except InvalidFile:
+            continue
+        json.loads(logs_json(runs, [None] * len(runs)))
+        assert all(run.step_time is None or run.step_time > 0 for run in runs)

@@ -130,3 +130,14 @@ def test_out_of_memory_is_a_row_too(tmp_path: Path) -> None:
     assert read(log, "--append", table, *told()).exit_code == 0
     (run,) = read_runs(table)
     assert run.out_of_memory
+
+
+def test_a_log_of_another_run_than_the_plan_makes_no_row(tmp_path: Path) -> None:
+    answer, log, table = tmp_path / "answer.json", tmp_path / "train.log", tmp_path / "runs.csv"
+    answer.write_text(CliRunner().invoke(cli, [*JOBS["dense"], "--trials", "0", "--json"]).stdout)
+    log.write_text(written.text(written.megatron(times())))
+    done = read(log, "--plan", answer, "--append", table)
+    assert done.exit_code == 2
+    assert "global_batch 64, not 512" in done.stderr
+    assert not table.exists()
+    assert "global_batch 64, not 512" in read(log, "--plan", answer).stdout

@@ -11,20 +11,25 @@ import re
 from optimizer.logs.reading import Program, Reading, decimal
 from optimizer.units import GB
 
-HEADING = re.compile(r"\[batch=(\d+)/(\d+)\]:?")
+HEADING = re.compile(r"(?:\[epoch=(\d+)(?:/\d+)?\])?\[batch=(\d+)/(\d+)\]:?")
 VALUE = re.compile(r"^\s*(?:Train\s+)?([A-Za-z]\w*(?:/\w+)+):\s+([-+\d.,eE]+|nan|inf)\s*$")
 
 
 def read(text: str) -> Reading | None:
     r"""A heading, or a value that belongs to the heading before it.
 
-    >>> read("[batch=20/100]:").step, read("\t Train throughput/batches_per_sec: 0.5000").seconds
-    (20, 2.0)
+    >>> read("[batch=20/100]:").step, read("[epoch=3][batch=5/10]:").step
+    (20, 25)
+    >>> read("\t Train throughput/batches_per_sec: 0.5000").seconds
+    2.0
     >>> read("\t Train memory/peak_reserved_mem: 36.5230").reserved
     36523000000.0
     """
     if match := HEADING.search(text):
-        return Reading(step=int(match[1]), last_step=int(match[2]), averaged=True)
+        batch, last = int(match[2]), int(match[3])
+        if match[1]:  # batches are counted anew in every epoch
+            return Reading(step=(int(match[1]) - 1) * last + batch, averaged=True)
+        return Reading(step=batch, last_step=last, averaged=True)
     match = VALUE.match(text)
     value = decimal(match[2]) if match else None
     if match is None or value is None:

@@ -30,3 +30,4 @@ PROGRAMS: tuple[Program, ...] = (
     huggingface.PROGRAM,
 )
 NAMES = tuple(program.name for program in PROGRAMS)
+MARKS = tuple(dict.fromkeys(mark for program in PROGRAMS for mark in program.marks))

@@ -10,8 +10,8 @@ import re
 from optimizer.logs.reading import Program, Reading, decimal
 
 STEP = re.compile(
-    r"\bcompleted step: (\d+), seconds: ([\d.]+), TFLOP/s/device: [\d.]+, Tokens/s/device: ([\d.]+)"
-    r"(?:.*?\bloss: ([-\d.]+|nan|inf))?"
+    r"\bcompleted step: (\d+), seconds:\s+([\d.]+), TFLOP/s(?:/device)?:\s+[\d.]+,"
+    r"(?:\s+Tokens/s/device:\s+([\d.]+))?(?:.*?\b(?:\w+_)?loss: ([-\d.]+|nan|inf))?"
 )
 SETTING = re.compile(r"\bConfig param (\w+): (\d+)\s*$")
 COUNTS = {"global_batch_size_to_train_on": "global_batch", "max_target_length": "seq_len"}

@@ -11,11 +11,10 @@ from optimizer.logs.reading import Program, Reading, decimal
 from optimizer.units import GiB
 
 STEP = re.compile(
-    r"\bstep:\s+(\d+)\s+loss:\s+([-\d.]+|nan|inf)(?:\s+grad_norm:\s+([\d.]+|nan|inf))?"
+    r"\bstep:\s+(\d+)(?:/\d+(?: = [\d.]+%)?)?\s+loss:\s+([-\d.]+|nan|inf)(?:\s+grad_norm:\s+([\d.]+|nan|inf))?"
     r"\s+memory:\s+([\d.]+)GiB\([\d.]+%\)\s+tps:\s+([\d,]+)(?=\s|$)"
 )
-BATCH = re.compile(r"\bglobal batch size:? (\d+)")
-LENGTH = re.compile(r"\bsequence length:? (\d+)")
+BATCH = re.compile(r"\blocal batch size:? \d+.*?\bglobal batch size:? (\d+)(?:.*?\bsequence length:? (\d+))?")
 MESH = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]*\], \[([\d, ]+)\]")
 
 
@@ -43,9 +42,10 @@ def read(text: str) -> Reading | None:
         for size in re.findall(r"\d+", match[1]):
             gpus *= int(size)
         return Reading(facts={"gpus": str(gpus)})
-    found = {"global_batch": BATCH.search(text), "seq_len": LENGTH.search(text)}
-    facts = {name: match[1] for name, match in found.items() if match}
-    return Reading(facts=facts) if facts else None
+    if match := BATCH.search(text):
+        facts = {"global_batch": match[1], **({"seq_len": match[2]} if match[2] else {})}
+        return Reading(facts=facts)
+    return None
 
 
-PROGRAM = Program(name="torchtitan", marks=("tps:", "global batch size", "sequence length", "device mesh"), read=read)
+PROGRAM = Program(name="torchtitan", marks=("tps:", "local batch size", "device mesh"), read=read)
