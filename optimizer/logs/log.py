@@ -13,6 +13,7 @@ from optimizer.logs.lines import Line, LogText, read_lines
 from optimizer.logs.programs.every import MARKS, NAMES, PROGRAMS
 from optimizer.logs.reading import Program, Reading
 
+BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
 FEW = 3  # steps of a second program in a file that make a run of its own
 
 
@@ -135,12 +136,22 @@ def _of_program(
     for number, group in enumerate(groups):
         end = starts[number + 1] if number + 1 < count else part[1]
         start = starts[number] if number else part[0]
-        lines = [line for line in text.lines if line.suspect and start <= line.number < end]
+        suspects = [line for line in text.lines if line.suspect and start <= line.number < end]
+        failure, remarks = _ended(suspects, max(run.records[-1].line for run in group))
         yield LoggedRun(
             files=(str(path),),
             program=program,
             stream=together([*group, *beside]),
-            failure=first_failure(lines),
+            failure=failure,
             ranks=len(group),
-            remarks=text.remarks,
+            remarks=(*text.remarks, *remarks),
         )
+
+
+def _ended(suspects: Sequence[Line], last: int) -> tuple[Failure | None, tuple[str, ...]]:
+    """The failure that ended a run, whose last step is in this line, or a remark on one after which it went on."""
+    failure = first_failure([line for line in suspects if line.number >= last - BUFFERED])
+    earlier = first_failure(suspects)
+    if failure is None and earlier is not None:
+        return None, (f"line {earlier.line} tells of a failure, but steps follow",)
+    return failure, ()

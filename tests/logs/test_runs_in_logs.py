@@ -90,6 +90,9 @@ def test_out_of_memory_and_crashes_are_results(tmp_path: Path) -> None:
     oom = "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has"
     (alone,) = runs(write(tmp_path / "a.log", ["Traceback (most recent call last):", oom]))
     assert (alone["status"], alone["step_time_s"]) == ("oom", None)
+    (went_on,) = runs(write(tmp_path / "c.log", ["Traceback (most recent call last):", *written.megatron(times())]))
+    assert went_on["status"] == "ok"
+    assert any("steps follow" in str(warning) for warning in went_on["warnings"])  # type: ignore[attr-defined]
     (late,) = runs(write(tmp_path / "b.log", [*written.megatron(times()), "Traceback (most recent call last):"]))
     assert late["status"] == "crashed"
     assert late["step_time_s"] == pytest.approx(PACE, rel=0.005)
