@@ -21,7 +21,7 @@ from optimizer.objectives.step.interval import interval
 from tests.logs import written
 from tests.logs.planted import Array, Case, cases, curves, questions
 
-CASES = 210
+CASES = 140
 ENOUGH = 0.8
 
 
