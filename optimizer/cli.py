@@ -17,6 +17,7 @@ from optimizer.commands.network import calibrate_link, topology
 from optimizer.commands.pareto import pareto
 from optimizer.commands.plan import plan_options, run_plan
 from optimizer.commands.presets import presets
+from optimizer.commands.read import read
 from optimizer.commands.scaling import scaling
 from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
@@ -93,6 +94,7 @@ cli.add_command(scaling)
 cli.add_command(timeline)
 cli.add_command(pareto)
 cli.add_command(check)
+cli.add_command(read)
 cli.add_command(sensitivity)
 cli.add_command(validate)
 cli.add_command(calibrate)

@@ -1,0 +1,129 @@
+"""`optimize read`: what the logs of a training run say, and why it is slower than its plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from optimizer.errors import InputError, InvalidFile
+
+if TYPE_CHECKING:
+    from optimizer.logs.diagnosis import Diagnosis
+    from optimizer.logs.measured import Measured
+    from optimizer.readers.answer_file import SavedAnswer
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+SIZES = ("global_batch", "seq_len", "gpus")
+HELP = """Read training logs: the steady step time, its spread, stalls, trend, memory and failures.
+
+Logs of Megatron-LM, Megatron-Bridge, NeMo 2, torchtitan, DeepSpeed, nanotron, llm-foundry, the Hugging Face Trainer,
+MaxText and Primus, plain or packed by gzip; the program is found by itself. Several files are ranks of one run, or
+runs. Step times and token rates count, never a printed TFLOP/s.
+
+With --plan, the output of optimize --json: measured against predicted, and which single cause would explain the gap,
+how likely that is, and the cheapest test that tells the first two apart. --append adds a row to a table that
+optimize validate and calibrate read; without --plan, --set gives the columns that the log does not print.
+
+\b
+optimize read train.log
+optimize read train.log --plan answer.json
+optimize read rank*.log --append runs.csv --set model=llama3-8b \\
+    --set gpu=h100 --set gpus=64 --set micro_batch=1
+"""
+
+
+@click.command(help=HELP, short_help="What a training log says, and why it is slower than its plan.")
+@click.argument("logs", nargs=-1, required=True, type=FILE)
+@click.option("--plan", "plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.")
+@click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="COLUMN=VALUE", help="What the log does not say: gpus=64; repeatable."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def read(logs: Sequence[Path], plan: str | None, append: Path | None, settings: Sequence[str], as_json: bool) -> None:
+    """Read, compare, print; the table of runs is written last, when everything else has worked."""
+    from optimizer.logs.measured import read_runs_of
+
+    saved = _plan(plan) if plan else None
+    told = {**(_sizes(saved) if saved else {}), **_settings(settings)}
+    runs = read_runs_of(logs, told)
+    diagnoses = _diagnoses(runs, saved)
+    if append is not None:
+        _append(append, runs, saved)
+    if as_json:
+        from optimizer.logs.report.as_json import logs_json
+
+        click.echo(logs_json(runs, diagnoses))
+        return
+    from optimizer.logs.report.text import logs_report
+    from optimizer.reports.screen import screen_text
+
+    click.echo(screen_text(logs_report(runs, diagnoses)), nl=False)
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Columns of a table of runs that were typed; raises InputError for others."""
+    from optimizer.calibration.row_numbers import number_problems
+    from optimizer.errors import nearest
+    from optimizer.logs.row import COLUMNS
+
+    found = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not value:
+            raise InputError(f"--set {pair} must be COLUMN=VALUE, such as --set gpus=64")
+        if name not in COLUMNS:
+            close = " or ".join(nearest(name, COLUMNS))
+            raise InputError(f"--set {pair}: a table of runs has no column {name!r}; did you mean {close or 'gpus'}?")
+        found[name] = value
+    if problems := number_problems(found):
+        raise InputError(f"--set: {'; '.join(problems)}")
+    return found
+
+
+def _plan(plan: str) -> SavedAnswer:
+    """The answer that the run is held to; raises InputError for one without a plan."""
+    from optimizer.readers.answer_file import read_answer
+
+    saved = read_answer(_text(plan), "stdin" if plan == "-" else plan)
+    if saved.plan is None:
+        raise InputError(f"{plan}: the answer has no plan that a run could be held to")
+    return saved
+
+
+def _text(plan: str) -> str:
+    from optimizer.readers.text import decoded, read_text
+
+    try:
+        return decoded(sys.stdin.buffer.read()) if plan == "-" else read_text(plan)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
+
+
+def _sizes(saved: SavedAnswer) -> dict[str, str]:
+    return {name: str(getattr(saved.job, name)) for name in SIZES}
+
+
+def _diagnoses(runs: Sequence[Measured], saved: SavedAnswer | None) -> list[Diagnosis | None]:
+    """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
+    if saved is None or saved.plan is None:
+        return [None] * len(runs)
+    from optimizer.logs.causes.question import Question
+    from optimizer.logs.diagnosis import diagnose
+
+    question = Question(job=saved.job, plan=saved.plan, knobs=saved.knobs)
+    return [diagnose(question, run) if run.steady else None for run in runs]
+
+
+def _append(path: Path, runs: Sequence[Measured], saved: SavedAnswer | None) -> None:
+    from optimizer.logs.row import append_rows, row_of
+
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path} cannot be written: its folder does not exist")
+    rows: list[Mapping[str, str]] = [row_of(run, *((saved.job, saved.plan) if saved else ())) for run in runs]
+    append_rows(path, rows)
+    click.echo(f"added {len(rows)} row{'s' * (len(rows) > 1)} to {path}", err=True)

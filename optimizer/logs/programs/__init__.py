@@ -1,0 +1,1 @@
+"""Line formats of training programs, one a file."""

@@ -1,0 +1,69 @@
+"""What one line of a log says, in SI, whatever program printed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The values of one line; None stands for what it does not say.
+
+    step, last_step: number of the step and of the run's last. seconds: of one step [s]; `averaged` over all steps since
+    the line before; `alone`: such a time counts only where no line has a numbered step. tokens_rate: tokens of one GPU
+    per second, sequences_rate: of the whole run [1/s]. reserved, allocated: peaks of memory [B]. skipped, nans: steps
+    whose update was dropped, or whose loss was no number. facts: settings of the run by column of a table of runs.
+    """
+
+    step: int | None = None
+    last_step: int | None = None
+    seconds: float | None = None
+    averaged: bool = False
+    alone: bool = False
+    tokens_rate: float | None = None
+    sequences_rate: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    skipped: int = 0
+    nans: int = 0
+    reserved: float | None = None
+    allocated: float | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def nothing_to_settle(readings: Sequence[Reading]) -> Sequence[bool]:
+    """Every reading of a program counts."""
+    return [True] * len(readings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A training program: how its lines are read.
+
+    `marks` are texts of which one is in every line that `read` understands, `tells` one that must be somewhere in its
+    logs, "" for those whose steps tell them. `settle` says which of all readings of a
+    file count, where one line does not tell. `rounding`: largest relative error of its printed times [1].
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    read: Callable[[str], Reading | None]
+    tells: str = ""
+    settle: Callable[[Sequence[Reading]], Sequence[bool]] = nothing_to_settle
+    rounding: float = 0.0
+    remark: str = ""
+
+
+def decimal(text: str | None) -> float | None:
+    """The number in a text, None where there is none; thousands may be set apart by commas.
+
+    >>> decimal("12,345.5"), decimal("nan"), decimal("1.2.3"), decimal(None)
+    (12345.5, nan, None, None)
+    """
+    if text is None:
+        return None
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None

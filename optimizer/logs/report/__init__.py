@@ -1,0 +1,1 @@
+"""What a log says, as text and as JSON."""
