@@ -87,19 +87,11 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
         ctx.exit(run_plan(**options))
 
 
-cli.add_command(batch)
-cli.add_command(presets)
-cli.add_command(communication)
-cli.add_command(scaling)
-cli.add_command(timeline)
-cli.add_command(pareto)
-cli.add_command(check)
-cli.add_command(read)
-cli.add_command(sensitivity)
-cli.add_command(validate)
-cli.add_command(calibrate)
-cli.add_command(calibrate_link)
-cli.add_command(topology)
+for command in (
+    *(batch, presets, communication, scaling, timeline, pareto),
+    *(check, read, sensitivity, validate, calibrate, calibrate_link, topology),
+):
+    cli.add_command(command)
 
 
 def main() -> None:

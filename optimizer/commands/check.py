@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,8 +64,9 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
 
     found = verify(saved)
     if as_json:
-        content = {"schema_version": 1, **found.to_dict(), "assumptions": list(assumed)}
-        click.echo(json.dumps(content, indent=2, allow_nan=False))
+        from optimizer.reports.table import json_text
+
+        click.echo(json_text({**found.to_dict(), "assumptions": list(assumed)}))
     else:
         from optimizer.reports.check_report import check_report
 
@@ -89,14 +89,14 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
 
 
 def _text(plan: str) -> str:
-    from optimizer.readers.text import decoded, read_text
+    from optimizer.readers.text import decoded, readable
 
+    if plan != "-":
+        return readable(plan, "give the output of optimize --json")
     try:
-        if plan == "-":
-            return decoded(sys.stdin.buffer.read())
-        return read_text(plan)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidFile(plan, [f"cannot be read: {error}"]) from error
+        return decoded(sys.stdin.buffer.read())
+    except UnicodeDecodeError as error:
+        raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
 
 
 def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:

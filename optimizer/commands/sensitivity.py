@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -44,13 +43,10 @@ def sensitivity(
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     if as_json:
-        content = {
-            "schema_version": 1,
-            **found.to_dict(),
-            "losses": [loss.to_dict() for loss in lost],
-            "assumptions": list(assumed),
-        }
-        click.echo(json.dumps(content, indent=2, allow_nan=False))
+        from optimizer.reports.table import json_text
+
+        left = [loss.to_dict() for loss in lost]
+        click.echo(json_text({**found.to_dict(), "losses": left, "assumptions": list(assumed)}))
     else:
         from optimizer.reports.sensitivity_report import sensitivity_report
 

@@ -1,5 +1,8 @@
 """Named models, devices, links, clusters and software stacks, each number with its source."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from optimizer.presets.hardware import (
     cluster_names,
     device_names,
@@ -11,7 +14,17 @@ from optimizer.presets.hardware import (
 from optimizer.presets.models import load_model, model_names, model_spellings
 from optimizer.presets.stacks import load_stack, stack_names
 
+# Every kind of preset: its names, and what loads one.
+KINDS: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], Any]]] = {
+    "model": (model_names, load_model),
+    "device": (device_names, load_device),
+    "link": (link_names, load_link),
+    "cluster": (cluster_names, load_cluster),
+    "stack": (stack_names, load_stack),
+}
+
 __all__ = [
+    "KINDS",
     "cluster_names",
     "device_names",
     "link_names",

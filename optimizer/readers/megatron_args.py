@@ -10,7 +10,7 @@ from pathlib import Path
 
 from optimizer.errors import InvalidFile, nearest
 from optimizer.plan import Plan, virtual_stages
-from optimizer.readers.text import read_text
+from optimizer.readers.text import readable
 from optimizer.recomputation import MODULES, RESCALED, named
 
 # Arguments that make a plan or a job, with the name of their value.
@@ -104,10 +104,7 @@ def read_megatron_arguments(source: str | Path, gpus: int | None = None) -> tupl
 
 def _text(source: str | Path) -> tuple[str, str]:
     if isinstance(source, Path) or not any(mark in source for mark in (" ", "\n", "--")):
-        try:
-            return str(source), read_text(source)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidFile(source, [f"cannot be read: {error}"]) from error
+        return str(source), readable(source, "give a launch script or a file of arguments")
     return "Megatron arguments", source
 
 

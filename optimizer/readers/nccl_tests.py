@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, InvalidFile
-from optimizer.readers.text import read_text
+from optimizer.errors import InvalidFile
+from optimizer.readers.text import readable
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -52,12 +52,7 @@ def read_nccl_tests(
     Raises InvalidFile with the line of everything that cannot be read, and for a log that stops before its end.
     """
     source = Path(path)
-    try:
-        text = read_text(source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read the nccl-tests log {str(source)!r}: {error}; give a text or JSON file"
-        ) from error
+    text = readable(source, "give the output of an nccl-tests program, text or JSON")
     if text.lstrip().startswith("{"):
         return _from_json(source, text, kind, ranks)
     return _from_text(source, text, kind, ranks)

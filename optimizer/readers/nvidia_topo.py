@@ -8,7 +8,7 @@ from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
 from optimizer.hardware import Link
-from optimizer.readers.text import read_text
+from optimizer.readers.text import readable
 
 # from near to far: one PCIe switch, several, a host bridge, several bridges of one socket, another socket
 PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -77,12 +77,7 @@ def read_topo(path: str | Path) -> Topology:
     NICs are named by the NIC legend where there is one. Raises InvalidFile with every line that cannot be used.
     """
     source = Path(path)
-    try:
-        text = read_text(source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read the topology {str(source)!r}: {error}; give `nvidia-smi topo -m` output"
-        ) from error
+    text = readable(source, "give the output of nvidia-smi topo -m")
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
     start = next((number for number, line in enumerate(lines) if line.split()[:1] == ["GPU0"]), None)
     if start is None:

@@ -39,7 +39,7 @@ def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[
 
     Raises InvalidFile: with the advice when it cannot be read, with line and column of a syntax error.
     """
-    text = _readable(path, advice)
+    text = readable(path, advice)
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -50,7 +50,7 @@ def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[
 
 def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:
     """The object in a JSON file; raises InvalidFile as read_toml does."""
-    text = _readable(path, advice)
+    text = readable(path, advice)
     try:
         data = json.loads(text)
     except RecursionError:
@@ -77,7 +77,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _readable(path: Path, advice: str) -> str:
+def readable(path: str | Path, advice: str) -> str:
+    """The text of a file; raises InvalidFile with the advice when it cannot be read."""
     try:
         return read_text(path)
     except UnicodeDecodeError as error:

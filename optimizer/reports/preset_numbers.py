@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 
 from optimizer.errors import UnknownName
 from optimizer.model import Model, Provenance
-from optimizer.presets import (
-    cluster_names,
-    device_names,
-    link_names,
-    load_cluster,
-    load_device,
-    load_link,
-    load_model,
-    load_stack,
-    model_names,
-    stack_names,
-)
+from optimizer.presets import KINDS, load_model, load_stack
 from optimizer.presets.hardware import CLUSTERS, DEVICES, LINKS
 from optimizer.presets.rows import rows
 from optimizer.stack import PARAMETERS, Stack
@@ -68,13 +57,7 @@ class Preset:
 
 def preset_names() -> dict[str, list[str]]:
     """Names of all presets by kind, as `optimize presets --json` prints them."""
-    return {
-        "models": list(model_names()),
-        "devices": list(device_names()),
-        "links": list(link_names()),
-        "clusters": list(cluster_names()),
-        "stacks": list(stack_names()),
-    }
+    return {f"{kind}s": list(names()) for kind, (names, _) in KINDS.items()}
 
 
 def find_preset(name: str) -> Preset:
@@ -82,22 +65,13 @@ def find_preset(name: str) -> Preset:
 
     Raises UnknownName with the nearest names of every kind.
     """
-    for kind, canonical in CANONICAL.items():
+    for kind, (_, load) in KINDS.items():
         try:
-            found = canonical(name)
+            found = load(name).name
         except UnknownName:
             continue
         return Preset(kind=kind, name=found, numbers=tuple(_numbers(kind, found)))
     raise UnknownName("preset", name, [known for names in preset_names().values() for known in names])
-
-
-CANONICAL: Mapping[str, Callable[[str], str]] = {
-    "model": lambda name: load_model(name).name,
-    "device": lambda name: load_device(name).name,
-    "link": lambda name: load_link(name).name,
-    "cluster": lambda name: load_cluster(name).name,
-    "stack": lambda name: load_stack(name).name,
-}
 
 
 def _numbers(kind: str, name: str) -> Iterable[Number]:

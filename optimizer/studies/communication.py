@@ -15,9 +15,9 @@ from optimizer.objectives.network.in_training import collective
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.step.buckets import rate_of_share
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
 from optimizer.studies.room import Room
 from optimizer.studies.traffic import Traffic, traffic
@@ -165,8 +165,7 @@ def communication(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> Communication
     Raises InputError when the device has no units for the job's dtype.
     """
     rows = tuple(priced(job, row, knobs) for row in traffic(job, plan, knobs))
-    costs = price(job, Plans.of([plan]), knobs)
-    estimate = costs.estimate(0, job.tokens, plan.gpus, model_flops(job.model, job.seq_len, job.tokens))
+    estimate = estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
     layer = layer_roofline(job, plan, sent_by_tier(job, plan, rows))
     return CommunicationStudy(job=job, plan=plan, rows=rows, layer=layer, estimate=estimate)
 

@@ -11,10 +11,10 @@ import numpy as np
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.objectives.step.estimate import Costs, Estimate
-from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.plan.alternatives import estimate_of
 
 MODES = ("strong", "weak")
 SERIES = ("data parallel", "best plan")
@@ -116,7 +116,7 @@ def data_parallel_point(job: Job) -> Point:
         index = int(np.argmin(np.where(allowed, costs.step_time, np.inf)))
     else:
         index = int(np.argmin(costs.reserved))
-    return _point(job, SERIES[0], found[index], _estimate(job, costs, index), bool(fits[index]))
+    return _point(job, SERIES[0], found[index], estimate_of(job, costs, index), bool(fits[index]))
 
 
 def _data_parallel_plans(job: Job) -> list[Plan]:
@@ -153,10 +153,6 @@ def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) ->
         fits=fits,
         note=note,
     )
-
-
-def _estimate(job: Job, costs: Costs, index: int) -> Estimate:
-    return costs.estimate(index, job.tokens, job.gpus, model_flops(job.model, job.seq_len, job.tokens))
 
 
 def _search(job: Job) -> Answer:

@@ -28,30 +28,20 @@ def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
     """What one name or glob stands for; raises InputError when it stands for nothing."""
     from optimizer import presets
 
-    known = {
-        "models": presets.model_names,
-        "clusters": presets.cluster_names,
-        "devices": presets.device_names,
-        "stacks": presets.stack_names,
-    }[kind]()
+    names, load = presets.KINDS[kind.removesuffix("s")]
     if "/" in name or name.endswith((".json", ".toml")):
         path = folder / os.path.expanduser(name)
         if not os.path.exists(path):
             raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")
         name = str(path)
     elif any(character in name for character in "*?["):
-        found = [preset for preset in known if fnmatchcase(preset, name.lower())]
+        found = [preset for preset in names() if fnmatchcase(preset, name.lower())]
         if not found:
-            close = nearest(name.strip("*?"), known)
+            close = nearest(name.strip("*?"), names())
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise InputError(f"no preset matches {name!r}{hint}")
         return found
-    loaded = {
-        "models": presets.load_model,
-        "clusters": presets.load_cluster,
-        "devices": presets.load_device,
-        "stacks": presets.load_stack,
-    }[kind](name)
+    loaded = load(name)
     return [name if "/" in name else str(getattr(loaded, "name", name))]
 
 

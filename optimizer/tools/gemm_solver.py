@@ -50,22 +50,17 @@ class Fit:
 def starting_curve(device: Device, dtype: str, memory_efficiency: float, launch: float = 0.0) -> GemmCurve:
     """The curve from which a fit starts; `launch` [s], where positive, stays as it is."""
     narrow = dtype == "fp8"
+    common: dict[str, Any] = {name: BOUNDS[name][0] for name in COMMON}
     return GemmCurve(
         peak=device.peak(dtype),
         bandwidth=device.memory_bandwidth,
         sms=device.sms,
         element_bytes=1.0 if narrow else 2.0,
         memory_efficiency=memory_efficiency,
-        ceiling=BOUNDS["ceiling"][0],
-        small_rate=BOUNDS["small_rate"][0],
-        wave_softness=BOUNDS["wave_softness"][0],
-        k_half=BOUNDS["k_half"][0],
         launch=launch or BOUNDS["launch"][0],
-        throttle=BOUNDS["throttle"][0],
-        burst=BOUNDS["burst"][0],
-        rest=BOUNDS["rest"][0],
         cast_bytes=BOUNDS["cast_bytes"][0] if narrow else 0.0,
         cast_launch=BOUNDS["cast_launch"][0] if narrow else 0.0,
+        **common,
     )
 
 

@@ -128,5 +128,5 @@ def test_other_files_are_refused(tmp_path: Path, content: str, complaint: str) -
 
 
 def test_absent_file() -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="cannot be read"):
         read_nccl_tests(DATA / "nothing.txt")

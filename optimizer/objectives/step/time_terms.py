@@ -5,7 +5,7 @@ Arrays of layers have a row for each kind (embedding, dense, MoE, prediction lay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -123,11 +123,7 @@ def contention(hides: FloatArray, comm_sm_share: FloatArray) -> FloatArray:
 
 
 def optimizer(
-    updated: FloatArray,
-    passes: FloatArray,
-    bandwidth: FloatArray,
-    offload: FloatArray,
-    host_bandwidth: FloatArray,
+    updated: FloatArray, passes: FloatArray, bandwidth: FloatArray, offload: FloatArray, host_bandwidth: FloatArray
 ) -> FloatArray:
     """Adam on the elements that a rank updates [s].
 
@@ -159,131 +155,109 @@ def stragglers(rest: FloatArray, straggler: FloatArray, nodes: FloatArray) -> Fl
     return rest * straggler * np.log2(np.maximum(1.0, nodes))
 
 
-def _layer(name: str, label: str, burns: str = WAIT, **more: Any) -> Term:
-    return Term(name=name, label=label, unit=SECONDS, formula=Formula(function=in_layers), burns=burns, **more)
+def _term(function: Callable[..., FloatArray], label: str, burns: str = WAIT, *, name: str = "", **more: Any) -> Term:
+    """A term of seconds, under the name of its function unless it has one of its own."""
+    formula = Formula(function=function)
+    return Term(name=name or formula.name, label=label, unit=SECONDS, formula=formula, burns=burns, **more)
 
 
 TIME_TERMS: Mapping[str, Term] = {
     term.name: term
     for term in (
-        _layer(
-            "gemm",
+        _term(
+            in_layers,
             "matrix products",
             COMPUTE,
+            name="gemm",
             parameters=("gemm_efficiency", "expert_efficiency"),
             quantities=("peak_flops",),
             kernels=(gemm.gemm_time, seconds.gemm_seconds),
         ),
-        _layer(
-            "attention",
+        _term(
+            in_layers,
             "attention",
             COMPUTE,
+            name="attention",
             parameters=("attention_efficiency", "score_passes"),
             quantities=("peak_flops",),
             kernels=(attention.flash_time, attention.softmax_time),
         ),
-        _layer(
-            "elementwise",
+        _term(
+            in_layers,
             "element-wise",
             STREAM,
+            name="elementwise",
             parameters=("hbm_efficiency", "elementwise_passes"),
             quantities=("memory_bandwidth",),
             kernels=(seconds.elementwise_seconds,),
         ),
-        _layer(
-            "launch",
+        _term(
+            in_layers,
             "kernel launches",
+            name="launch",
             parameters=("launch", "microbatch_overhead", "pipelined_collective"),
             kernels=(seconds.launch_seconds,),
         ),
-        _layer(
-            "tp_communication",
+        _term(
+            in_layers,
             "TP communication",
+            name="tp_communication",
             parameters=("tp_overlap", *RATES),
             kernels=(messages.tensor_messages,),
         ),
-        _layer(
-            "cp_communication",
+        _term(
+            in_layers,
             "CP communication",
+            name="cp_communication",
             parameters=("cp_overlap", *RATES),
             kernels=(messages.context_messages,),
         ),
-        _layer(
-            "ep_communication",
+        _term(
+            in_layers,
             "EP communication",
+            name="ep_communication",
             parameters=("ep_overlap", "expert_imbalance", *RATES),
             kernels=(messages.expert_messages,),
         ),
-        _layer(
-            "host_transfer",
+        _term(
+            in_layers,
             "host transfers",
+            name="host_transfer",
             quantities=("memory_bandwidth",),
             kernels=(host.host_seconds,),
         ),
-        _layer(
-            "head",
-            "output head and loss",
-            COMPUTE,
-            parameters=("gemm_efficiency", "hbm_efficiency"),
+        _term(
+            in_layers, "output head and loss", COMPUTE, name="head", parameters=("gemm_efficiency", "hbm_efficiency")
         ),
-        _layer(
-            "pp_communication",
+        _term(
+            in_layers,
             "PP communication",
+            name="pp_communication",
             parameters=("p2p_overlap", *RATES),
             kernels=(messages.boundary_messages,),
         ),
-        Term(
+        _term(
+            data_parallel,
+            "DP communication",
             name="dp_communication",
-            label="DP communication",
-            unit=SECONDS,
-            formula=Formula(function=data_parallel),
             phase="step",
             knobs=("bucket", "comm_sm_share"),
             parameters=("dp_overlap", *RATES),
             kernels=(hidden,),
         ),
-        Term(
-            name="bubble",
-            label="pipeline bubble",
-            unit=SECONDS,
-            formula=Formula(function=bubble),
-            phase="pipeline",
-        ),
-        Term(
-            name="contention",
-            label="overlap contention",
-            unit=SECONDS,
-            formula=Formula(function=contention),
+        _term(bubble, "pipeline bubble", phase="pipeline"),
+        _term(contention, "overlap contention", phase="step", knobs=("bucket", "comm_sm_share")),
+        _term(
+            optimizer,
+            "optimizer",
+            STREAM,
             phase="step",
-            knobs=("bucket", "comm_sm_share"),
-        ),
-        Term(
-            name="optimizer",
-            label="optimizer",
-            unit=SECONDS,
-            formula=Formula(function=optimizer),
-            phase="step",
-            burns=STREAM,
             knobs=("offload",),
             parameters=("optimizer_passes",),
             quantities=("memory_bandwidth",),
         ),
-        Term(
-            name="overhead",
-            label="step overhead",
-            unit=SECONDS,
-            formula=Formula(function=overhead),
-            phase="step",
-            parameters=("step_overhead",),
-        ),
-        Term(
-            name="stragglers",
-            label="stragglers",
-            unit=SECONDS,
-            formula=Formula(function=stragglers),
-            phase="step",
-            parameters=("straggler",),
-        ),
+        _term(overhead, "step overhead", phase="step", parameters=("step_overhead",)),
+        _term(stragglers, "stragglers", phase="step", parameters=("straggler",)),
     )
 }
 

@@ -28,7 +28,11 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
     """The same as plain values."""
     purchase = dossier.purchase
     front = [
-        point_row(point) | {"ranges": range_row(ranges), "plan_detail": _plan(point)}
+        point_row(point)
+        | {
+            "ranges": range_row(ranges),
+            "plan_detail": [asdict(answer.plan) for answer in point.answers if answer.plan],
+        }
         for point, ranges in zip(purchase.front, dossier.ranges, strict=True)
     ]
     time, cost, energy = purchase.reference
@@ -92,10 +96,6 @@ def purchase_csv(dossier: Dossier) -> str:
         for point in purchase.points
     ]
     return csv_text(rows)
-
-
-def _plan(point: Point) -> list[dict[str, Any]]:
-    return [asdict(answer.plan) for answer in point.answers if answer.plan]
 
 
 def _nearest(point: Point) -> dict[str, Any]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from optimizer.purchase.ranges import Range
-from optimizer.units import DAY
+from optimizer.units import DAY, YEAR
 
 J_PER_MWH = 3.6e9
-YEAR_S = 365.25 * DAY
 # Factor and unit for people, by the name of an assumption or by a unit in SI.
 FACTORS = {
     "failure_rate": (DAY, "a day"),
-    "support": (YEAR_S, "of the price a year"),
-    "staff": (YEAR_S, "of the price a year"),
-    "colocation": (YEAR_S * 1e3 / 12, "USD/kW-month"),
+    "support": (YEAR, "of the price a year"),
+    "staff": (YEAR, "of the price a year"),
+    "colocation": (YEAR * 1e3 / 12, "USD/kW-month"),
     "carbon_intensity": (1.0, "kg/kWh"),
     "USD/J": (3.6e6, "USD/kWh"),
-    "USD/s": (YEAR_S, "USD a year"),
+    "USD/s": (YEAR, "USD a year"),
     "1/s": (DAY, "a day"),
     "B/s": (8e-9, "Gb/s"),
 }
@@ -109,7 +108,7 @@ def quantity(value: float, unit: str, name: str = "") -> str:
 
 
 def _duration(value: float) -> str:
-    for size, name in ((YEAR_S, "years"), (DAY, "days"), (3600.0, "h"), (60.0, "min")):
+    for size, name in ((YEAR, "years"), (DAY, "days"), (3600.0, "h"), (60.0, "min")):
         if value >= size * 0.9995:
             return f"{value / size:.3g} {name}"
     return f"{value:.3g} s"

@@ -37,21 +37,15 @@ def strategies_page(job: Job, strategies: Sequence[Strategy]) -> str:
     studied = [(each.name.upper(), each.study) for each in strategies if each.study]
     names, steps = [name for name, _ in studied], [per_step(study) for _, study in studied]
     panels = [
-        Panel(
-            title="Sent by a GPU per step", unit="B", values=[step["bytes_per_gpu"] for step in steps], logarithmic=True
-        ),
-        Panel(
-            title="Messages of a GPU per step", unit="", values=[step["messages"] for step in steps], logarithmic=True
-        ),
-        Panel(title="Communication per step, not hidden", unit="s", values=[step["communication_s"] for step in steps]),
-        Panel(
-            title="Energy on all links per step",
-            unit="J",
-            values=[step["energy_j"] for step in steps],
-            logarithmic=True,
-        ),
-        Panel(title="Whole step", unit="s", values=[step["time_s"] for step in steps]),
-        Panel(title="Memory of the fullest GPU", unit="B", values=[step["memory_bytes"] for step in steps]),
+        Panel(title=title, unit=unit, values=[step[name] for step in steps], logarithmic=wide)
+        for title, name, unit, wide in (
+            ("Sent by a GPU per step", "bytes_per_gpu", "B", True),
+            ("Messages of a GPU per step", "messages", "", True),
+            ("Communication per step, not hidden", "communication_s", "s", False),
+            ("Energy on all links per step", "energy_j", "J", True),
+            ("Whole step", "time_s", "s", False),
+            ("Memory of the fullest GPU", "memory_bytes", "B", False),
+        )
     ]
     figure = _panels(names, panels)
     usable = job.usable_memory
