@@ -13,6 +13,7 @@ from optimizer.commands.batch import batch
 from optimizer.commands.calibrate import calibrate
 from optimizer.commands.check import check
 from optimizer.commands.communication import communication
+from optimizer.commands.improve import improve
 from optimizer.commands.network import calibrate_link, topology
 from optimizer.commands.pareto import pareto
 from optimizer.commands.plan import plan_options, run_plan
@@ -93,6 +94,7 @@ cli.add_command(scaling)
 cli.add_command(timeline)
 cli.add_command(pareto)
 cli.add_command(check)
+cli.add_command(improve)
 cli.add_command(sensitivity)
 cli.add_command(validate)
 cli.add_command(calibrate)
