@@ -53,6 +53,7 @@ optimize improve train.sh --diff --take one > better.patch
 def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
     from optimizer.improve.edits import improve as improved
+    from optimizer.improve.edits import unset
     from optimizer.improve.patch import changes_of
     from optimizer.scripts.question import Controls
     from optimizer.scripts.read import read_files, read_launch
@@ -69,6 +70,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     if diff:
         click.echo(_patch(found, source, found_files, controls, take), nl=False)
         return
+    question.launch.kept += unset(found)
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, question)

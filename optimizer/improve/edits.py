@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.improve.chance import chance_to_fit
+from optimizer.constraints.rules import structural
+from optimizer.improve.chance import chance_to_fit, chances
 from optimizer.improve.neighbours import neighbours
-from optimizer.job import Job
+from optimizer.job import EVEN, LAYOUT, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.plan import FIELDS, Knobs, Plan, Plans, virtual_stages
 from optimizer.scripts.question import Question, with_stack
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.alternatives import estimate_of
@@ -24,13 +25,14 @@ from optimizer.search.why.plan_rules import priced
 
 NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
 BATCHES = (0.5, 2.0, 4.0)
+PLACING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs that are told where layers lie
+SPARED = 1e-4  # share of the step below which a change is not worth making
 FOLLOWING = ("dp", "num_microbatches", "schedule")
-SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "tp_overlap", "offload")
+SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload")
 # Settings that are switched together: the second does nothing, or cannot be, without the first.
 SWITCHES: tuple[Mapping[str, Any], ...] = (
     {"reduce_overlap": True, "gather_overlap": True},
     {"gather_overlap": True},
-    {"tp_overlap": True},
     {"offload": 0.0},
 )
 
@@ -140,8 +142,6 @@ def switches(question: Question, plan: Plan) -> Iterator[Mapping[str, Any]]:
             changed.pop("gather_overlap", None)
         if not changed or ("gather_overlap" in changed and len(changed) == 1 and not said["reduce_overlap"]):
             continue
-        if "tp_overlap" in changed and not (plan.tp > 1 and plan.sequence_parallel):
-            continue
         if {"reduce_overlap", "gather_overlap"} & changed.keys() and plan.dp * plan.cp == 1:
             continue
         yield changed
@@ -223,7 +223,7 @@ def _firsts(question: Question, current: State, plans: Plans, settings: dict[str
     if not len(plans):
         return
     seconds, reserved, _ = _priced(question, plans, settings)
-    order = ordered(seconds, reserved, current.job.usable_memory)
+    order = ordered(current, seconds, reserved)
     seen: set[frozenset[str]] = set()
     rows = plans.take(order).plans()
     for plan in rows:
@@ -249,14 +249,13 @@ def moved(before: Plan, after: Plan) -> frozenset[str]:
     return frozenset(names)
 
 
-def ordered(seconds: FloatArray, reserved: FloatArray, usable: float) -> Any:
-    """Positions by worth: those that fit by time, then the others by what they reserve.
-
-    >>> ordered(np.array([3.0, 1.0, 2.0, 1.0]), np.array([1.0, 9.0, 1.0, 8.0]), 5.0).tolist()
-    [2, 0, 3, 1]
-    """
-    fits = reserved <= usable
-    return np.lexsort((seconds, np.where(fits, 0.0, reserved), ~fits))
+def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
+    """Positions by worth: of those that fit what they gain times the chance that they do, then the leanest."""
+    chance = chances(current.job, current.plan, reserved)
+    gain = current.estimate.step_time / seconds - (1.0 if current.fits else 0.0)
+    worth = np.where(gain > 0, gain * chance, gain)
+    fits = reserved <= current.job.usable_memory
+    return np.lexsort((np.where(fits, -worth, reserved), ~fits))
 
 
 def _pairs(question: Question, current: State, near: Plans, counts: Any, ones: Sequence[Edit]) -> list[Edit]:
@@ -265,12 +264,9 @@ def _pairs(question: Question, current: State, near: Plans, counts: Any, ones: S
     found: list[Edit] = []
     best = _fastest(question, near.take(np.flatnonzero(counts == 2)), said, current)
     found += [best] if best else []
-    able = replace(question.plan, dp=2, tp=2, sequence_parallel=True, zero_stage=max(1, question.plan.zero_stage))
+    able = replace(question.plan, dp=2, zero_stage=max(1, question.plan.zero_stage))
     for changed in switches(question, able):
-        does = counts == 1
-        if "tp_overlap" in changed:
-            does = does & near.sequence_parallel & (near.tp > 1)
-        best = _fastest(question, near.take(np.flatnonzero(does)), {**said, **changed}, current)
+        best = _fastest(question, near.take(np.flatnonzero(counts == 1)), {**said, **changed}, current)
         found += [best] if best else []
     for first, second in combinations(switches(question, question.plan), 2):
         found.append(_edit(current, _state(question, question.plan, {**said, **first, **second})))
@@ -281,7 +277,7 @@ def _fastest(question: Question, plans: Plans, settings: dict[str, Any], current
     if not len(plans):
         return None
     seconds, reserved, _ = _priced(question, plans, settings)
-    place = int(ordered(seconds, reserved, current.job.usable_memory)[0])
+    place = int(ordered(current, seconds, reserved)[0])
     return _edit(current, _state(question, plans.plan(place), settings))
 
 
@@ -291,16 +287,62 @@ def _best(question: Question, current: State) -> Edit | None:
     for changes in SWITCHES:
         said |= {name: value for name, value in changes.items() if name in said}
     job = with_stack(question, said, 1)
-    knobs = _knobs(question, said)
-    found = best_plan(job, Tuning(fixed=knobs)) or best_plan(job, Tuning())
+    if question.launch.program not in PLACING:
+        job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
+    found = best_plan(job, Tuning(fixed=_knobs(question, said))) or best_plan(job, Tuning())
     if found is None:
         return None
+    found = replace(found, plan=as_written(found.plan, job.model.layers))
     said["offload"] = found.knobs.offload
     settings = _useful(said, question.settings, found.plan)
     job = with_stack(question, settings, found.plan.zero_stage)
     estimate = estimate_of(job, price(job, Plans.of([found.plan]), found.knobs), 0)
     after = State(job=job, plan=found.plan, settings=settings, knobs=found.knobs, estimate=estimate)
-    return _edit(current, after)
+    return _edit(current, _spared(question, after))
+
+
+def _spared(question: Question, after: State) -> State:
+    """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
+    before = question.plan
+    for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
+        if getattr(after.plan, name) != getattr(before, name):
+            plan = replace(after.plan, **{name: getattr(before, name)})
+            if name == "sequence_parallel" and after.plan.tp == 1:
+                continue
+            after = _no_worse(after, _restated(question, after, plan, after.settings))
+    for name in SOFTWARE:
+        if name in question.settings and after.settings.get(name) != question.settings[name] and name != "global_batch":
+            settings = {**after.settings, name: question.settings[name]}
+            after = _no_worse(after, _restated(question, after, after.plan, settings))
+    return after
+
+
+def _restated(question: Question, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
+    job = with_stack(question, settings, plan.zero_stage)
+    knobs = replace(state.knobs, offload=float(settings.get("offload", 0.0)))
+    if any(not rule.check(job, Plans.of([plan])).all() for rule in structural(job)):
+        return state
+    estimate = estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
+    return State(job=job, plan=plan, settings=settings, knobs=knobs, estimate=estimate)
+
+
+def _no_worse(state: State, other: State) -> State:
+    """The other state where it fits and is as fast."""
+    return other if other.fits and other.estimate.step_time <= state.estimate.step_time * (1 + SPARED) else state
+
+
+def as_written(plan: Plan, layers: int) -> Plan:
+    """A plan with as many layers recomputed on every stage as the one that needs most: configs have one number.
+
+    >>> as_written(Plan(pp=2, recompute="full", recompute_layers=(2, 0)), 8).recompute_layers
+    (2, 2)
+    """
+    if not any(plan.recompute_layers):
+        return plan
+    most = -(-max(plan.recompute_layers) // plan.vpp)
+    held = virtual_stages(plan.layers_per_stage, layers, plan.pp, plan.vpp)
+    counts = tuple(sum(min(most, count) for count in held[stage :: plan.pp]) for stage in range(plan.pp))
+    return replace(plan, recompute_layers=counts)
 
 
 def _useful(said: Mapping[str, Any], before: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
@@ -310,8 +352,6 @@ def _useful(said: Mapping[str, Any], before: Mapping[str, Any], plan: Plan) -> d
         useless |= {"reduce_overlap", "gather_overlap"}
     if plan.zero_stage == 0:
         useless.add("gather_overlap")
-    if plan.tp == 1 or not plan.sequence_parallel:
-        useless.add("tp_overlap")
     kept = {name: before[name] for name in useless if name in before}
     if not said.get("offload") and "offload" not in before:
         return {**{name: value for name, value in said.items() if name != "offload"}, **kept}
@@ -335,3 +375,16 @@ def _better(pairs: Sequence[Edit], edits: Sequence[Edit]) -> Edit | None:
     best = min(fitting, key=lambda edit: edit.after.estimate.step_time)
     alone = edits[0].after.estimate.step_time if edits and edits[0].after.fits else float("inf")
     return best if best.after.estimate.step_time < alone * (1 - NOTICEABLE) and best.gain > NOTICEABLE else None
+
+
+def unset(found: Improvement) -> list[str]:
+    """What would pay but is no matter of flags alone, in words."""
+    question, current = found.question, found.current
+    if question.settings.get("tp_overlap") is not False or current.plan.tp == 1 or not current.plan.sequence_parallel:
+        return []
+    there = _state(question, current.plan, {**question.settings, "tp_overlap": True})
+    gain = there.throughput / current.throughput - 1
+    if gain < NOTICEABLE:
+        return []
+    needs = "it needs the user buffers of Transformer Engine"
+    return [f"--tp-comm-overlap is off, and no edit sets it: {needs}; with the plan as it is it would gain {gain:.1%}"]

@@ -46,7 +46,13 @@ def _same(found: Question, edit: Edit) -> bool:
     ours, theirs = vars(found.plan), vars(edit.after.plan)
     plan = all(ours[name] == theirs[name] for name in ours if name not in UNSAID)
     settings = edit.after.settings
-    return plan and all(found.settings.get(name) == settings.get(name) for name in SOFTWARE if name in found.settings)
+    names = [name for name in SOFTWARE if name in found.settings and not (name == "gather_overlap" and unsharded(edit))]
+    return plan and all(found.settings[name] == settings.get(name, 0.0) for name in names)
+
+
+def unsharded(edit: Edit) -> bool:
+    """Whether no weights are gathered, so that nothing can be overlapped."""
+    return edit.after.plan.zero_stage == 0
 
 
 def unified(files: Sequence[File], texts: Mapping[str, bytes]) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.megatron_write import FlagChange
 from optimizer.scripts.pieces import Site, text_of
 
 ANCHORS = ("--micro-batch-size", "--tensor-model-parallel-size", "--num-layers", "--global-batch-size")
+SPECIAL = re.compile(r"[|*()\[\]&;]")  # what the shell does not take for text
 Replacement = tuple[int, int, bytes]
 ORIGIN, USE, ANEW = "origin", "use", "anew"
 
@@ -21,10 +24,18 @@ def edited(data: bytes, flags: Sequence[Flag], changes: Sequence[FlagChange]) ->
     caller keeps the first that reads back right.
     """
     has = {flag.written: flag for flag in flags}
-    for way in (ORIGIN, USE, ANEW):
-        found = _all(data, flags, has, changes, way)
+    special = any(change.after and SPECIAL.search(change.after) for change in changes)
+    for way, quoted in product((ORIGIN, USE, ANEW), (True, False) if special else (False,)):
+        found = _all(data, flags, has, [_quoted(change) for change in changes] if quoted else changes, way)
         if found is not None:
             yield replaced(data, found)
+
+
+def _quoted(change: FlagChange) -> FlagChange:
+    """The change with a value in quotes that the shell would take apart; inside of a string they must not be."""
+    if change.after and SPECIAL.search(change.after):
+        return replace(change, after=f'"{change.after}"')
+    return change
 
 
 def _all(

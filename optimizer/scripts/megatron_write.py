@@ -158,7 +158,6 @@ def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
     switches = {
         "reduce_overlap": "--overlap-grad-reduce",
         "gather_overlap": "--overlap-param-gather",
-        "tp_overlap": "--tp-comm-overlap",
     }
     for name, flag in switches.items():
         if name in turned:
