@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.constraints.rules import structural
+from optimizer.exports.layout import is_even
 from optimizer.improve.chance import chance_to_fit, chances
 from optimizer.improve.neighbours import neighbours
 from optimizer.job import EVEN, LAYOUT, Job
@@ -26,6 +27,7 @@ from optimizer.search.why.plan_rules import priced
 NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
 BATCHES = (0.5, 2.0, 4.0)
 PLACING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs that are told where layers lie
+OFFLOADING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs whose optimizer may lie on the host in part
 SPARED = 1e-4  # share of the step below which a change is not worth making
 FOLLOWING = ("dp", "num_microbatches", "schedule")
 SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload")
@@ -289,11 +291,14 @@ def _best(question: Question, current: State) -> Edit | None:
     job = with_stack(question, said, 1)
     if question.launch.program not in PLACING:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
-    found = best_plan(job, Tuning(fixed=_knobs(question, said))) or best_plan(job, Tuning())
+    found = best_plan(job, Tuning(fixed=_knobs(question, said)))
+    if found is None and question.launch.program in OFFLOADING:
+        found = best_plan(job, Tuning())
     if found is None:
         return None
-    found = replace(found, plan=as_written(found.plan, job.model.layers))
     said["offload"] = found.knobs.offload
+    knobs = replace(question.knobs, offload=found.knobs.offload)
+    found = replace(found, plan=as_written(found.plan, job.model.layers), knobs=knobs)
     settings = _useful(said, question.settings, found.plan)
     job = with_stack(question, settings, found.plan.zero_stage)
     estimate = estimate_of(job, price(job, Plans.of([found.plan]), found.knobs), 0)
@@ -337,8 +342,10 @@ def as_written(plan: Plan, layers: int) -> Plan:
     >>> as_written(Plan(pp=2, recompute="full", recompute_layers=(2, 0)), 8).recompute_layers
     (2, 2)
     """
-    if not any(plan.recompute_layers):
-        return plan
+    if plan.layers_per_stage and is_even(plan, layers):
+        plan = replace(plan, layers_per_stage=())
+    if sum(plan.recompute_layers) in (0, layers):
+        return replace(plan, recompute_layers=())
     most = -(-max(plan.recompute_layers) // plan.vpp)
     held = virtual_stages(plan.layers_per_stage, layers, plan.pp, plan.vpp)
     counts = tuple(sum(min(most, count) for count in held[stage :: plan.pp]) for stage in range(plan.pp))

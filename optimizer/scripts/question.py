@@ -18,6 +18,17 @@ from optimizer.scripts.software import switched, widened
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
+# What a program's configs cannot say otherwise than so, besides what the launch itself has.
+SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
+ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "llm-foundry": SHARDED,
+    "DeepSpeed": SHARDED,
+    "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
+    "nanotron": {"vpp": (1,), "recompute": ("none", "full")},
+    "MaxText": {"vpp": (1,), "recompute": ("none", "selective", "full")},
+    "Megatron-DeepSpeed": {"vpp": (1,)},
+}
+OFFERED: Mapping[str, tuple[int, ...]] = {"DeepSpeed": (0, 1, 2, 3), "torchtitan": (0, 2, 3), "nanotron": (0, 1)}
 STACKS: Mapping[str, str] = {
     "Megatron-LM": "megatron-core",
     "Megatron-DeepSpeed": "megatron-deepspeed-2022",
@@ -86,7 +97,7 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
-    stack = widened(stack, said)
+    stack = widened(stack, said, OFFERED.get(launch.program, ()))
     job = Job(
         model=model,
         cluster=cluster,
@@ -95,7 +106,7 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
         seq_len=said["seq_len"],
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=_dtype(launch, said, cluster),
-        limits=_limits(cluster, plan, said["seq_len"], controls),
+        limits=_limits(launch, cluster, plan, said["seq_len"], controls),
     )
     knobs = Knobs(bucket=min(1e9, max(10e6, said.get("bucket", Knobs().bucket))), offload=said.get("offload", 0.0))
     if knobs.bucket != said.get("bucket", knobs.bucket):
@@ -190,9 +201,13 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
     return Plan(**values)
 
 
-def _limits(cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
-    """Limits that the plan keeps: what runs today is to be compared, not ruled out."""
+def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
+    """Limits that the plan keeps: what runs today is to be compared, not ruled out. What a program cannot do is out."""
+    only = ONLY.get(launch.program, {})
+    choices = {name: tuple(sorted({*values, getattr(plan, name)})) for name, values in only.items()}
     return Limits(
+        fixed={name: values[0] for name, values in choices.items() if len(values) == 1},
+        choices={name: values for name, values in choices.items() if len(values) > 1},
         bubble=1.0,
         hbm=controls.hbm,
         max_tp=max(cluster.scale_up_size, plan.tp),

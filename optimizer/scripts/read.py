@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
+from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, torchtitan
 from optimizer.scripts.bash_launch import bash_launch
+from optimizer.scripts.config_file import ConfigFile
+from optimizer.scripts.config_launch import ConfigLaunch, checked
+from optimizer.scripts.launch import Launch
+from optimizer.scripts.machines import device_in
 from optimizer.scripts.source import Source
 
+BASH = "bash"
+KINDS: Mapping[str, str] = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+KNOWN = (
+    "a Megatron script",
+    "a torchtitan TOML",
+    "a DeepSpeed JSON",
+    "an Accelerate, nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText YAML",
+)
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
@@ -58,19 +71,69 @@ def read_launch(files: Sequence[File], gpus: int | None = None) -> Source:
 
     Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
     """
-    kinds = {file.name: kind_of(file) for file in files}
-    scripts = [file for file in files if kinds[file.name] == "bash"]
+    source = _read(files, gpus)
+    launch = source.launch
+    if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
+        launch.say("device", device, "the file's name")
+    return source
+
+
+def _place(file: File) -> str:
+    """A file's name and its folder's."""
+    path = Path(file.name).absolute()
+    return f"{path.parent.name} {path.name}"
+
+
+def _read(files: Sequence[File], gpus: int | None) -> Source:
+    scripts = [file for file in files if kind_of(file) == BASH]
+    configs = tuple(ConfigFile(file.name, file.text, kind_of(file)) for file in files if kind_of(file) != BASH)
     if len(scripts) > 1:
         raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
-    if scripts:
-        return bash_launch(scripts[0].name, scripts[0].data, gpus)
-    raise InvalidFile(files[0].name, ["no launch that is known"])
+    if not scripts:
+        return config_launch(configs, gpus)
+    found = bash_launch(scripts[0].name, scripts[0].data, gpus)
+    for config in configs:
+        if not deepspeed.recognised(config.values):
+            raise InputError(
+                f"{config.name} says nothing that belongs to {scripts[0].name}: only a DeepSpeed config does"
+            )
+        _with_deepspeed(found.launch, config)
+    return found
+
+
+def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
+    """A script's launch with what its DeepSpeed config says of ZeRO; the script's batch counts."""
+    extra = Launch(program=deepspeed.PROGRAM)
+    deepspeed.read(extra, config.values)
+    for name in ("zero_stage", "offload"):
+        if name in extra.written and name not in launch.written:
+            launch.say(name, extra.settings[name], extra.written[name])
+    for name in extra.ignored:
+        launch.ignore(name)
+
+
+def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None) -> Source:
+    """The launch that configs say, by the format that their keys belong to."""
+    values = {path: value for config in configs for path, value in config.values.items()}
+    names = ", ".join(config.name for config in configs)
+    program = megatron_yaml.recognised(values) if not maxtext.recognised(values) else ""
+    if program:
+        found = megatron_yaml.read(program, configs, gpus)
+        checked(names, found.launch)
+        return found
+    for module in (torchtitan, nanotron, llm_foundry, maxtext, deepspeed):
+        if module.recognised(values):
+            launch = Launch(program=module.PROGRAM)
+            if gpus is not None:
+                launch.settings["gpus"] = gpus
+            if module is torchtitan:
+                torchtitan.read(launch, values, configs[0].text)
+            else:
+                module.read(launch, values)
+            return ConfigLaunch(configs=configs, launch=checked(names, launch), write=module.write)
+    raise InvalidFile(names, [f"no launch that is known: expected one of {', '.join(KNOWN)}"])
 
 
 def kind_of(file: File) -> str:
-    """The format of a file: by its name's end, else by how it starts."""
-    end = Path(file.name).suffix.lower()
-    return KINDS.get(end, "bash")
-
-
-KINDS: Mapping[str, str] = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+    """The format of a file, by the end of its name; what has none of these is a script."""
+    return KINDS.get(Path(file.name).suffix.lower(), BASH)

@@ -55,14 +55,14 @@ def overlapped(said: Mapping[str, Any], zero_stage: int, grad_bytes: int) -> flo
     return (reduce * grad_bytes + gather * PARAM_BYTES) / (grad_bytes + PARAM_BYTES)
 
 
-def widened(stack: Stack, said: Mapping[str, Any]) -> Stack:
-    """The stack offering what the launch uses, so that what runs today is never ruled out."""
+def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] = ()) -> Stack:
+    """The stack offering what the launch uses, so that what runs today is never ruled out, and these ZeRO stages."""
     features = stack.features
     recompute = str(said.get("recompute", "none"))
     modules = features.recompute_modules if recompute in MODES else MODULES
     features = replace(
         features,
-        zero_stages=tuple(sorted({*features.zero_stages, int(said.get("zero_stage", 1))})),
+        zero_stages=tuple(sorted({*(zero_stages or features.zero_stages), int(said.get("zero_stage", 1))})),
         schedules=tuple(dict.fromkeys((*features.schedules, str(said.get("schedule", "1f1b"))))),
         recompute=tuple(dict.fromkeys((*features.recompute, *((recompute,) if recompute in MODES else ())))),
         recompute_modules=modules,
