@@ -343,7 +343,7 @@ class _Walker:
         elif kind == "command_substitution":
             yield from self.substituted(node, site)
         else:
-            yield from literal(self.data, *site)
+            yield from (replace(piece, text=re.sub(r"\\(.)", r"\1", piece.text)) for piece in literal(self.data, *site))
 
     def inside(self, node: Any, start: int, end: int, quoted: bool = True) -> Iterator[Piece]:
         """Literal text between the variables of a string, and what the variables hold."""

@@ -94,9 +94,7 @@ def _read(files: Sequence[File], gpus: int | None) -> Source:
     found = bash_launch(scripts[0].name, scripts[0].data, gpus)
     for config in configs:
         if not deepspeed.recognised(config.values):
-            raise InputError(
-                f"{config.name} says nothing that belongs to {scripts[0].name}: only a DeepSpeed config does"
-            )
+            raise InputError(f"{config.name} does not belong to {scripts[0].name}: only a DeepSpeed config does")
         _with_deepspeed(found.launch, config)
     return found
 

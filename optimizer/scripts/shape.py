@@ -33,7 +33,7 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
     values = filled(said)
     same = [model for model in map(load_model, model_names()) if _same(model, values)]
     if same:
-        model = min(same, key=lambda found: (_differences(found, values), abs(found.vocab - values.get("vocab", 0))))
+        model = min(same, key=lambda found: _likeness(found, values, said))
         if "vocab" not in said:
             launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
         launch.assumed.append(f"model {model.name}, which has this shape (--model)")
@@ -109,6 +109,12 @@ def _same(model: Model, values: Mapping[str, Any]) -> bool:
     elif model.experts is not None:
         return False
     return all(getattr(model, name) == values[name] for name in names)
+
+
+def _likeness(model: Model, values: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[int, int, int]:
+    """How far a preset of the same shape is from the launch: other features, the vocabulary, the longest sequence."""
+    vocab = abs(model.vocab - said["vocab"]) if "vocab" in said else 0
+    return _differences(model, values), vocab, abs(model.max_seq_len - values["max_seq_len"])
 
 
 def _differences(model: Model, values: Mapping[str, Any]) -> int:
