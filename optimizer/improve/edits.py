@@ -28,6 +28,7 @@ NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
 BATCHES = (0.5, 2.0, 4.0)
 PLACING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs that are told where layers lie
 OFFLOADING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs whose optimizer may lie on the host in part
+SEQUENCE_PARALLEL = ("torchtitan", "MaxText")  # programs that split sequences wherever they split tensors
 SPARED = 1e-4  # share of the step below which a change is not worth making
 FOLLOWING = ("dp", "num_microbatches", "schedule")
 SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload")
@@ -106,6 +107,9 @@ def improve(question: Question, *, flex_batch: bool = False) -> Improvement:
     """Price a launch and find the edits that pay; `flex_batch` lets the global batch be half, twice or four times."""
     current = _current(question)
     near, counts = neighbours(current.job, question.plan)
+    if question.launch.program in SEQUENCE_PARALLEL:
+        does = np.flatnonzero(near.sequence_parallel == (near.tp > 1))
+        near, counts = near.take(does), counts[does]
     ones = _singles(question, current, near, counts)
     ones += _batches(question, current) if flex_batch else []
     edits = _ranked(current, ones)
@@ -298,7 +302,10 @@ def _best(question: Question, current: State) -> Edit | None:
         return None
     said["offload"] = found.knobs.offload
     knobs = replace(question.knobs, offload=found.knobs.offload)
-    found = replace(found, plan=as_written(found.plan, job.model.layers), knobs=knobs)
+    plan = as_written(found.plan, job.model.layers)
+    if question.launch.program in SEQUENCE_PARALLEL:
+        plan = replace(plan, sequence_parallel=plan.tp > 1)
+    found = replace(found, plan=plan, knobs=knobs)
     settings = _useful(said, question.settings, found.plan)
     job = with_stack(question, settings, found.plan.zero_stage)
     estimate = estimate_of(job, price(job, Plans.of([found.plan]), found.knobs), 0)
@@ -310,6 +317,8 @@ def _spared(question: Question, after: State) -> State:
     """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
     before = question.plan
     for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
+        if name == "sequence_parallel" and question.launch.program in SEQUENCE_PARALLEL:
+            continue
         if getattr(after.plan, name) != getattr(before, name):
             plan = replace(after.plan, **{name: getattr(before, name)})
             if name == "sequence_parallel" and after.plan.tp == 1:

@@ -47,7 +47,7 @@ def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: 
     ]
     rows = list(_rows(found))
     if rows:
-        parts.append(edits_table(current, rows, flags, run))
+        parts += [edits_table(current, rows, run), title("How to write it"), flags_table(rows, flags)]
     else:
         parts.append(Text(" Nothing: no plan of the space is faster."))
     if found.best and found.best not in found.edits:
@@ -138,8 +138,8 @@ def _rows(found: Improvement) -> Iterable[tuple[str, Edit]]:
         yield "all", found.best
 
 
-def edits_table(current: State, rows: Sequence[tuple[str, Edit]], flags: Flags, run: Run | None) -> Table:
-    """Every edit with what it gains, and below it the flags before and after."""
+def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: Run | None) -> Table:
+    """Every edit with what it gains."""
     table = grid("left", "left", "right", "right", "right", "right", "left", expand="1")
     head = ["", "change", "step", "gain", "memory", "fits", "the run" if run else ""]
     table.add_row(*head, style="dim")
@@ -164,8 +164,14 @@ def edits_table(current: State, rows: Sequence[tuple[str, Edit]], flags: Flags, 
             f"{edit.after.chance:.0%}",
             _worth(run, edit.after),
         )
-        for flag in flags[id(edit)]:
-            table.add_row("", flag_text(flag), style="dim")
+    return table
+
+
+def flags_table(rows: Sequence[tuple[str, Edit]], flags: Flags) -> Table:
+    """What to write otherwise in the files, edit by edit."""
+    table = grid("left", "left", expand="1")
+    for name, edit in rows:
+        table.add_row(name, "\n".join(flag_text(flag) for flag in flags[id(edit)]))
     return table
 
 
@@ -205,4 +211,4 @@ def _worth(run: Run | None, state: State) -> str:
     if run is None:
         return ""
     cost = dollars(run, state)
-    return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost / 1e6:,.3g} M USD")
+    return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")

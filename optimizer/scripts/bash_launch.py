@@ -57,6 +57,10 @@ def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
     reading = read_bash(data, slurm_variables(options))
     command = training_command(reading)
     placed = command is not None
+    if command is None and data.lstrip().startswith(b"--"):
+        # A file of arguments alone, as --export writes it.
+        words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
+        command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
         for document in reading.documents:
             if all(mark in document.text for mark in WRAPPERS[1:]):

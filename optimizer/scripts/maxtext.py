@@ -105,10 +105,14 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[path(BATCH)] = int(size) if size == int(size) else size
     if after.num_microbatches != before.num_microbatches:
         wanted[path(STEPS)] = after.num_microbatches
-    if (after.zero_stage == 0) != (before.zero_stage == 0):
-        replicas = after.dp * after.cp
-        wanted |= {path("ici_fsdp_parallelism"): 1 if after.zero_stage == 0 else replicas}
-        wanted |= {path("ici_data_parallelism"): replicas if after.zero_stage == 0 else 1}
+    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
+    if after.zero_stage != before.zero_stage or (after.dp != before.dp and fsdp > 0 and data > 0):
+        groups = after.dp // after.ep
+        sharing = 1 if after.zero_stage == 0 else after.shard or groups
+        for axis, degree in (("fsdp", sharing), ("data", groups // sharing)):
+            wanted[path(f"ici_{axis}_parallelism")] = degree
+            if path(f"dcn_{axis}_parallelism") in values:
+                wanted[path(f"dcn_{axis}_parallelism")] = 1
     if after.recompute != before.recompute:
         policy = {"full": "full", "none": "minimal_with_context"}.get(after.recompute, "save_qkv_proj")
         wanted[path(REMAT)] = policy

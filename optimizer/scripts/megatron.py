@@ -318,8 +318,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.problems.append("--micro-batch-size is missing")
     if launch.problems:
         return
-    gpus = said.get("gpus") or said.get("nodes", 1) * said.get("gpus_per_node", 8)
     needs = _needed(launch, last)
+    gpus = said.get("gpus") or _told(launch, last)
     if gpus % needs and not said.get("gpus_given"):
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch cannot hold its plan (--gpus)")
         gpus = needs
@@ -347,6 +347,18 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.problems += error.problems
         return
     _note(launch, last, plan, job)
+
+
+def _told(launch: Launch, last: Mapping[str, Flag]) -> int:
+    """Nodes times their GPUs; what the launch leaves open is one node, of eight GPUs."""
+    said = launch.settings
+    opened = [flag for name, flag in last.items() if LAUNCHER.get(name) in ("nodes", "gpus") and flag.unknown]
+    if "nodes" not in said:
+        why = f"{opened[0].written} hangs on {opened[0].unknown}" if opened else "the launch names no other number"
+        launch.assumed.append(f"one node: {why} (--gpus)")
+    if "gpus_per_node" not in said:
+        launch.assumed.append("8 GPUs on a node (--gpus)")
+    return int(said.get("nodes", 1) * said.get("gpus_per_node", 8))
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:
@@ -407,7 +419,7 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
     if not any(name in last for name in PLAN_FLAGS["dtype"]):
         launch.assumed.append("bf16: the launch names no number format (Megatron's own default is fp32)")
     for name, value in values.items():
-        flag = next((flag for flag in PLAN_FLAGS[name] if flag in last), "")
+        flag = next((flag for flag in PLAN_FLAGS[name] if flag in last), "") if value != () else ""
         launch.say(name, value, last[flag].written if flag else "")
     launch.settings |= {"dp": plan.dp, "num_microbatches": plan.num_microbatches, "schedule": plan.schedule}
     launch.settings["mtp_ahead"] = plan.mtp_ahead

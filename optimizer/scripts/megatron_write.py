@@ -68,7 +68,9 @@ def flag_changes(
     for flag, name in DEGREES.items():
         if getattr(before, name) != getattr(after, name):
             wanted[flag] = str(getattr(after, name))
-    if before.pp != after.pp or before.vpp != after.vpp or before.placement.layers != after.placement.layers:
+    lies = before.pp != after.pp or before.vpp != after.vpp or before.placement.layers != after.placement.layers
+    # Megatron-DeepSpeed splits the layers by itself.
+    if lies and program != MEGATRON_DEEPSPEED:
         wanted |= _pipeline(has, job, after)
     if before.schedule != after.schedule and "zero-bubble" in f"{before.schedule} {after.schedule}":
         wanted |= dict.fromkeys(("--enable-zero-bubble", "--zero-bubble-max-pending-backward")) | _filled(

@@ -25,7 +25,13 @@ ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "DeepSpeed": SHARDED,
     "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
     "nanotron": {"vpp": (1,), "recompute": ("none", "full")},
-    "MaxText": {"vpp": (1,), "recompute": ("none", "selective", "full")},
+    "MaxText": {
+        "vpp": (1,),
+        "cp": (1,),
+        "zero_stage": (3,),
+        "shard": (),
+        "recompute": ("none", "selective", "full"),
+    },
     "Megatron-DeepSpeed": {"vpp": (1,)},
 }
 OFFERED: Mapping[str, tuple[int, ...]] = {"DeepSpeed": (0, 1, 2, 3), "torchtitan": (0, 2, 3), "nanotron": (0, 1)}

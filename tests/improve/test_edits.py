@@ -132,7 +132,7 @@ def test_the_report_says_all(train: str) -> None:
         "days",
     ):
         assert part in result.stdout
-    assert "add --overlap-grad-reduce" in result.stdout
+    assert "--micro-batch-size 1 → 2" in result.stdout
 
 
 def test_json_holds_everything(train: str) -> None:
