@@ -141,11 +141,14 @@ def _current(question: Question) -> State:
 
 def switches(question: Question, plan: Plan) -> Iterator[Mapping[str, Any]]:
     """What the software could be told otherwise for a plan: each a set of settings that go together."""
-    said = question.settings
+    said, seen = question.settings, []
     for changes in SWITCHES:
         changed = {name: value for name, value in changes.items() if name in said and said[name] != value}
         if plan.zero_stage == 0:
             changed.pop("gather_overlap", None)
+        if changed in seen:
+            continue
+        seen.append(changed)
         if not changed or ("gather_overlap" in changed and len(changed) == 1 and not said["reduce_overlap"]):
             continue
         if {"reduce_overlap", "gather_overlap"} & changed.keys() and plan.dp * plan.cp == 1:

@@ -189,3 +189,11 @@ def test_a_missing_file_is_said() -> None:
     result = run("nowhere.sh")
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
+
+
+def test_the_sample_in_the_readme_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    sample = readme.split("<!-- output of: optimize improve examples/llama3-8b.sh -->\n```text\n")[1].split("```\n")[0]
+    monkeypatch.chdir(root)
+    assert run("examples/llama3-8b.sh").stdout == sample
