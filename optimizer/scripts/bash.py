@@ -339,7 +339,10 @@ class _Walker:
         elif kind == "arithmetic_expansion":
             body = re.sub(r"^\$?(\(\(|\[)|(\)\)|\])$", "", self.text(node))
             value = whole_number(body, self.plain)
-            yield Piece(self.text(node) if value is None else str(value), (site,), "" if value is not None else body)
+            if value is None:
+                yield Piece("_".join(self.text(node).split()), (site,), " ".join(body.split()))
+            else:
+                yield Piece(str(value), (site,))
         elif kind == "command_substitution":
             yield from self.substituted(node, site)
         else:

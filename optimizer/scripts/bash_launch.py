@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from optimizer.scripts.megatron_write import FlagChange, flag_changes
 from optimizer.scripts.pieces import Piece, text_of
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
+OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
+STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 WRAPPERS = ("#SBATCH", "pretrain_")
@@ -80,12 +83,17 @@ def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
     if device:
         launch.say("device", device, "#SBATCH")
     flags = flags_of(flat(command.words))
+    programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
+    if other := next((word for word in programs if OTHER.match(word)), ""):
+        launch.kept.append(f"{other} trains no decoder: it is priced as one of its shape")
+    launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
     if any(text_of(word) == "deepspeed" for word in flat(command.words)):
         launch.program = MEGATRON_DEEPSPEED
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     read_flags(launch, _with_ours(flags, gpus))
     launch.settings.pop("gpus_given", None)
+    launch.settings.pop("alone", None)
     if reading.broken and launch.problems:
         launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
     if launch.problems:

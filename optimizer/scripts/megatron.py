@@ -21,13 +21,14 @@ from optimizer.scripts.machines import LAUNCHER
 MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
 MISSPELT = 0.94  # likeness from which on a name counts as another one, misspelt
+ULYSSES = "--ds-sequence-parallel-size"
 BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
 NAMED: Mapping[str, str] = {**COUNTS, **TEXTS, **LISTS, **SWITCHES}
 # Where the reader of arguments and this vocabulary differ, and what a plan's variable is written with.
 PLAN_FLAGS: Mapping[str, Sequence[str]] = {
     "tp": ("--tensor-model-parallel-size",),
-    "cp": ("--context-parallel-size",),
+    "cp": ("--context-parallel-size", ULYSSES),
     "pp": ("--pipeline-model-parallel-size",),
     "vpp": (
         "--num-layers-per-virtual-pipeline-stage",
@@ -127,6 +128,7 @@ QUIET = frozenset(
         "--num-key-value-heads",
         *COUNTED_ENDS,
         *LENGTHS,
+        ULYSSES,
         "--deepspeed",
         "--deepspeed-config",
         "--no-pipeline-parallel",
@@ -324,6 +326,10 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch cannot hold its plan (--gpus)")
         gpus = needs
     said["gpus"] = gpus
+    opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
+    launch.problems += [f"{flag.written} hangs on {flag.unknown}, which the script does not set" for flag in opened]
+    if launch.problems:
+        return
     passed: list[str] = []
     for name, flag in last.items():
         if name in NAMED and name not in LAUNCHER:
@@ -345,6 +351,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         plan, job = read_megatron_arguments(" ".join(passed) + " ", gpus)
     except InvalidFile as error:
         launch.problems += error.problems
+        if any(sentence.startswith("one node") for sentence in launch.assumed):
+            launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
         return
     _note(launch, last, plan, job)
 
@@ -356,9 +364,12 @@ def _told(launch: Launch, last: Mapping[str, Flag]) -> int:
     if "nodes" not in said:
         why = f"{opened[0].written} hangs on {opened[0].unknown}" if opened else "the launch names no other number"
         launch.assumed.append(f"one node: {why} (--gpus)")
+    usual = 1 if said.get("alone") else 8
     if "gpus_per_node" not in said:
-        launch.assumed.append("8 GPUs on a node (--gpus)")
-    return int(said.get("nodes", 1) * said.get("gpus_per_node", 8))
+        launch.assumed.append(
+            "one GPU: nothing starts more processes (--gpus)" if usual == 1 else "8 GPUs on a node (--gpus)"
+        )
+    return int(said.get("nodes", 1) * said.get("gpus_per_node", usual))
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:
@@ -367,7 +378,7 @@ def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 
 
 def _ranks(launch: Launch, last: Mapping[str, Flag]) -> int:
     """GPUs of one replica."""
-    names = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
+    names = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size", ULYSSES)
     return prod(_degree(launch, last, name) for name in names)
 
 
@@ -395,6 +406,9 @@ def _divisible(passed: list[str], last: Mapping[str, Flag]) -> list[str]:
 def _deepspeed_flags(launch: Launch, last: Mapping[str, Flag]) -> list[str]:
     """What Megatron-DeepSpeed spells in its own way, as Megatron-LM does."""
     found: list[str] = []
+    if ULYSSES in last:
+        found += ["--context-parallel-size", last[ULYSSES].value]
+        launch.kept.append(f"{last[ULYSSES].written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         found += ["--expert-model-parallel-size", last["--moe-expert-parallel-size"].value]
     if any(name in last for name in ("--checkpoint-activations", "--deepspeed-activation-checkpointing")):

@@ -10,7 +10,7 @@ from optimizer.exports.megatron import layout_flags, offload_flags, recompute_fl
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
-from optimizer.scripts.megatron import MEGATRON_DEEPSPEED
+from optimizer.scripts.megatron import MEGATRON_DEEPSPEED, ULYSSES
 
 DEGREES: Mapping[str, str] = {
     "--tensor-model-parallel-size": "tp",
@@ -65,7 +65,8 @@ def flag_changes(
     """What to write otherwise so that a script runs another plan; `turned` are the software's settings that change."""
     has = {flag.name: flag for flag in flags}
     wanted: dict[str, str | None] = {}
-    for flag, name in DEGREES.items():
+    degrees = {ULYSSES if name == "cp" and ULYSSES in has else flag: name for flag, name in DEGREES.items()}
+    for flag, name in degrees.items():
         if getattr(before, name) != getattr(after, name):
             wanted[flag] = str(getattr(after, name))
     lies = before.pp != after.pp or before.vpp != after.vpp or before.placement.layers != after.placement.layers

@@ -62,7 +62,15 @@ INVERTED: Mapping[str, str] = {
     "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
     "overlap_p2p_comm": "--no-overlap-p2p-communication",
 }
-FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, "--moe-token-dispatcher-type", "--normalization"}
+PLAIN = (
+    "--moe-token-dispatcher-type",
+    "--normalization",
+    "--position-embedding-type",
+    "--attention-backend",
+    "--moe-layer-freq",
+    "--ddp-bucket-size",
+)
+FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *PLAIN}
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 RECIPES = ("recipe", "model.recipe", "model_recipe_name", "recipe_name", "pretrained_checkpoint", "model.name")
 

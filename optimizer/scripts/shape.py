@@ -108,7 +108,13 @@ def _same(model: Model, values: Mapping[str, Any]) -> bool:
         names.remove("ffn_hidden")
     elif model.experts is not None:
         return False
-    return all(getattr(model, name) == values[name] for name in names)
+    alike = all(getattr(model, name) == values[name] for name in names)
+    return alike and values.get("position", model.position) == model.position and _same_norm(model, values)
+
+
+def _same_norm(model: Model, values: Mapping[str, Any]) -> bool:
+    """Whether both have LayerNorm, or both RMSNorm."""
+    return model.norm.startswith("rms") == str(values.get("norm", model.norm)).startswith("rms")
 
 
 def _likeness(model: Model, values: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -196,4 +196,5 @@ def test_the_sample_in_the_readme_is_what_is_printed(monkeypatch: pytest.MonkeyP
     readme = (root / "README.md").read_text(encoding="utf-8")
     sample = readme.split("<!-- output of: optimize improve examples/llama3-8b.sh -->\n```text\n")[1].split("```\n")[0]
     monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "100")
     assert run("examples/llama3-8b.sh").stdout == sample
