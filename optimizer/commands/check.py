@@ -114,7 +114,7 @@ def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, t
     limits = limits_of(options)
     names = ("model", "cluster", "device", "stack", "gpus", "seq_len", "global_batch")
     controls = Controls(**{name: options[name] for name in names})
-    launch = read_launch(read_files([str(path)]), controls.gpus).launch
+    launch = read_launch(read_files([str(path)]), controls.gpus, controls.model).launch
     _same_model(path, launch.settings, load_model(controls.model))
     if options["dtype"]:
         launch.settings["dtype"] = options["dtype"]

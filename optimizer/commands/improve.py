@@ -67,7 +67,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     hbm = options.pop("hbm_limit")
     controls = Controls(hbm=hbm, **options)
     found_files = read_files(files)
-    source = read_launch(found_files, controls.gpus)
+    source = read_launch(found_files, controls.gpus, controls.model)
     question = _question(source.launch, controls, files)
     found = improved(question, flex_batch=flex == "batch")
     if diff:
@@ -103,7 +103,7 @@ def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Con
     names = [file.name for file in files]
 
     def again(written: Sequence[File]) -> Question:
-        return _question(read_launch(written, controls.gpus).launch, controls, names)
+        return _question(read_launch(written, controls.gpus, controls.model).launch, controls, names)
 
     return unified(files, patched(source, found.question, edit, files, again))
 

@@ -15,12 +15,14 @@ Span = tuple[int, int]
 REFERENCE = re.compile(r"^\$\{([\w.]+)\}$")
 DEFAULTED = re.compile(r"\$\{(\w+):([^}]*)\}")
 DEEPEST = 50
+OVERRIDES = "overrides"  # a.b=c, a line each
+OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
 NUMBER = re.compile(r"^[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """One config: its text, format ("yaml", "json" or "toml"), and what it says."""
+    """One config: its text, format ("yaml", "json", "toml" or "overrides"), and what it says."""
 
     name: str
     text: str
@@ -49,9 +51,18 @@ class ConfigFile:
             return tomllib.loads(self.text)
         if self.kind == "json":
             return json.loads(self.text)
+        if self.kind == OVERRIDES:
+            return {key: plain(value) for key, value, *_ in self._lines()}
         import yaml
 
         return yaml.load(self.text, Loader=_loader())
+
+    def _lines(self) -> Iterator[tuple[str, str, Span]]:
+        """Key, value and the value's place of every `a.b=c`."""
+        for match in OVERRIDE.finditer(self.text):
+            value = match["value"].strip()
+            start = match.start("value")
+            yield match["key"], value.strip("\"'"), (start, start + len(match["value"].rstrip()))
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -64,6 +75,8 @@ class ConfigFile:
         """Where the scalars of YAML and JSON stand in the text."""
         if self.kind == "toml":
             return {}
+        if self.kind == OVERRIDES:
+            return {key: span for key, _, span in self._lines()}
         import yaml
 
         root = yaml.compose(self.text, Loader=_loader())
@@ -84,6 +97,9 @@ class ConfigFile:
 
     def _added(self, path: str, value: Any) -> str:
         """The text with a new key, before the first key of its section."""
+        if self.kind == OVERRIDES:
+            end = "" if not self.text or self.text.endswith("\n") else "\n"
+            return self.text if value is None else f"{self.text}{end}{path}={written(value)}\n"
         section, _, key = path.rpartition(".")
         beside = [other for other in self.spans if other.rpartition(".")[0] == section]
         if value is None or not beside:

@@ -13,6 +13,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
+from optimizer.presets import load_model
 from optimizer.scripts.config_file import ConfigFile, written
 from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag
@@ -48,6 +49,7 @@ ALIASES: Mapping[str, str] = {
     "tensor_parallel": "--tensor-model-parallel-size",
     "pipeline_parallel": "--pipeline-model-parallel-size",
     "num_query_groups": "--num-query-groups",
+    "bucket_size": "--ddp-bucket-size",
 }
 SWITCHES = {
     name
@@ -168,8 +170,8 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
     return flags, paths, others
 
 
-def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None) -> FlagLaunch:
-    """Read configs of one of these programs."""
+def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked: str = "") -> FlagLaunch:
+    """Read configs of one of these programs; `asked` is the model that the user names."""
     values = {path: value for config in configs for path, value in config.values.items()}
     launch = Launch(program="Megatron-LM")
     if gpus is not None:
@@ -182,14 +184,14 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None) -> Fla
         flags.append(_flag("--use-distributed-optimizer"))
     if "--num-query-groups" in has:
         extra.append(_flag("--group-query-attention"))
-    model = _model(launch, values, others)
+    model = load_model(asked).name if asked else _model(launch, values, others)
+    shown = load_model(asked or model) if asked or model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
-    if model and "--num-layers" not in has:
-        from optimizer.presets import load_model
-
-        shape.append(_flag("--num-layers", str(load_model(model).layers)))
-        if load_model(model).experts:
-            shape.append(_flag("--num-experts", str(load_model(model).experts.count)))  # type: ignore[union-attr]
+    if shown and "--num-layers" not in has:
+        shape.append(_flag("--num-layers", str(shown.layers)))
+        shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
+    elif "--num-layers" not in has:
+        launch.problems.append("the model is not told: give --model")
     read_flags(launch, shape)
     if model and "--num-layers" not in has:
         _forget_shape(launch)

@@ -103,7 +103,8 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
-    stack = widened(stack, said, OFFERED.get(launch.program, ()))
+    offered = (0, 1) if launch.program == "torchtitan" and plan.pp > 1 else OFFERED.get(launch.program, ())
+    stack = widened(stack, said, offered)
     job = Job(
         model=model,
         cluster=cluster,

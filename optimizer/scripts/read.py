@@ -9,7 +9,7 @@ from pathlib import Path
 from optimizer.errors import InputError, InvalidFile
 from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, torchtitan
 from optimizer.scripts.bash_launch import bash_launch
-from optimizer.scripts.config_file import ConfigFile
+from optimizer.scripts.config_file import OVERRIDE, OVERRIDES, ConfigFile
 from optimizer.scripts.config_launch import ConfigLaunch, checked
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import device_in
@@ -66,12 +66,12 @@ def _file(path: str) -> File:
     return found
 
 
-def read_launch(files: Sequence[File], gpus: int | None = None) -> Source:
-    """The launch in one or several files, which then are one launch.
+def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "") -> Source:
+    """The launch in one or several files, which then are one launch; `model` is one that the files may leave out.
 
     Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
     """
-    source = _read(files, gpus)
+    source = _read(files, gpus, model)
     launch = source.launch
     if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
         launch.say("device", device, "the file's name")
@@ -84,13 +84,13 @@ def _place(file: File) -> str:
     return f"{path.parent.name} {path.name}"
 
 
-def _read(files: Sequence[File], gpus: int | None) -> Source:
+def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     scripts = [file for file in files if kind_of(file) == BASH]
     configs = tuple(ConfigFile(file.name, file.text, kind_of(file)) for file in files if kind_of(file) != BASH)
     if len(scripts) > 1:
         raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
     if not scripts:
-        return config_launch(configs, gpus)
+        return config_launch(configs, gpus, model)
     found = bash_launch(scripts[0].name, scripts[0].data, gpus)
     for config in configs:
         if not deepspeed.recognised(config.values):
@@ -110,13 +110,13 @@ def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
         launch.ignore(name)
 
 
-def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None) -> Source:
+def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:
     """The launch that configs say, by the format that their keys belong to."""
     values = {path: value for config in configs for path, value in config.values.items()}
     names = ", ".join(config.name for config in configs)
     program = megatron_yaml.recognised(values) if not maxtext.recognised(values) else ""
     if program:
-        found = megatron_yaml.read(program, configs, gpus)
+        found = megatron_yaml.read(program, configs, gpus, model)
         checked(names, found.launch)
         return found
     for module in (torchtitan, nanotron, llm_foundry, maxtext, deepspeed):
@@ -133,5 +133,9 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None) -> Source:
 
 
 def kind_of(file: File) -> str:
-    """The format of a file, by the end of its name; what has none of these is a script."""
+    """The format of a file, by the end of its name, or lines of overrides alone; what has none of these is a script."""
+    lines = [line for line in file.text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if Path(file.name).suffix.lower() not in (*KINDS, ".sh") and lines and all(map(OVERRIDE.match, lines)):
+        dotted = sum("." in line.partition("=")[0] for line in lines)
+        return OVERRIDES if dotted else BASH
     return KINDS.get(Path(file.name).suffix.lower(), BASH)

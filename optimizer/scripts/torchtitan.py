@@ -106,9 +106,12 @@ def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks:
     if shards == 1:
         launch.say("zero_stage", 0, find(values, SHARD))
         return
-    policy = str(values.get(find(values, RESHARD), "default"))
-    keeps = policy == "never" and launch.settings.get("pp", 1) == 1
-    launch.say("zero_stage", 2 if keeps else 3, _there(values, find(values, RESHARD if keeps else SHARD)))
+    policy, piped = str(values.get(find(values, RESHARD), "default")), launch.settings.get("pp", 1) > 1
+    # With a pipeline, weights stay gathered over the micro-batches of a step unless told otherwise, and gradients are
+    # scattered after the last: what elsewhere is called ZeRO-1.
+    keeps = policy == "never" or (piped and policy != "always")
+    stage = 3 if not keeps else 1 if piped else 2
+    launch.say("zero_stage", stage, _there(values, find(values, RESHARD if policy != "default" else SHARD)))
     if replicas > 1:
         launch.say("shard", max(1, ranks // replicas), find(values, REPLICATE))
 
@@ -149,7 +152,7 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     elif values.get(shards, -1) > 0 or after.shard != before.shard or before.zero_stage == 0:
         wanted |= {shards: group // after.cp, replicas: after.dp * after.cp // group}
     if after.zero_stage != before.zero_stage and after.zero_stage:
-        wanted[find(values, RESHARD)] = "never" if after.zero_stage == 2 else "always"
+        wanted[find(values, RESHARD)] = "always" if after.zero_stage == 3 else "never"
     if before.recompute != after.recompute:
         wanted[MODE] = after.recompute
     if before.vpp != after.vpp:

@@ -13,7 +13,7 @@ from tests.scripts import launches
 
 def question(files: Mapping[str, str], **controls: Any) -> Question:
     asked = Controls(**controls)
-    source = read_launch([File(name, text.encode()) for name, text in files.items()], asked.gpus)
+    source = read_launch([File(name, text.encode()) for name, text in files.items()], asked.gpus, asked.model)
     return question_of(source.launch, asked, ", ".join(files))
 
 
@@ -169,3 +169,47 @@ def test_what_cannot_be_read_is_said(files: dict[str, str], message: str) -> Non
 def test_a_problem_names_its_file() -> None:
     with pytest.raises(InvalidFile, match=r"mine\.sh"):
         question({"mine.sh": "echo hello"})
+
+
+def test_overrides_of_megatron_bridge_are_a_launch() -> None:
+    text = (
+        "# a run\nmodel.tensor_model_parallel_size=4\nmodel.pipeline_model_parallel_size=8\nmodel.seq_length=2048\n"
+        "model.virtual_pipeline_model_parallel_size=6\nmodel.sequence_parallel=true\nmodel.recompute_method=null\n"
+        "train.micro_batch_size=1\ntrain.global_batch_size=1536\nddp.use_distributed_optimizer=true\n"
+        "ddp.overlap_grad_reduce=true\nddp.bucket_size=100000000\n"
+    )
+    found = question({"run.overrides": text}, gpus=1024, model="gpt3")
+    plan = found.plan
+    assert (plan.tp, plan.pp, plan.vpp, plan.dp, plan.zero_stage, plan.sequence_parallel) == (4, 8, 6, 32, 1, True)
+    assert found.knobs.bucket == 400e6
+    assert found.settings["reduce_overlap"]
+    assert not found.settings["gather_overlap"]
+
+
+def test_torchtitan_keeps_weights_gathered_under_a_pipeline() -> None:
+    text = launches.TORCHTITAN.replace("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 2")
+    assert question({"a.toml": text}).plan.zero_stage == 1
+    always = text.replace("[parallelism]", '[parallelism]\nfsdp_reshard_after_forward = "always"')
+    assert question({"a.toml": always}).plan.zero_stage == 3
+
+
+def test_exported_arguments_read_back() -> None:
+    from optimizer.exports.megatron import arguments, plan_flags
+    from optimizer.job import Job
+    from optimizer.plan import Knobs
+    from optimizer.presets import load_cluster, load_model, load_stack
+
+    base = question({"train.sh": launches.MIXTURE})
+    job = Job(
+        model=load_model("mixtral-8x7b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=32,
+        seq_len=4096,
+        global_batch=256,
+    )
+    text = "\n".join(arguments(plan_flags(job, base.plan, Knobs(bucket=200e6))))
+    found = question({"megatron.args": text}, gpus=32)
+    assert found.plan == base.plan
+    assert found.knobs.bucket == 200e6
+    assert found.settings["reduce_overlap"]
