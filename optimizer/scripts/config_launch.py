@@ -10,9 +10,10 @@ from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.config_file import ConfigFile
-from optimizer.scripts.launch import Launch
+from optimizer.scripts.launch import LARGEST_COUNT, Launch
 from optimizer.scripts.megatron_write import FlagChange
 
+MAYBE_NONE = ("zero_stage", "shard", "shared_ffn", "first_dense", "etp", "experts", "top_k")
 Values = Mapping[str, Any]
 # Keys to set (None: to take out) so that the files with these values run another plan.
 Writer = Callable[[Values, Job, Plan, Plan, Mapping[str, Any]], Mapping[str, Any]]
@@ -68,7 +69,7 @@ def _value(text: str | None) -> Any:
     return None if text is None else plain(text)
 
 
-def whole(launch: Launch, values: Values, path: str) -> int | None:
+def whole(launch: Launch, values: Values, path: str, least: int = 1) -> int | None:
     """A value that must be a whole number; None where it is absent or left open ("auto")."""
     value = values.get(path)
     if isinstance(value, float) and value == int(value):
@@ -78,13 +79,16 @@ def whole(launch: Launch, values: Values, path: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         launch.problems.append(f"{path} must be a whole number, but got {value!r}")
         return None
+    if not least <= value <= LARGEST_COUNT:
+        launch.problems.append(f"{path} must be from {least} to {LARGEST_COUNT:,}, but got {value}")
+        return None
     return value
 
 
 def take(launch: Launch, values: Values, keys: Mapping[str, str]) -> None:
     """Note every whole number that these keys say."""
     for path, name in keys.items():
-        if path in values and (number := whole(launch, values, path)) is not None:
+        if path in values and (number := whole(launch, values, path, 0 if name in MAYBE_NONE else 1)) is not None:
             launch.say(name, number, path)
 
 

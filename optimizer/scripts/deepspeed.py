@@ -72,7 +72,7 @@ def read(launch: Launch, values: Values) -> None:
 def _sharding(launch: Launch, values: Values) -> None:
     strategy = first(values, STRATEGY)
     if path := first(values, STAGE):
-        launch.say("zero_stage", whole(launch, values, path) or 0, path)
+        launch.say("zero_stage", whole(launch, values, path, 0) or 0, path)
     elif strategy:
         name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
         launch.say("zero_stage", SHARDING.get(name, 3), strategy)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LARGEST_COUNT = 10**9  # of anything in a launch: what is more is no count
 # The vocabulary: what a setting is called here, and what it says.
 MACHINES: Mapping[str, str] = {
     "gpus": "GPUs",

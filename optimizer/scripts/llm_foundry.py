@@ -79,7 +79,9 @@ def _model(launch: Launch, values: Values) -> None:
             launch.say("model", name, PRETRAINED)
         return
     ratio = values.get("model.expansion_ratio", 4)
-    if "hidden" in said and "ffn_hidden" not in said:
+    if not isinstance(ratio, int | float) or not 0 < ratio < 1000:
+        launch.problems.append(f"model.expansion_ratio must be a number above 0, but got {ratio!r}")
+    elif "hidden" in said and "ffn_hidden" not in said:
         launch.say("ffn_hidden", int(ratio * said["hidden"]), "model.expansion_ratio")
     gated = "glu" in str(values.get("model.ffn_config.ffn_type", ""))
     alibi, rope = values.get("model.attn_config.alibi"), values.get("model.attn_config.rope")

@@ -10,8 +10,8 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.scripts.config_launch import Values, rest, take
-from optimizer.scripts.launch import Launch
+from optimizer.scripts.config_launch import Values, rest, take, whole
+from optimizer.scripts.launch import LARGEST_COUNT, Launch
 from optimizer.scripts.llm_foundry import named
 
 PROGRAM = "MaxText"
@@ -44,6 +44,11 @@ def read(launch: Launch, values: Values) -> None:
     said = launch.settings
     if said.get("experts") == 1:
         said.pop("experts")
+    for path in values:
+        if path.endswith("_parallelism") and not isinstance(values[path], int):
+            launch.problems.append(f"{path} must be a whole number, but got {values[path]!r}")
+    if launch.problems:
+        return
     degrees = {name: _degree(values, ends, axis) for axis, name in AXES.items() if name != "cp"}
     degrees["cp"] = max(_degree(values, ends, "context"), _degree(values, ends, "sequence"))
     for name, degree in degrees.items():
@@ -58,7 +63,10 @@ def read(launch: Launch, values: Values) -> None:
     if "gpus" not in said and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
         launch.say("gpus", fsdp * data * ranks * said["ep"], ends.get("ici_fsdp_parallelism", ""))
     size = values.get(ends.get(BATCH, ""), 12)
-    steps = values.get(ends.get(STEPS, ""), 1)
+    steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
+    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < LARGEST_COUNT:
+        launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
+        return
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     launch.say("micro_batch", max(1, round(size * ranks)), ends.get(BATCH, ""))
     launch.say("num_microbatches", int(steps), ends.get(STEPS, "") or BATCH)
@@ -82,7 +90,7 @@ def _degree(values: Values, ends: Mapping[str, str], axis: str, open_ends: bool 
     parts = [values.get(ends.get(f"{part}_{axis}_parallelism", ""), 1) for part in ("ici", "dcn")]
     if any(part == -1 for part in parts):
         return -1 if open_ends else 1
-    return int(parts[0]) * int(parts[1])
+    return max(1, int(parts[0])) * max(1, int(parts[1]))
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,12 +12,28 @@ from optimizer.job import Job, Limits
 from optimizer.model import Model
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_device, load_stack
-from optimizer.scripts.launch import PLAN, Launch
+from optimizer.scripts.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
 from optimizer.scripts.shape import model_of
 from optimizer.scripts.software import switched, widened
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
+MOST_LAYERS = 10_000
+COUNTED: Mapping[str, str] = {**MACHINES, **PLAN, **SHAPE, "seq_len": "tokens of a sequence", "global_batch": "batch"}
+OPTIONAL = (
+    "zero_stage",
+    "shard",
+    "activation_offload",
+    "mtp_ahead",
+    "mtp_layers",
+    "q_rank",
+    "shared_ffn",
+    "first_dense",
+    "window",
+    "window_every",
+    "experts",
+    "top_k",
+)
 # What a program's configs cannot say otherwise than so, besides what the launch itself has.
 SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
 ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
@@ -87,7 +103,9 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     Raises InvalidFile with everything that is missing or contradicts itself.
     """
     said = dict(launch.settings)
-    problems = list(launch.problems)
+    problems = [*launch.problems, *_absurd(said)]
+    if problems:
+        raise InvalidFile(name, problems)
     model = model_of(launch, controls.model)
     if model is None:
         problems.append("the model is not told: give --model")
@@ -121,6 +139,21 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
             f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
     return Question(launch=launch, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
+
+
+def _absurd(said: Mapping[str, Any]) -> list[str]:
+    """Counts that none can be."""
+    counts = {name: value for name, value in said.items() if name in COUNTED and type(value) is int}
+    found = [
+        f"{COUNTED[name]} must be from 1 to {LARGEST_COUNT:,}, but is {value}"
+        for name, value in counts.items()
+        if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
+    ]
+    if not found and said.get("layers", 1) > MOST_LAYERS:
+        found.append(f"layers must be at most {MOST_LAYERS:,}, but are {said['layers']:,}")
+    if not found and "hidden" in said and said["hidden"] < said.get("heads", 1):
+        found.append(f"{said['heads']:,} heads do not fit into a width of {said['hidden']:,}")
+    return found
 
 
 def _gpus(said: Mapping[str, Any]) -> int:

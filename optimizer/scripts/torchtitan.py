@@ -11,7 +11,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.scripts.config_launch import Values, rest, take, tied
+from optimizer.scripts.config_launch import Values, rest, take, tied, whole
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named
 
@@ -60,7 +60,8 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     said = launch.settings
     if said.get("etp", 1) == 0 or "etp" not in said:
         said["etp"] = 1
-    replicas, shards = (values.get(find(values, key), default) for key, default in ((REPLICATE, 1), (SHARD, -1)))
+    replicas = whole(launch, values, find(values, REPLICATE)) or 1
+    shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
     ranks = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
     if "gpus" not in said and isinstance(shards, int) and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
@@ -119,10 +120,10 @@ def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks:
 def _batch(launch: Launch, values: Values, dp: int) -> None:
     """A rank's batch is one micro-batch, or with a pipeline as many as its slices; more are accumulated."""
     said, path = launch.settings, next((path for path in LOCAL if path in values), "")
-    local = values.get(path, 1)
-    size = values.get(find(values, SLICE), 1) if said.get("pp", 1) > 1 else local
+    local = (whole(launch, values, path) if path else None) or 1
+    size = (whole(launch, values, find(values, SLICE)) or 1) if said.get("pp", 1) > 1 else local
     launch.say("micro_batch", size, find(values, SLICE) if said.get("pp", 1) > 1 and local != size else path)
-    batch = values.get(GLOBAL, -1)
+    batch = -1 if values.get(GLOBAL, -1) == -1 else whole(launch, values, GLOBAL) or -1
     launch.say("global_batch", batch if batch > 0 else local * dp, GLOBAL if batch > 0 else path)
 
 
