@@ -110,6 +110,7 @@ SOFTWARE_SWITCHES: Mapping[str, tuple[str, Any]] = {
 }
 # Embedding and head count as layers when the stages are cut.
 COUNTED_ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 LENGTHS = ("--train-tokens", "--train-samples", "--train-iters")
 # Read with another flag, or the framework's own way to say what is the default here.
 QUIET = frozenset(
@@ -330,8 +331,12 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     launch.problems += [f"{flag.written} hangs on {flag.unknown}, which the script does not set" for flag in opened]
     if launch.problems:
         return
+    count = last.get("--recompute-num-layers")
+    nothing = RECOMPUTED if count and count.value == "0" else ()  # full recomputation of no layer is none
     passed: list[str] = []
     for name, flag in last.items():
+        if name in nothing:
+            continue
         if name in NAMED and name not in LAUNCHER:
             values = [value.replace("_", "") if name in COUNTS else value for value in flag.values]
             passed += [name, *(values if name in LISTS else values[:1] if name not in SWITCHES else [])]

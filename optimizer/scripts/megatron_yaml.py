@@ -156,8 +156,6 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
         paths.setdefault(name, path)
         if key in INVERTED:
             value = not value
-        if key == "recompute_num_layers" and value == 0:
-            continue
         if value is None or value is False or (isinstance(value, str) and value.lower() in ("none", "null", "")):
             continue
         if name in SWITCHES or isinstance(value, bool):

@@ -213,3 +213,8 @@ def test_exported_arguments_read_back() -> None:
     assert found.plan == base.plan
     assert found.knobs.bucket == 200e6
     assert found.settings["reduce_overlap"]
+
+
+def test_no_layer_recomputed_is_no_recomputation() -> None:
+    text = launches.PRIMUS.replace("recompute_num_layers: 4", "recompute_num_layers: 0")
+    assert question({"primus.yaml": text}, gpus=8).plan.recompute == "none"
