@@ -50,6 +50,10 @@ def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: 
         parts += [edits_table(current, rows, run), title("How to write it"), flags_table(rows, flags)]
     else:
         parts.append(Text(" Nothing: no plan of the space is faster."))
+    if not current.fits and not any(edit.after.fits for _, edit in rows):
+        parts.append(
+            Text(" No plan of the space fits: these edits only need less. More GPUs or another device may help.")
+        )
     if found.best and found.best not in found.edits:
         parts += [title("The best plan"), *_best(found.best)]
     parts += notes("Kept as it is", launch.kept) + notes("Assumed", launch.assumed)

@@ -198,3 +198,15 @@ def test_the_sample_in_the_readme_is_what_is_printed(monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(root)
     monkeypatch.setenv("COLUMNS", "100")
     assert run("examples/llama3-8b.sh").stdout == sample
+
+
+def test_what_cannot_fit_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    text = launches.ARRAYS.replace("NUM_NODES:-32", "NUM_NODES:-1").replace(
+        "model-parallel-size 4", "model-parallel-size 1"
+    )
+    path.write_text(text.replace("    --num-layers-per-virtual-pipeline-stage 5\n", ""))
+    result = run(str(path), "--hbm-limit", "30GB")
+    assert result.exit_code == 0, result.output
+    assert "does not fit" in result.stdout
+    assert "No plan of the space fits" in result.stdout
