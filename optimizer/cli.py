@@ -13,6 +13,7 @@ from optimizer.commands.batch import batch
 from optimizer.commands.calibrate import calibrate
 from optimizer.commands.check import check
 from optimizer.commands.communication import communication
+from optimizer.commands.improve import improve
 from optimizer.commands.network import calibrate_link, topology
 from optimizer.commands.pareto import pareto
 from optimizer.commands.plan import plan_options, run_plan
@@ -89,7 +90,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 for command in (
     *(batch, presets, communication, scaling, timeline, pareto),
-    *(check, read, sensitivity, validate, calibrate, calibrate_link, topology),
+    *(improve, read, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)
 

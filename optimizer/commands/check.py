@@ -11,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from optimizer.commands.plan import job_options, limits_of
-from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
 from optimizer.errors import InvalidFile
 
@@ -24,8 +23,9 @@ HELP = """Check an answer: every rule, every value by finding it again, and the 
 
 PLAN is a file with the output of optimize --json, or - for stdin; --model, --cluster and --stack then say where to
 find what the file only names. No solver runs, but for the conflict of an answer without a plan and for --why-not; what
-is not checked is listed with the reason. With --megatron-args, a launch script or an argument file is checked for the
-job that the other options describe. Exit code 3 when something does not hold.
+is not checked is listed with the reason. With --megatron-args, a launch script or an argument file is read as
+`optimize improve` reads it, overlaps, buckets and offload included, and checked for the job that the other options
+describe. Exit code 3 when something does not hold.
 
 \b
 optimize --model gpt3 --gpus 1024 --json | optimize check -
@@ -35,7 +35,7 @@ optimize check --megatron-args launch.sh --model llama3-70b --gpus 64 \\
 # Options that may come with a PLAN, which says everything else itself.
 PLACES = ("model", "cluster", "stack")
 # Settings of Megatron arguments that must be the model's.
-SHAPE = {"layers": "layers", "hidden": "hidden", "heads": "heads", "kv_heads": "kv_heads"}
+SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
 
 @click.command(help=HELP)
@@ -102,25 +102,36 @@ def _text(plan: str) -> str:
 def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
-    from optimizer.readers.megatron_args import read_megatron_arguments
+    from dataclasses import replace
+
+    from optimizer.job import Limits
+    from optimizer.presets import load_model, load_stack
+    from optimizer.scripts.question import STACKS, Controls, question_of
+    from optimizer.scripts.read import read_files, read_launch
+    from optimizer.scripts.software import switched
     from optimizer.search.check.answer_file import SavedAnswer
 
-    plan, settings = read_megatron_arguments(path, options.pop("gpus"))
     limits = limits_of(options)
-    for name in ("seq_len", "global_batch", "dtype"):
-        options[name] = options[name] or settings.get(name)
-    gpus = settings["gpus"]
-    job, assumed = job_of(Request(gpus=gpus if isinstance(gpus, int) else plan.gpus, limits=limits, **options))
-    _same_model(path, settings, job.model)
-    return SavedAnswer(job=job, plan=plan), assumed
+    names = ("model", "cluster", "device", "stack", "gpus", "seq_len", "global_batch")
+    controls = Controls(**{name: options[name] for name in names})
+    launch = read_launch(read_files([str(path)]), controls.gpus, controls.model).launch
+    _same_model(path, launch.settings, load_model(controls.model))
+    if options["dtype"]:
+        launch.settings["dtype"] = options["dtype"]
+    question = question_of(launch, controls, str(path))
+    # What the software does not offer is a rule that the plan breaks.
+    software = load_stack(controls.stack or STACKS[launch.program])
+    stack = switched(software, question.settings, question.plan.zero_stage)
+    job = replace(question.job, limits=Limits(**limits), stack=stack)
+    return SavedAnswer(job=job, plan=question.plan, knobs=question.knobs), tuple(launch.assumed)
 
 
 def _same_model(path: Path, settings: Mapping[str, object], model: Model) -> None:
     """Raise InvalidFile when the arguments launch another model."""
     problems = [
-        f"has {name} = {settings[name]}, but {model.name} has {getattr(model, attribute)}"
-        for name, attribute in SHAPE.items()
-        if name in settings and settings[name] != getattr(model, attribute)
+        f"has {name} = {settings[name]}, but {model.name} has {getattr(model, name)}"
+        for name in SHAPE
+        if name in settings and settings[name] != getattr(model, name)
     ]
     if problems:
         raise InvalidFile(path, problems)

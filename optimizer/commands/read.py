@@ -14,7 +14,7 @@ from optimizer.errors import InputError, InvalidFile
 if TYPE_CHECKING:
     from optimizer.logs.diagnosis import Diagnosis
     from optimizer.logs.measured import Measured
-    from optimizer.readers.answer_file import SavedAnswer
+    from optimizer.search.check.answer_file import SavedAnswer
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 SIZES = ("global_batch", "seq_len", "gpus")
@@ -87,7 +87,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
 
 def _plan(plan: str) -> SavedAnswer:
     """The answer that the run is held to; raises InputError for one without a plan."""
-    from optimizer.readers.answer_file import read_answer
+    from optimizer.search.check.answer_file import read_answer
 
     saved = read_answer(_text(plan), "stdin" if plan == "-" else plan)
     if saved.plan is None:

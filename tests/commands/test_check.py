@@ -118,3 +118,28 @@ def test_sensitivity_prints_a_tornado_and_json() -> None:
     assert document["losses"][0]["gpus_left"] == 8
     assert document["basin"]["shape"] in ("sharp peak", "narrow ridge", "broad basin")
     assert run("sensitivity", "--model", "gpt3", "--gpus", "8").exit_code == 3
+
+
+def test_what_a_script_switches_changes_the_price(tmp_path: Path) -> None:
+    from tests.scripts.launches import MIXTURE
+
+    seconds = []
+    for number, text in enumerate((MIXTURE, MIXTURE.replace("--overlap-grad-reduce --overlap-param-gather", ""))):
+        path = tmp_path / f"train{number}.sh"
+        path.write_text(text)
+        result = run("check", "--megatron-args", str(path), "--model", "mixtral-8x7b", "--json")
+        assert result.exit_code in (0, 3), result.output
+        seconds.append(json.loads(result.stdout)["estimate"]["step_time_s"])
+    assert seconds[1] > seconds[0] * 1.001
+
+
+def test_a_larger_bucket_changes_the_price(tmp_path: Path) -> None:
+    from tests.scripts.launches import MIXTURE
+
+    seconds = []
+    for size in ("10000000", "200000000"):
+        path = tmp_path / f"train{size}.sh"
+        path.write_text(MIXTURE.replace("--ddp-bucket-size 50000000", f"--ddp-bucket-size {size}"))
+        document = json.loads(run("check", "--megatron-args", str(path), "--model", "mixtral-8x7b", "--json").stdout)
+        seconds.append(document["estimate"]["step_time_s"])
+    assert seconds[0] != seconds[1]

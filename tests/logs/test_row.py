@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.calibration.runs import read_runs
 from optimizer.cli import cli
-from optimizer.readers.answer_file import read_answer
+from optimizer.search.check.answer_file import read_answer
 from tests.logs import written
 from tests.logs.test_formats import PACE, times
 

@@ -1,0 +1,126 @@
+"""`optimize improve`: from a launch as it is to a better one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optimizer.commands.study import print_screen
+from optimizer.commands.values import Bytes
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.improve.edits import Edit, Improvement
+    from optimizer.improve.worth import Run
+    from optimizer.scripts.question import Controls, Question
+    from optimizer.scripts.read import File
+
+POSITIVE = click.IntRange(min=1)
+SECONDS = 3600.0  # of an hour
+TAKES = ("one", "two", "all")
+HELP = """Read a launch as it is, say what it is worth, and what to change.
+
+FILE is a bash script that starts Megatron-LM or Megatron-DeepSpeed, a torchtitan TOML, a DeepSpeed JSON with or without
+Accelerate's and the Trainer's YAML, or a YAML of nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText;
+several files are one launch. They are parsed, never run. Shown are what was understood, assumed and ignored; the price
+with its interval and the chance that it fits; and the best single change, the best two, and all on the way to the best
+plan. Global batch, sequence length and learning schedule stay as they are.
+
+\b
+optimize improve train.sh
+optimize improve train.slurm --gpus 512 --device a100-80 --tokens 300e9
+optimize improve ds.json accelerate.yaml --model llama3-8b --seq-len 4096
+optimize improve train.sh --diff --take one > better.patch
+"""
+
+
+@click.command(help=HELP)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--model", default="", metavar="NAME|FILE", help="Model, where the files do not say. [by its shape]")
+@click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs. [as the files say]")
+@click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster.")
+@click.option("--cluster", default="", metavar="NAME|FILE", help="Cluster preset or file. [dgx-h100]")
+@click.option("--stack", default="", metavar="NAME|FILE", help="How well the software uses it. [by the files' kind]")
+@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence, where the files do not say.")
+@click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per step, where the files do not say.")
+@click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
+@click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
+@click.option("--tokens", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Of the run: days, dollars.")
+@click.option("--price", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Of one GPU-hour. [presets]")
+@click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
+@click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **options: Any) -> None:
+    """Read, price, search, print."""
+    from optimizer.improve.edits import improve as improved
+    from optimizer.improve.edits import unset
+    from optimizer.improve.patch import changes_of
+    from optimizer.scripts.question import Controls
+    from optimizer.scripts.read import read_files, read_launch
+
+    if diff and as_json:
+        raise click.UsageError("give one of --diff and --json")
+    tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
+    hbm = options.pop("hbm_limit")
+    controls = Controls(hbm=hbm, **options)
+    found_files = read_files(files)
+    source = read_launch(found_files, controls.gpus, controls.model)
+    question = _question(source.launch, controls, files)
+    found = improved(question, flex_batch=flex == "batch")
+    if diff:
+        click.echo(_patch(found, source, found_files, controls, take), nl=False)
+        return
+    question.launch.kept += unset(found)
+    edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
+    flags = {id(edit): changes_of(source, question, edit) for edit in edits}
+    run = _run(tokens or question.settings.get("tokens"), price, question)
+    if as_json:
+        from optimizer.improve.as_json import improvement_dict
+
+        click.echo(json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False))
+    else:
+        from optimizer.improve.report import improve_report
+
+        print_screen(improve_report(found, files, flags, run))
+
+
+def _question(launch: Any, controls: Controls, files: Sequence[str]) -> Question:
+    from optimizer.scripts.question import question_of
+
+    return question_of(launch, controls, ", ".join(files))
+
+
+def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
+    from optimizer.improve.patch import patched, unified
+    from optimizer.scripts.read import read_launch
+
+    edit = _taken(found, take)
+    if edit is None:
+        raise InputError("nothing to patch: no plan of the space is faster")
+    names = [file.name for file in files]
+
+    def again(written: Sequence[File]) -> Question:
+        return _question(read_launch(written, controls.gpus, controls.model).launch, controls, names)
+
+    return unified(files, patched(source, found.question, edit, files, again))
+
+
+def _taken(found: Improvement, take: str) -> Edit | None:
+    """The edit that was asked for: of fewer changes where more gain nothing."""
+    first = found.edits[0] if found.edits else None
+    if take == "one":
+        return first
+    return (found.pair or first) if take == "two" else found.best or found.pair or first
+
+
+def _run(tokens: float | None, price: float | None, question: Question) -> Run | None:
+    if not tokens:
+        return None
+    from optimizer.improve.worth import Run
+    from optimizer.sweep.money import rent
+
+    device = question.job.cluster.device.name
+    return Run(tokens=tokens, rent=price / SECONDS if price else rent(device, {}))

@@ -1,0 +1,1 @@
+"""Launch files of every framework, read into one vocabulary; parsed, never run."""

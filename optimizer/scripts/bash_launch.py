@@ -1,0 +1,144 @@
+"""The training command of a bash script: found among all that it would run, with its machines and its documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.errors import InvalidFile
+from optimizer.job import Job
+from optimizer.plan import Plan
+from optimizer.scripts.bash import Command, Document, Reading, read_bash
+from optimizer.scripts.bash_edit import edited
+from optimizer.scripts.flags import Flag, flags_of, flat
+from optimizer.scripts.launch import Launch
+from optimizer.scripts.machines import batch_options, device_in, slurm_variables
+from optimizer.scripts.megatron import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS, read_flags
+from optimizer.scripts.megatron_write import FlagChange, flag_changes
+from optimizer.scripts.pieces import Piece, text_of
+
+QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
+OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
+STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+LEAST = 3  # flags of a model or a plan that make a command a training command
+TELLING = (*NAMED, *SHAPE_COUNTS)
+WRAPPERS = ("#SBATCH", "pretrain_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BashLaunch:
+    """A script's launch and the flags of its training command, `placed` where the file itself holds them.
+
+    documents: texts that the script writes to files.
+    """
+
+    name: str
+    data: bytes
+    launch: Launch
+    flags: tuple[Flag, ...]
+    documents: tuple[Document, ...]
+    placed: bool
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """The flags to write otherwise."""
+        return flag_changes(self.flags, self.launch.program, job, before, after, turned)
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The script with these flags, in each way that there is."""
+        for text in edited(self.data, self.flags, changes) if self.placed else ():
+            yield {self.name: text}
+
+
+def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
+    """Read a script.
+
+    Raises InvalidFile when no command in it trains, or what it says cannot be.
+    """
+    options = batch_options(data)
+    reading = read_bash(data, slurm_variables(options))
+    command = training_command(reading)
+    placed = command is not None
+    if command is None and data.lstrip().startswith(b"--"):
+        # A file of arguments alone, as --export writes it.
+        words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
+        command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
+    if command is None:
+        for document in reading.documents:
+            if all(mark in document.text for mark in WRAPPERS[1:]):
+                text = document.text.encode()
+                options = options | batch_options(text)
+                inner = read_bash(text, {**{k: v[0] for k, v in reading.variables.items()}, **slurm_variables(options)})
+                command = training_command(inner)
+                if command is not None:
+                    reading = inner
+                    break
+    if command is None:
+        raise InvalidFile(name, [_nothing(reading)])
+    launch = Launch(program=MEGATRON)
+    launch.assumed += [f"{guess}" for guess in reading.guesses]
+    _from_slurm(launch, options)
+    device = device_in(" ".join(_lines(data)))
+    if device:
+        launch.say("device", device, "#SBATCH")
+    flags = flags_of(flat(command.words))
+    programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
+    if other := next((word for word in programs if OTHER.match(word)), ""):
+        launch.kept.append(f"{other} trains no decoder: it is priced as one of its shape")
+    launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
+    if any(text_of(word) == "deepspeed" for word in flat(command.words)):
+        launch.program = MEGATRON_DEEPSPEED
+    if gpus is not None:
+        launch.settings |= {"gpus": gpus, "gpus_given": True}
+    read_flags(launch, _with_ours(flags, gpus))
+    launch.settings.pop("gpus_given", None)
+    launch.settings.pop("alone", None)
+    if reading.broken and launch.problems:
+        launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
+    if launch.problems:
+        raise InvalidFile(name, launch.problems)
+    return BashLaunch(
+        name=name,
+        data=data,
+        launch=launch,
+        flags=tuple(flags),
+        documents=tuple(reading.documents),
+        placed=placed,
+    )
+
+
+def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:
+    """The flags without those that count GPUs, where the user says how many there are."""
+    counted = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
+    return [flag for flag in flags if gpus is None or flag.name not in counted]
+
+
+def _lines(data: bytes) -> list[str]:
+    return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
+
+
+def _from_slurm(launch: Launch, options: Mapping[str, tuple[int, str, Piece]]) -> None:
+    for key in ("nodes", "gpus_per_node", "gpus"):
+        if key in options:
+            launch.say(key, options[key][0], options[key][1])
+    if "gpus_per_node" not in options and "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
+        launch.say("gpus_per_node", options["tasks_per_node"][0], options["tasks_per_node"][1])
+
+
+def training_command(reading: Reading) -> Command | None:
+    """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
+    best, most = None, LEAST
+    for command in reading.commands:
+        if text_of(command.words[0]) in QUIET_COMMANDS:
+            continue
+        count = len({flag.name for flag in flags_of(flat(command.words)) if flag.name in TELLING})
+        if count >= most:
+            best, most = command, count
+    return best
+
+
+def _nothing(reading: Reading) -> str:
+    if reading.broken:
+        return f"line {reading.broken} is no bash: is a quote or a bracket left open?"
+    return "no command that trains: expected one with flags such as --num-layers, --hidden-size, --micro-batch-size"

@@ -1,0 +1,125 @@
+"""A launch as it was read, in one vocabulary for every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LARGEST_COUNT = 10**9  # of anything in a launch: what is more is no count
+# The vocabulary: what a setting is called here, and what it says.
+MACHINES: Mapping[str, str] = {
+    "gpus": "GPUs",
+    "nodes": "nodes",
+    "gpus_per_node": "GPUs of a node",
+    "device": "kind of GPU",
+}
+JOB: Mapping[str, str] = {
+    "seq_len": "tokens of a sequence",
+    "global_batch": "sequences of a step",
+    "dtype": "number format",
+    "tokens": "tokens of the whole run",
+}
+PLAN: Mapping[str, str] = {
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "pp": "pipeline parallelism",
+    "vpp": "virtual stages of a stage",
+    "ep": "expert parallelism",
+    "etp": "tensor parallelism of experts",
+    "dp": "data parallelism",
+    "micro_batch": "sequences of a micro-batch",
+    "num_microbatches": "micro-batches of a step",
+    "sequence_parallel": "sequence parallelism",
+    "zero_stage": "ZeRO stage",
+    "shard": "replicas that share states",
+    "recompute": "recomputation",
+    "recompute_layers": "layers that each stage recomputes",
+    "activation_offload": "activations on the host [%]",
+    "schedule": "pipeline schedule",
+    "layers_per_stage": "layers on each stage",
+    "mtp_ahead": "virtual stages between prediction layers and head",
+}
+SOFTWARE: Mapping[str, str] = {
+    "reduce_overlap": "gradients are reduced under the backward pass",
+    "gather_overlap": "weights are gathered under the forward pass",
+    "tp_overlap": "tensor-parallel collectives run under products",
+    "ep_overlap": "exchange of experts runs under computation",
+    "p2p_overlap": "pipeline transfers run under computation",
+    "bucket": "gradient bucket [B]",
+    "offload": "share of the optimizer on the host",
+    "attention": "attention kernels",
+    "cuda_graphs": "CUDA graphs",
+    "dispatcher": "how tokens travel to experts",
+    "grad_bytes": "bytes of a gradient",
+    "fused_accumulation": "weight gradients are accumulated inside products",
+}
+SHAPE: Mapping[str, str] = {
+    "model": "model",
+    "layers": "layers",
+    "hidden": "width",
+    "ffn_hidden": "width of the MLP",
+    "heads": "attention heads",
+    "kv_heads": "key-value heads",
+    "head_dim": "width of a head",
+    "vocab": "vocabulary",
+    "max_seq_len": "longest sequence",
+    "gated_mlp": "gated MLP",
+    "activation": "activation",
+    "norm": "norm",
+    "position": "positions",
+    "tied_embeddings": "tied embeddings",
+    "mlp_bias": "biases in the MLP",
+    "attention_bias": "biases of queries, keys and values",
+    "qk_norm": "norms of queries and keys",
+    "embedding_norm": "norm after the embedding",
+    "window": "sliding window",
+    "window_every": "layers from one with full attention to the next",
+    "experts": "experts",
+    "top_k": "experts of a token",
+    "expert_ffn": "width of an expert",
+    "shared_ffn": "width of the shared experts",
+    "first_dense": "dense layers before the first mixture",
+    "every": "layers from one mixture to the next",
+    "q_rank": "rank of the queries",
+    "kv_rank": "rank of keys and values",
+    "nope_dim": "width of a head without positions",
+    "rope_dim": "width of a head with positions",
+    "v_dim": "width of a head's values",
+    "mtp_layers": "prediction layers",
+}
+WORDS: Mapping[str, str] = {**MACHINES, **JOB, **PLAN, **SOFTWARE, **SHAPE}
+
+
+@dataclass
+class Launch:
+    """What a launch says, gathered file by file.
+
+    program: the training software. settings: values by name in WORDS; written: what the files call each of them.
+    assumed: sentences. ignored: settings that were seen and mean nothing here, by the name that the file gives them.
+    kept: settings outside of what is searched, which every edit leaves alone, in words.
+    """
+
+    program: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    assumed: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def say(self, name: str, value: Any, written: str = "") -> None:
+        """Note a setting; `written` is how the file calls it."""
+        self.settings[name] = value
+        if written:
+            self.written[name] = written
+
+    def ignore(self, name: str) -> None:
+        """Note a setting that means nothing here, once."""
+        if name not in self.ignored:
+            self.ignored.append(name)
+
+    def understood(self) -> dict[str, dict[str, Any]]:
+        """Every setting that a file states, by name: its value and what the file calls it."""
+        order = [name for name in WORDS if name in self.written]
+        return {name: {"value": self.settings[name], "written": self.written[name]} for name in order}

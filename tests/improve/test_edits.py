@@ -1,0 +1,212 @@
+"""Edits: what they are priced at, and how they are written into the files that they come from."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from optimizer.cli import cli
+from optimizer.improve.edits import Improvement, improve
+from optimizer.improve.patch import patched, unified
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plans
+from optimizer.scripts.question import Controls, Question, question_of
+from optimizer.scripts.read import File, read_launch
+from optimizer.scripts.source import Source
+from tests.scripts import launches
+
+FILES: dict[str, dict[str, str]] = {
+    "arrays": {"train.sh": launches.ARRAYS},
+    "slurm": {"train.slurm": launches.SLURM},
+    "mixture": {"train.sh": launches.MIXTURE},
+    "torchtitan": {"llama3.toml": launches.TORCHTITAN},
+    "deepspeed": {"ds.json": launches.DEEPSPEED, "acc.yaml": launches.ACCELERATE, "args.yaml": launches.TRAINER},
+    "nanotron": {"nanotron.yaml": launches.NANOTRON},
+    "llm-foundry": {"mpt.yaml": launches.LLM_FOUNDRY},
+    "nemo": {"nemo.yaml": launches.NEMO},
+    "bridge": {"bridge.yaml": launches.BRIDGE},
+    "primus": {"primus.yaml": launches.PRIMUS},
+    "maxtext": {"maxtext.yml": launches.MAXTEXT},
+}
+GPUS = {"llm-foundry": 64, "bridge": 64, "primus": 8}
+
+
+def asked(name: str) -> tuple[list[File], Source, Question]:
+    files = [File(path, text.encode()) for path, text in FILES[name].items()]
+    source = read_launch(files, GPUS.get(name))
+    return files, source, question_of(source.launch, Controls(gpus=GPUS.get(name)), name)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, tuple[list[File], Source, Question, Improvement]]:
+    return {name: (*asked(name), improve(asked(name)[2])) for name in FILES}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_edit_is_priced_as_its_plan(name: str, found: Any) -> None:
+    _, _, question, improvement = found[name]
+    now = improvement.current.estimate.step_time
+    for edit in [*improvement.edits, *filter(None, (improvement.pair, improvement.best))]:
+        after = edit.after
+        seconds = float(price(after.job, Plans.of([after.plan]), after.knobs).step_time[0])
+        assert after.estimate.step_time == pytest.approx(seconds)
+        assert edit.gain == pytest.approx(now / seconds - 1)
+        assert after.plan.gpus == question.job.gpus
+        assert after.plan.dp * after.plan.micro_batch * after.plan.num_microbatches == question.job.global_batch
+        assert edit.changes
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_patches_read_back_as_the_plan(name: str, found: Any) -> None:
+    files, source, question, improvement = found[name]
+    edits = [*improvement.edits[:3], *filter(None, (improvement.pair, improvement.best))]
+    for edit in edits:
+
+        def again(written: Any) -> Question:
+            controls = Controls(gpus=GPUS.get(name))
+            return question_of(read_launch(written, controls.gpus).launch, controls, name)
+
+        texts = patched(source, question, edit, files, again)
+        fresh = again([File(path, data) for path, data in texts.items()])
+        for variable in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "zero_stage", "recompute", "sequence_parallel"):
+            assert getattr(fresh.plan, variable) == getattr(edit.after.plan, variable), (edit.changes, texts)
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not installed")
+@pytest.mark.parametrize("name", ["arrays", "slurm", "deepspeed", "torchtitan"])
+def test_patch_accepts_the_patch(name: str, found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, source, question, improvement = found[name]
+    monkeypatch.chdir(tmp_path)
+    for file in files:
+        Path(file.name).write_bytes(file.data)
+
+    def again(written: Any) -> Question:
+        return question_of(read_launch(written).launch, Controls(), name)
+
+    texts = patched(source, question, improvement.best, files, again)
+    done = subprocess.run(["patch", "-p0"], input=unified(files, texts).encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert {file.name: Path(file.name).read_bytes() for file in files} == dict(texts)
+
+
+def test_what_is_not_asked_for_stays(found: Any) -> None:
+    files, source, question, improvement = found["arrays"]
+
+    def again(written: Any) -> Question:
+        return question_of(read_launch(written).launch, Controls(), "x")
+
+    texts = patched(source, question, improvement.best, files, again)
+    lines = unified(files, texts).splitlines()
+    touched = [line[1:].split("#")[0].strip() for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    free = ("TP=", "--micro-batch", "--pipeline", "--num-layers-per", "--overlap", "--context", "--sequence", "--use")
+    assert touched
+    assert all(line.startswith((*free, "--recompute", "--decoder", "--tensor")) for line in touched), touched
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, ["improve", *arguments])
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> str:
+    path = tmp_path / "train.sh"
+    path.write_text(launches.ARRAYS)
+    return str(path)
+
+
+def test_the_report_says_all(train: str) -> None:
+    result = run(train, "--tokens", "1e12", "--price", "2.5")
+    assert result.exit_code == 0, result.output
+    for part in (
+        "Understood",
+        "What it is worth",
+        "What binds",
+        "What to change",
+        "Assumed",
+        "Ignored",
+        "--lr",
+        "days",
+    ):
+        assert part in result.stdout
+    assert "--micro-batch-size 1 → 2" in result.stdout
+
+
+def test_json_holds_everything(train: str) -> None:
+    document = json.loads(run(train, "--json", "--tokens", "1e12", "--price", "2").stdout)
+    keys = {"plan", "understood", "assumed", "ignored", "kept", "estimate", "best", "best_two", "edits"}
+    assert keys <= document.keys()
+    assert document["plan"]["tp"] == 8
+    assert document["understood"]["tp"] == {"value": 8, "written": "--tensor-model-parallel-size"}
+    first = document["edits"][0]
+    assert {"changes", "flags", "step_time_s", "gain", "fits"} <= first.keys()
+    assert document["best"]["gain"] >= first["gain"] > 0
+    hours = first["days"] * 24
+    assert first["cost_usd"] == pytest.approx(hours * 256 * 2)
+    assert document["estimate"]["interval_s"][0] < document["estimate"]["step_time_s"]
+
+
+def test_the_batch_may_change_when_it_is_flexible(train: str) -> None:
+    held = json.loads(run(train, "--json").stdout)
+    flexible = json.loads(run(train, "--json", "--flex", "batch").stdout)
+    assert all("global_batch" not in edit["changes"] for edit in [*held["edits"], held["best"]])
+    batches = [edit for edit in flexible["edits"] if "global_batch" in edit["changes"]]
+    assert batches
+    assert flexible["best"]["gain"] >= held["best"]["gain"]
+    assert any(flag["flag"] == "--global-batch-size" for flag in batches[0]["flags"])
+
+
+def test_diff_takes_one_or_all(train: str) -> None:
+    one, whole = run(train, "--diff", "--take", "one").stdout, run(train, "--diff").stdout
+    assert one.startswith("--- train.sh\n+++ train.sh\n")
+    assert one != whole
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\x7fELF\x00\x01\x02", "a binary file"),
+        (b"\xff\xfe\xfa\x80" * 7 + b"\x80", "UTF-8"),
+        (b"#" * 10_000_000, "10.0 MB is no launch file"),
+        (b"echo hi\n", "no command that trains"),
+        (b'A="--num-layers 2\n', "is a quote or a bracket left open"),
+    ],
+)
+def test_bad_files_give_one_message(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.sh"
+    path.write_bytes(data)
+    result = run(str(path))
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_file_is_said() -> None:
+    result = run("nowhere.sh")
+    assert result.exit_code == 2
+    assert "cannot be read" in result.stderr
+
+
+def test_the_sample_in_the_readme_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    sample = readme.split("<!-- output of: optimize improve examples/llama3-8b.sh -->\n```text\n")[1].split("```\n")[0]
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run("examples/llama3-8b.sh").stdout == sample
+
+
+def test_what_cannot_fit_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    text = launches.ARRAYS.replace("NUM_NODES:-32", "NUM_NODES:-1").replace(
+        "model-parallel-size 4", "model-parallel-size 1"
+    )
+    path.write_text(text.replace("    --num-layers-per-virtual-pipeline-stage 5\n", ""))
+    result = run(str(path), "--hbm-limit", "30GB")
+    assert result.exit_code == 0, result.output
+    assert "does not fit" in result.stdout
+    assert "No plan of the space fits" in result.stdout

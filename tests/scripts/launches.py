@@ -1,0 +1,311 @@
+"""Launch scripts and configs with the constructs that public ones have, written for these tests."""
+
+ARRAYS = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=8
+NUM_NODES=${NUM_NODES:-32}
+WORLD_SIZE=$(($GPUS_PER_NODE*$NUM_NODES))
+OUT=$1
+TP=8
+
+LAUNCH=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NUM_NODES
+    --node_rank ${RANK:-0}
+)
+MODEL=(
+    --num-layers 80
+    --hidden-size 8192
+    --ffn-hidden-size 28672
+    --num-attention-heads 64
+    --group-query-attention
+    --num-query-groups 8
+    --seq-length 8192
+    --max-position-embeddings 8192
+    --swiglu
+    --normalization RMSNorm   # as in the paper
+    --position-embedding-type rope
+    --untie-embeddings-and-output-weights
+    --disable-bias-linear
+)
+TRAIN=(
+    --micro-batch-size 1
+    --global-batch-size 512
+    --train-samples 1000000
+    --lr 3.0e-4
+    --bf16
+)
+PARALLEL=(
+    --tensor-model-parallel-size $TP
+    --pipeline-model-parallel-size 4
+    --num-layers-per-virtual-pipeline-stage 5
+    --sequence-parallel
+    --use-distributed-optimizer
+)
+if [ -n "$EXTRA" ]; then
+    TRAIN+=(--profile)
+fi
+torchrun ${LAUNCH[@]} pretrain_gpt.py \\
+    ${MODEL[@]} \\
+    ${TRAIN[@]} \\
+    ${PARALLEL[@]} \\
+    --save $OUT
+"""
+
+SLURM = """#!/bin/bash
+#SBATCH --job-name=big
+#SBATCH --constraint=a100          # the fast ones
+#SBATCH --nodes=48
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+
+set -x -e
+MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)
+NNODES=$SLURM_NNODES
+TP_SIZE=4
+PP_SIZE=12
+MICRO=2  # was 1
+BATCH=2_048
+ZERO=1
+CONF="./ds.$SLURM_JOB_ID.json"
+cat <<EOT > $CONF
+{
+  "train_micro_batch_size_per_gpu": $MICRO,
+  "zero_optimization": {"stage": $ZERO}
+}
+EOT
+OPT=" \\
+    --lr 6e-5 \\
+    --clip-grad 1.0 \\
+    "
+ARGS=" \\
+    --num-layers 70 \\
+    --hidden-size 14336 \\
+    --num-attention-heads 112 \\
+    --seq-length 2048 \\
+    --max-position-embeddings 2048 \\
+    --micro-batch-size $MICRO \\
+    --global-batch-size $BATCH \\
+    --rampup-batch-size 192 16 9_765_625 \\
+    --position-embedding-type alibi \\
+    --embed-layernorm \\
+    --pp-partition-method 'type:transformer|embedding' \\
+    --checkpoint-activations \\
+    --pad-vocab-size-to 250880 \\
+    --bf16 \\
+    $OPT \\
+    "
+DS=" --deepspeed --deepspeed_config ${CONF} --zero-stage ${ZERO} "
+export LAUNCHER="python -u -m torch.distributed.run \\
+    --nproc_per_node 8 \\
+    --nnodes $NNODES \\
+    "
+export CMD=" \\
+    `pwd`/pretrain_gpt.py \\
+    --tensor-model-parallel-size $TP_SIZE \\
+    --pipeline-model-parallel-size $PP_SIZE \\
+    $ARGS \\
+    $DS \\
+    "
+echo $CMD
+srun --jobid $SLURM_JOB_ID bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log.txt
+"""
+
+MIXTURE = """#!/bin/bash
+#SBATCH -N 4
+#SBATCH --gpus-per-node=h100:8
+torchrun --nnodes $SLURM_NNODES --nproc-per-node=8 pretrain_gpt.py \\
+  --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 \\
+  --group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm \\
+  --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear \\
+  --tokenizer-type Llama2Tokenizer --seq-length 4096 --max-position-embeddings 32768 \\
+  --num-experts 8 --moe-router-topk 2 --moe-token-dispatcher-type alltoall \\
+  --tensor-model-parallel-size 2 --sequence-parallel --expert-model-parallel-size 8 \\
+  --expert-tensor-parallel-size 1 --pipeline-model-parallel-size 2 \\
+  --micro-batch-size 1 --global-batch-size=256 --bf16 --use-distributed-optimizer \\
+  --overlap-grad-reduce --overlap-param-gather --recompute-activations --ddp-bucket-size 50000000
+"""
+
+TORCHTITAN = """# for 64 H100 GPUs
+[model]
+name = "llama3"
+flavor = "70B"
+converters = ["float8"]
+
+[training]
+local_batch_size = 2
+seq_len = 8192
+steps = 1000
+
+[optimizer]
+lr = 1.5e-4
+
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8  # inside of a node
+pipeline_parallel_degree = 1
+context_parallel_degree = 1
+
+[activation_checkpoint]
+mode = "full"
+"""
+
+DEEPSPEED = """{
+  "zero_optimization": {
+    "stage": 3,
+    "overlap_comm": true,
+    "reduce_bucket_size": 200000000,
+    "offload_optimizer": {"device": "cpu"}
+  },
+  "bf16": {"enabled": "auto"},
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto",
+  "wall_clock_breakdown": false
+}
+"""
+ACCELERATE = """distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_machines: 2
+num_processes: 16
+main_process_port: 29500
+"""
+TRAINER = """model_name_or_path: meta-llama/Meta-Llama-3-8B
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 16
+gradient_checkpointing: true
+max_seq_length: 4096
+learning_rate: 1.0e-5
+"""
+
+NANOTRON = """general:
+  seed: 1
+model:
+  ddp_bucket_cap_mb: 120
+  dtype: bfloat16
+  model_config:
+    hidden_size: 4096
+    intermediate_size: 14336
+    num_attention_heads: 32
+    num_hidden_layers: 32
+    num_key_value_heads: 8
+    vocab_size: 128256
+    max_position_embeddings: 8192
+    tie_word_embeddings: false
+optimizer:
+  accumulate_grad_in_fp32: true
+  zero_stage: 1
+parallelism:
+  dp: 8
+  pp: 2
+  pp_engine: 1f1b
+  tp: 2
+  tp_mode: REDUCE_SCATTER
+  tp_linear_async_communication: true
+  recompute_layer: true
+tokens:
+  batch_accumulation_per_replica: 8
+  micro_batch_size: 2
+  sequence_length: 4096
+  train_steps: 100
+"""
+
+LLM_FOUNDRY = """variables:
+  max_seq_len: 2048
+max_seq_len: ${variables.max_seq_len}
+model:
+  name: mpt_causal_lm
+  d_model: 4096
+  n_heads: 32
+  n_layers: 32
+  expansion_ratio: 4
+  max_seq_len: ${variables.max_seq_len}
+  vocab_size: 50368
+  attn_config:
+    attn_impl: flash
+global_train_batch_size: 1024
+device_train_microbatch_size: 8
+max_duration: 1000ba
+precision: amp_bf16
+fsdp_config:
+  sharding_strategy: FULL_SHARD
+  activation_checkpointing: true
+"""
+
+NEMO = """trainer:
+  devices: 8
+  num_nodes: 4
+  precision: bf16
+model:
+  micro_batch_size: 1
+  global_batch_size: 256
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: null
+  encoder_seq_length: 4096
+  max_position_embeddings: 4096
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 11008
+  num_attention_heads: 32
+  activation: fast-swiglu
+  normalization: rmsnorm
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  bias: false
+  sequence_parallel: true
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: uniform
+  activations_checkpoint_num_layers: 1
+  optim:
+    name: distributed_fused_adam
+    lr: 3e-4
+    overlap_grad_sync: true
+"""
+
+BRIDGE = """model:
+  recipe: llama3_70b
+  tensor_model_parallel_size: 8
+  pipeline_model_parallel_size: 4
+  virtual_pipeline_model_parallel_size: 5
+  sequence_parallel: true
+  seq_length: 8192
+train:
+  micro_batch_size: 1
+  global_batch_size: 128
+ddp:
+  overlap_grad_reduce: false
+  use_distributed_optimizer: true
+"""
+
+PRIMUS = """exp_name: ${EXP:mine}
+modules:
+  pre_trainer:
+    framework: megatron
+    model: llama3.1_8B.yaml
+    overrides:
+      micro_batch_size: ${MBS:2}
+      global_batch_size: 128
+      seq_length: 8192
+      tensor_model_parallel_size: 1
+      pipeline_model_parallel_size: 2
+      overlap_grad_reduce: true
+      overlap_param_gather: true
+      gradient_accumulation_fusion: false
+      recompute_granularity: full # full, selective
+      recompute_method: block
+      recompute_num_layers: 4
+      mock_data: true
+"""
+
+MAXTEXT = """base_config: base.yml
+model_name: llama3-8b
+hardware: gpu
+per_device_batch_size: 2
+max_target_length: 8192
+ici_fsdp_parallelism: 8
+dcn_data_parallelism: 4
+ici_tensor_parallelism: 1
+remat_policy: full
+steps: 30
+"""

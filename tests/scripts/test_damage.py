@@ -1,0 +1,49 @@
+"""Damaged launch files are read or refused with one message: nothing else leaves the reading."""
+
+import re
+from itertools import chain
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.scripts.question import Controls, question_of
+from optimizer.scripts.read import File, read_launch
+from tests.scripts import launches
+
+FILES = {
+    "arrays.sh": launches.ARRAYS,
+    "slurm.sh": launches.SLURM,
+    "mixture.sh": launches.MIXTURE,
+    "titan.toml": launches.TORCHTITAN,
+    "ds.json": launches.DEEPSPEED,
+    "accelerate.yaml": launches.ACCELERATE,
+    "nanotron.yaml": launches.NANOTRON,
+    "mpt.yaml": launches.LLM_FOUNDRY,
+    "nemo.yaml": launches.NEMO,
+    "bridge.yaml": launches.BRIDGE,
+    "primus.yaml": launches.PRIMUS,
+    "maxtext.yml": launches.MAXTEXT,
+}
+ODD = ("0", "-1", "x", "1.5", "null", "99999999999999999999", "${X}", '"')
+
+
+def damaged(text: str) -> list[str]:
+    """The text cut off, and each of its first numbers in turn replaced by something odd."""
+    cuts = [text[: len(text) * part // 9] for part in range(1, 9)]
+    numbers = list(re.finditer(r"(?<![\w.])\d+\b", text))[:24]
+    swaps = ((match, ODD[place % len(ODD)]) for place, match in enumerate(chain(numbers, numbers[3:])))
+    return cuts + [text[: match.start()] + odd + text[match.end() :] for match, odd in swaps]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_refused_in_words(name: str) -> None:
+    messages = []
+    for text in damaged(FILES[name]):
+        controls = Controls(gpus=64 if name in ("mpt.yaml", "bridge.yaml", "primus.yaml") else None)
+        try:
+            source = read_launch([File(name, text.encode())], controls.gpus)
+            question_of(source.launch, controls, name)
+        except InputError as error:
+            messages.append(str(error))
+    assert messages
+    assert all(name in message for message in messages)
