@@ -13,6 +13,14 @@ from optimizer.stack import Stack
 
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
+# what tables call the modules of optimizer.recomputation
+_WORDS = {
+    **dict.fromkeys(("norm", "norms", "layer_norm"), "layernorm"),
+    **dict.fromkeys(("act", "activation"), "moe_act"),
+    **dict.fromkeys(("shared_expert", "shared"), "shared_experts"),
+    **dict.fromkeys(("up_proj", "mla_up"), "mla_up_proj"),
+    **dict.fromkeys(("attn", "core", "core_attention"), "core_attn"),
+}
 
 
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
@@ -37,11 +45,17 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
 
     >>> recomputation({"recompute": "selective", "notes": "recompute_modules=['moe_act', 'layernorm']"}, [])
     'layernorm+moe_act'
+    >>> recomputation({"recompute": "selective:norm,act"}, [])
+    'layernorm+moe_act'
     """
-    named = row.get("recompute", "")
+    named, _, listed = row.get("recompute", "").lower().partition(":")
     modules = _MODULES.search(row.get("notes", ""))
-    if named == "selective" and modules:
-        named = written("+".join(re.findall(r"\w+", modules[1])))
+    if named == "selective" and (listed or modules):
+        words = re.findall(r"\w+", listed or (modules[1] if modules else ""))
+        named = written("+".join(_WORDS.get(word, word) for word in words))
+        if named not in RECOMPUTE:
+            assumed.append(f"selective recomputation for {row['recompute']}")
+            named = "selective"
     if not named and _rematerialises(row):
         assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"
