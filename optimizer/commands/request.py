@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optimizer.model import Model
 
 DEFAULT_CLUSTER = "dgx-h100"
-DEFAULT_STACK = "megatron-core"
+STACKS = "megatron-core; maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
 TOKENS_PER_STEP = 4 * 2**20
 
@@ -40,7 +40,9 @@ PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits."""
+    """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits, `settings`
+    fields of the model, cluster or stack to change, as in "layers=4".
+    """
 
     model: str
     gpus: int
@@ -51,6 +53,7 @@ class Request:
     global_batch: int | None = None
     dtype: str = ""
     limits: Mapping[str, Any]
+    settings: tuple[str, ...] = ()
 
 
 def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
@@ -60,16 +63,20 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     """
     from optimizer.job import Job, Limits
     from optimizer.presets import load_model, load_stack
+    from optimizer.presets.settings import Asked, with_settings
+    from optimizer.presets.stacks import default_stack
 
     if request.gpus < 1:
         raise InputError(f"--gpus must be at least 1, but got {request.gpus}")
     assumed: list[str] = []
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
+    stack = load_stack(request.stack or default_stack(cluster.device))
+    asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), request.settings)
+    model, cluster, stack = asked.model, asked.cluster, asked.stack
     seq_len = request.seq_len or _seq_len(model, assumed)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     dtype = request.dtype or _dtype(cluster, assumed)
-    stack = load_stack(request.stack or DEFAULT_STACK)
     if not request.stack:
         assumed.append(f"software stack {stack.name} (--stack)")
     job = Job(
@@ -81,7 +88,9 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         global_batch=global_batch,
         dtype=dtype,
         limits=Limits(**request.limits),
+        settings=asked.settings,
     )
+    assumed += [f"{setting} (--set)" for setting in asked.settings]
     if job.limits.hbm > cluster.device.memory_nominal:
         assumed.append(
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"

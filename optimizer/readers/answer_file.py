@@ -11,6 +11,7 @@ from optimizer.errors import InvalidFile, nearest
 from optimizer.job import Job, Limits
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.settings import Asked, with_settings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -84,15 +85,22 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
     table = _table(document, name)
     places = {key: value for key, value in (("model", model), ("cluster", cluster), ("stack", stack)) if value}
     asked = table.job
-    job = Job(
+    found = Asked(
         model=load_model(model or asked.model),
         cluster=load_cluster(cluster or asked.cluster),
         stack=load_stack(stack or asked.stack),
+    )
+    found = with_settings(found, asked.settings)
+    job = Job(
+        model=found.model,
+        cluster=found.cluster,
+        stack=found.stack,
         gpus=asked.gpus,
         seq_len=asked.seq_len,
         global_batch=asked.global_batch,
         dtype=asked.dtype,
         limits=Limits(**dict(asked.limits)),
+        settings=found.settings,
     )
     return SavedAnswer(
         job=job,

@@ -126,6 +126,7 @@ class JobTable(Claims):
     global_batch: Count
     dtype: Dtype
     limits: LimitsTable
+    settings: tuple[Word, ...] = ()
 
 
 class EstimateTable(Claims):
