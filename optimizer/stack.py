@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from optimizer.model import Provenance
+from optimizer.variables import DISPATCHERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     "expert_efficiency": Parameter(
         default=0.75, low=0.4, high=1.0, unit="1", meaning="rate of grouped expert products / dense ones of their shape"
     ),
+    "expert_host": Parameter(
+        default=6e-3,
+        low=5e-4,
+        high=2e-2,
+        unit="s",
+        meaning="host time of an eager mixture's forward pass: router, sizes of the exchange, waits for the GPU",
+    ),
     # memory
     "context_memory": Parameter(
         default=2.0e9, low=0.5e9, high=6e9, unit="B", meaning="CUDA context, NCCL buffers, libraries"
@@ -118,7 +126,7 @@ class Fixed:
 
 
 SELECTIVE = ("core", "ops", "qkv")
-DISPATCHERS = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
+COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -138,7 +146,12 @@ class Features:
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
-    model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are
+    model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
+    expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
+    optimizer.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
+    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds; without, nothing of the exchange
+    hides. eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
+    expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
     replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
     apply the gate. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank
     holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
@@ -170,6 +183,10 @@ class Features:
     logit_bytes: int = 4
     dropout: bool = False
     dispatcher: str = "alltoall"
+    dispatchers: tuple[str, ...] = ()
+    fp8_dispatch: bool = False
+    overlap_exchange: bool = True
+    eager_experts: bool = False
     cuda_graphs: bool = False
     balanced_experts: bool = False
     fused_experts: bool = False
@@ -216,6 +233,27 @@ class Stack:
         """How many parameters are fitted, fixed and at their default."""
         known = self.fixed.keys() - self.parameters.keys()
         return len(self.parameters), len(known), len(PARAMETERS) - len(self.parameters) - len(known)
+
+    @property
+    def dispatchers(self) -> tuple[str, ...]:
+        """The dispatchers that the software offers, of optimizer.variables.DISPATCHERS.
+
+        >>> Stack(name="mine").dispatchers, Stack(name="its", features=Features(dispatcher="deduplicated")).dispatchers
+        (('alltoall',), ('alltoall', 'deepep', 'hybridep'))
+        """
+        usual = DISPATCHERS if self.features.dispatcher == "deduplicated" else DISPATCHERS[:1]
+        return self.features.dispatchers or usual
+
+    @property
+    def usual_dispatcher(self) -> str:
+        """The dispatcher of a run that names none."""
+        kernels = [name for name in self.dispatchers if name != DISPATCHERS[0]]
+        return kernels[0] if self.features.dispatcher == "deduplicated" and kernels else self.dispatchers[0]
+
+    @property
+    def exchange_overlap(self) -> float:
+        """Share of the hideable exchange of tokens that is hidden [1]."""
+        return self["ep_overlap"] if self.features.overlap_exchange else 0.0
 
     @property
     def imbalance(self) -> float:

@@ -8,10 +8,10 @@ from functools import cache
 from math import log10
 
 from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_network import all_reduce_benchmark, network_bandwidth, nvlink_share
+from optimizer.calibration.row_network import all_reduce_benchmark, named_fabric, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import integer
 from optimizer.hardware import Cluster
-from optimizer.presets import load_cluster
+from optimizer.presets import load_cluster, load_link
 from optimizer.presets.hardware import with_network
 
 Row = Mapping[str, str]
@@ -56,5 +56,9 @@ def _cluster(device: str, per_node: int, links: str, network: str) -> Cluster:
     resized = bool(per_node) and per_node != cluster.gpus_per_node
     if resized and cluster.scale_up_size == cluster.gpus_per_node:
         cluster = replace(with_network(cluster, scale_up_size=per_node), gpus_per_node=per_node)
+    if fabric := named_fabric(network):
+        link = load_link(fabric)
+        outer = [replace(tier, link=link.scaled(tier.link.bandwidth)) for tier in cluster.tiers[1:]]
+        cluster = replace(cluster, tiers=(cluster.tiers[0], *outer))
     bandwidth = network_bandwidth(network, cluster.gpus_per_node)
     return with_network(cluster, nic_bandwidth=bandwidth) if bandwidth else cluster

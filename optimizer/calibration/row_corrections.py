@@ -39,22 +39,24 @@ CORRECTIONS = (
         columns={"attention_kernel": "fused softmax"},
         why="fused softmax: separate kernels would take longer than the run",
     ),
-    # The launch script recomputes whole layers wherever the exchange does not overlap, which the table leaves out:
-    # awslabs/awsome-distributed-ai, 3.test_cases/megatron/megatron-bridge: kimi-k2/conf/kimi_k2_sft.py and
-    # dsv3/bench_dsv3_pretrain.py.
-    Correction(
-        source="awslabs/",
-        table="/kimi-k2/",
-        columns={"recompute": "full"},
-        why="full recomputation, as its launch script has it without overlap",
-        where={"ep_overlap": "off"},
+    # The launch scripts recompute whole layers wherever the exchange does not overlap, and switch CUDA graphs off,
+    # which the tables leave out: awslabs/awsome-distributed-ai @95b939c, 3.test_cases/megatron/megatron-bridge:
+    # kimi-k2/conf/kimi_k2_sft.py and dsv3/bench_dsv3_pretrain.py.
+    *(
+        Correction(
+            source="awslabs/",
+            table=table,
+            columns={"recompute": "full", "notes": "eager mixtures"},
+            why="full recomputation without overlap and no CUDA graphs, as its launch script has it",
+            where={"ep_overlap": "off"},
+        )
+        for table in ("/kimi-k2/", "/dsv3/")
     ),
     Correction(
         source="awslabs/",
-        table="/dsv3/",
-        columns={"recompute": "full"},
-        why="full recomputation, as its launch script has it without overlap",
-        where={"ep_overlap": "off"},
+        table="",
+        columns={"notes": "eager mixtures"},
+        why="no CUDA graphs, as in the launch scripts of this source",
     ),
 )
 

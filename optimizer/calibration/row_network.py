@@ -46,6 +46,18 @@ def network_bandwidth(text: str, gpus_per_node: int) -> float:
     return max((_node_speed(part, gpus_per_node) for part in named or parts), default=0.0)
 
 
+_EFA = {12.5e9: "efa-v2", 25e9: "efa-v3"}  # by the rate of a port [B/s]
+
+
+def named_fabric(text: str) -> str:
+    """The link preset of a network that behaves unlike InfiniBand and is named, "" for others.
+
+    >>> named_fabric("32x 100Gb/s EFA per node"), named_fabric("8x 800Gb/s EFA per node"), named_fabric("8x HDR")
+    ('efa-v2', 'efa-v4', '')
+    """
+    return _EFA.get(_port_speed(text), "efa-v4") if re.search(r"\befa", text.lower()) else ""
+
+
 _BENCHMARK = re.compile(r"collective bench in the same job gb/s: allreduce ([\d.]+)")
 
 

@@ -26,11 +26,16 @@ _WORDS = {
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     """The stack with the features that the row names.
 
-    >>> row = {"notes": "experts force-balanced; moe_flex_dispatcher_backend=hybridep"}
-    >>> under_recipe(row, Stack(name="mine")).features.dispatcher
-    'deduplicated'
+    >>> row = {"notes": "experts force-balanced", "ep_overlap": "off"}
+    >>> features = under_recipe(row, Stack(name="mine")).features
+    >>> features.balanced_experts, features.overlap_exchange
+    (True, False)
     """
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
+    if row.get("balance", "").lower() == "forced":
+        changes["balanced_experts"] = True
+    if row.get("ep_overlap", "").lower() == "off":
+        changes["overlap_exchange"] = False
     if _rematerialises(row):
         changes["selective"] = "qkv"
     if _eager(row):
@@ -109,6 +114,20 @@ def usual_vpp(stack: Stack, layers: int, pp: int, assumed: list[str]) -> int:
     return vpp
 
 
+def dispatcher(row: Mapping[str, str], stack: Stack) -> str:
+    """How a row's routed tokens travel: what its column or its notes say, else what its software usually has.
+
+    >>> [dispatcher({"dispatcher": name}, Stack(name="mine")) for name in ("DeepEP+UCCL", "HybridEP", "alltoall", "")]
+    ['deepep', 'hybridep', 'alltoall', 'alltoall']
+    """
+    text = row.get("dispatcher", "").lower() or row.get("notes", "").lower()
+    if "hybridep" in text or "hybrid-ep" in text:
+        return "hybridep"
+    if "deepep" in text or "uccl" in text:
+        return "deepep"
+    return "alltoall" if "alltoall" in text or "all-to-all" in text else stack.usual_dispatcher
+
+
 def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assumed: list[str]) -> str:
     """The format of a row's matrix products, among those that its device has."""
     text = row.get("dtype", "").lower()
@@ -159,10 +178,10 @@ def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
 
 def _notes(notes: str) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    if "hybridep" in notes or "deepep" in notes:
-        changes["dispatcher"] = "deduplicated"
     if "cuda_graph_impl=" in notes:
         changes["cuda_graphs"] = "cuda_graph_impl=none" not in notes
+    if "eager mixtures" in notes:
+        changes["eager_experts"] = True
     if "force-balanced" in notes:
         changes["balanced_experts"] = True
     return changes

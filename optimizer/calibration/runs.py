@@ -16,6 +16,7 @@ from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
+    dispatcher,
     number_format,
     recomputation,
     recomputed_layers,
@@ -33,6 +34,7 @@ from optimizer.presets import load_device, load_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK, default_stack
 from optimizer.readers.text import read_text
 from optimizer.stack import Stack
+from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
@@ -175,6 +177,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         layers_per_stage=filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else (),
         recompute_layers=recomputed_layers(row, pp),
         schedule=schedule(row, vpp),
+        dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],
     )
     job = Job(
         model=model,

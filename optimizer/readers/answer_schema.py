@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from optimizer.job import DTYPES, PLACING, Limits
 from optimizer.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.recomputation import MODES, RECOMPUTE, SIGN
+from optimizer.variables import DISPATCHERS
 
 LARGEST = 2**31
 SAID = "said"  # the type of an error whose message is the whole sentence after the place
@@ -75,6 +76,7 @@ TYPES: Mapping[str, Any] = {
     "vpp": VirtualStages,
     "recompute": one_of(RECOMPUTE, MODES, f"; modules are joined by {SIGN}"),
     "schedule": one_of(SCHEDULES),
+    "dispatcher": one_of(DISPATCHERS),
     "fixed": dict[Variable, Annotated[Value, must("a value")]],
     "ranges": dict[Variable, Annotated[tuple[Whole, Whole], must("two whole numbers")]],
     "choices": dict[Variable, Annotated[tuple[Value, ...], Field(min_length=1), must("a list of values")]],

@@ -13,6 +13,7 @@ from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import domains
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.dispatch_choice import fastest_dispatchers
 from optimizer.plan import FIELDS, IntArray, Plan, Plans
 from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
@@ -168,4 +169,5 @@ DERIVATIONS: tuple[tuple[str, set[str], Derive], ...] = (
     ("dp", {"tp", "cp", "pp"}, _replicas),
     ("num_microbatches", {"dp", "micro_batch"}, _microbatches),
     ("schedule", {"vpp"}, _schedules),
+    ("dispatcher", {"tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel"}, fastest_dispatchers),
 )
