@@ -245,3 +245,28 @@ def test_set_changes_the_job_and_an_answer_is_checked_with_it(tmp_path: Path) ->
 
 def test_a_field_that_does_not_exist_is_told() -> None:
     assert "no field of a model, cluster or stack is called so; did you mean" in complaint(*GPT3, "--set", "layer=4")
+
+
+def test_routing_is_an_input_that_slows_mixtures_and_widens_their_interval() -> None:
+    steps, kinds = {}, {}
+    for how in ("forced", "1.3", "trained", "fresh"):
+        options = [
+            "--model",
+            "mixtral-8x7b",
+            "--gpus",
+            "16",
+            "--trials",
+            "0",
+            "--fix",
+            "layout=even",
+            "--fix",
+            "ep=8",
+            "--json",
+        ]
+        estimate = json.loads(run(*options, "--routing", how).stdout)["estimate"]
+        steps[how] = estimate["step_time_s"]
+        low, high = estimate["interval_s"]
+        kinds[how] = high / low
+    assert steps["forced"] < steps["1.3"] < steps["trained"] < steps["fresh"]
+    assert kinds["trained"] > kinds["forced"]
+    assert "--routing must be one of forced, trained, fresh or" in complaint(*GPT3, "--routing", "odd")

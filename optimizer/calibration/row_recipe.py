@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.hardware import Cluster
+from optimizer.readers.megatron_args import expanded
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.stack import Stack
 
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
+_LAYOUT = re.compile(r"\blayout (E[tmL|()*\d]+L)\b")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 # what tables call the modules of optimizer.recomputation
 _WORDS = {
@@ -32,7 +34,9 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     (True, False)
     """
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
-    if row.get("balance", "").lower() == "forced":
+    if "real routing" in row.get("notes", "").lower() or row.get("balance", "").lower() == "real":
+        changes["routing"] = "trained"
+    elif row.get("balance", "").lower() == "forced":
         changes["balanced_experts"] = True
     if row.get("ep_overlap", "").lower() == "off":
         changes["overlap_exchange"] = False
@@ -61,7 +65,7 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
         if named not in RECOMPUTE:
             assumed.append(f"selective recomputation for {row['recompute']}")
             named = "selective"
-    if not named and _rematerialises(row):
+    if named not in RECOMPUTE and _rematerialises(row):
         assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"
     return named if named in RECOMPUTE else "none"
@@ -75,6 +79,24 @@ def recomputed_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
     """
     match = _RECOMPUTED.search(row.get("notes", ""))
     return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
+
+
+def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tuple[int, ...], bool] | None:
+    """Layers on each of so many virtual stages as the notes print them, and whether prediction layers are among them.
+
+    None where there is no layout, or one of other layers or stages.
+
+    >>> printed_layout({"notes": "layout Et|(tt|)*2L (4 stages); BF16"}, 5, 4)
+    ((1, 2, 2, 0), False)
+    """
+    match = _LAYOUT.search(row.get("notes", ""))
+    if match is None:
+        return None
+    letters = expanded(match[1]).split("|")
+    counts = tuple(stage.count("t") for stage in letters)
+    if len(counts) != stages or sum(counts) != layers:
+        return None
+    return counts, any("m" in stage for stage in letters)
 
 
 def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:
@@ -146,7 +168,7 @@ def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assume
 
 def _rematerialises(row: Mapping[str, str]) -> bool:
     """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
-    return "maxtext" in row.get("framework", "").lower()
+    return any("maxtext" in row.get(column, "").lower() for column in ("framework", "stack"))
 
 
 def _eager(row: Mapping[str, str]) -> bool:

@@ -18,6 +18,7 @@ from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
     dispatcher,
     number_format,
+    printed_layout,
     recomputation,
     recomputed_layers,
     schedule,
@@ -157,6 +158,9 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
+    if layout := printed_layout(row, model.layers, pp * vpp):
+        model = model if layout[1] else replace(model, mtp_layers=0)
+    filled = filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else ()
     micro_batch, global_batch = integer(row, "micro_batch", 1), integer(row, "global_batch")
     zero, shard = sharding(row, stack, cluster)
     sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
@@ -174,7 +178,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         zero_stage=zero,
         shard=shard,
         recompute=recomputation(row, assumed),
-        layers_per_stage=filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else (),
+        layers_per_stage=layout[0] if layout else filled,
         recompute_layers=recomputed_layers(row, pp),
         schedule=schedule(row, vpp),
         dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],

@@ -54,6 +54,7 @@ JOB_OPTIONS = (
         metavar="VAR=VALUE",
         help="Pin a variable: tp=8, pp=2..8, vpp=1,6; repeatable.",
     ),
+    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
     click.option(
         "--set",
         "settings",

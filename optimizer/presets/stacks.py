@@ -15,7 +15,7 @@ from optimizer.presets.files import presets_folder
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 
 DEFAULT_STACK = "megatron-core"
-USUAL: Mapping[str, str] = {"Google": "maxtext"}  # by vendor, where it is another one
+USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
 
 
 def default_stack(device: Device) -> str:

@@ -274,7 +274,7 @@ def _layout(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
 
 def _stages(found: _Found) -> list[str]:
     """Letters of every virtual stage of the layout; none without one."""
-    return _expand(found.texts["layout"]).split("|") if "layout" in found.texts else []
+    return expanded(found.texts["layout"]).split("|") if "layout" in found.texts else []
 
 
 def _ahead(found: _Found) -> int:
@@ -293,10 +293,10 @@ def _recomputed(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int,
     return tuple(sum(min(count, held) for held in counts[stage::pp]) for stage in range(pp))
 
 
-def _expand(layout: str) -> str:
+def expanded(layout: str) -> str:
     """Write out the repetitions of a layout.
 
-    >>> _expand("Et|(tt|)*2t*3L")
+    >>> expanded("Et|(tt|)*2t*3L")
     'Et|tt|tt|tttL'
     """
     text = layout.replace(" ", "").replace(",", "").replace("\\", "")

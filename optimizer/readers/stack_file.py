@@ -38,7 +38,7 @@ from optimizer.readers.tables import (
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import ATTENTION, COPIES, PARAMETERS, SELECTIVE, Features, Fixed, Parameter, Stack
+from optimizer.stack import ATTENTION, COPIES, PARAMETERS, ROUTING, SELECTIVE, Features, Fixed, Parameter, Stack
 from optimizer.variables import DISPATCHERS
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
@@ -87,6 +87,7 @@ _FEATURES = table_of(
     logit_bytes=Count,
     dispatcher=one_of(COPIES),
     dispatchers=one_of(DISPATCHERS, several=True),
+    routing=one_of(("", *ROUTING)),
     unsplit_head_rate=Share,
     sharded_rate=Share,
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from optimizer.commands.request import Request, job_of
 from optimizer.errors import InputError
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets import load_cluster, load_device, load_model, load_stack
 from optimizer.presets.settings import Asked, paths, with_settings
+from optimizer.presets.stacks import default_stack
 
 
 def asked(model: str = "llama3-8b") -> Asked:
@@ -76,3 +78,13 @@ def test_every_path_names_one_field() -> None:
     known = paths(asked())
     assert len(set(known)) == len(known)
     assert {"model.layers", "cluster.spine.latency", "stack.ep_overlap", "stack.dispatcher"} <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("device", "stack"), [("h100", "megatron-core"), ("mi355x", "primus-2025"), ("tpu-v7", "maxtext")]
+)
+def test_each_vendor_has_its_usual_stack(device: str, stack: str) -> None:
+    assert default_stack(load_device(device)) == stack
+    job, assumed = job_of(Request(model="llama3-8b", gpus=8, device=device, limits={}))
+    assert job.stack.name == stack
+    assert f"software stack {stack} (--stack)" in assumed
