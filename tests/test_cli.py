@@ -263,7 +263,7 @@ def test_routing_is_an_input_that_slows_mixtures_and_widens_their_interval() -> 
             "ep=8",
             "--json",
         ]
-        estimate = json.loads(run(*options, "--routing", how).stdout)["estimate"]
+        estimate = json.loads(run(*options, "--fix", "ep=8", "--routing", how).stdout)["estimate"]
         steps[how] = estimate["step_time_s"]
         low, high = estimate["interval_s"]
         kinds[how] = high / low

@@ -8,14 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.model import Experts
-from optimizer.objectives.layer.dispatch_choice import KEYS, fastest_dispatchers
+from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
 from optimizer.objectives.layer.dispatchers import KINDS, copies_sent, exchange_seconds
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_link, load_model, load_stack
 from optimizer.presets.hardware import with_network
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.variables import DISPATCHERS
 
 V3 = Experts(count=256, top_k=8, ffn_hidden=2048)
@@ -51,17 +53,19 @@ def test_at_512_tokens_a_rank_the_call_decides_and_at_2048_the_bandwidth() -> No
     assert seconds(job, "alltoall", 4) > 1.3 * seconds(job, "deepep", 4)
 
 
-def test_the_dispatcher_follows_the_tokens() -> None:
+def test_a_dispatcher_that_is_worse_in_everything_is_not_tried() -> None:
+    """On InfiniBand a call costs the same host time by any of them, and only the exchange itself counts."""
     job = over_efa()
-    job = replace(job, stack=replace(job.stack, features=replace(job.stack.features, dispatchers=DISPATCHERS)))
-    few = {"tp": 8, "cp": 1, "ep": 32, "etp": 1, "sequence_parallel": 1}
-    columns = {key: np.array([few.get(key, 0)] * 3) for key in KEYS} | {"micro_batch": np.array([1, 4, 4])}
-    columns["ep"] = np.array([32, 32, 1])
-    found = [DISPATCHERS[one] for one in fastest_dispatchers(job, columns)]
-    assert (found[0], found[2]) == ("alltoall", "alltoall")
-    assert found[1] in ("deepep", "hybridep")
-    only = job.with_limits(choices={"dispatcher": ("alltoall", "hybridep")})
-    assert [DISPATCHERS[one] for one in fastest_dispatchers(only, columns)][1] == "hybridep"
+    stack = replace(job.stack, features=replace(job.stack.features, dispatchers=DISPATCHERS))
+    columns = {"tp": 8, "cp": 1, "ep": 32, "etp": 1, "sequence_parallel": 1, "micro_batch": 4}
+    table = {key: np.array([columns[key]] * 2) for key in KEYS} | {"ep": np.array([32, 1])}
+    rows, found = useful_dispatchers(replace(job, stack=stack, cluster=load_cluster("dgx-b300")), table)
+    assert (rows.tolist(), [DISPATCHERS[one] for one in found]) == ([0, 1], ["deepep", "alltoall"])
+    rows, found = useful_dispatchers(replace(job, stack=stack), table)
+    assert {DISPATCHERS[one] for one in found[rows == 0]} >= {"alltoall", "deepep"}
+    only = replace(job, stack=stack).with_limits(choices={"dispatcher": ("alltoall", "hybridep")})
+    rows, found = useful_dispatchers(only, table)
+    assert "deepep" not in {DISPATCHERS[one] for one in found}
 
 
 @pytest.mark.parametrize("experts", [V3, replace(V3, groups=8, group_limit=4), Experts(count=8, top_k=2, ffn_hidden=1)])
@@ -114,3 +118,32 @@ def test_dispatch_in_fp8_is_half_as_long_in_the_forward_pass() -> None:
     wide, half = (float(price(one, Plans.of([plan])).time["ep_communication"][0]) for one in (job, narrow))
     # of the four exchanges of a mixture one takes 1.03 bytes an element instead of 2
     assert half / wide == pytest.approx((3 + 1.03 / 2) / 4, rel=0.02)
+
+
+@pytest.mark.parametrize("cluster", ["efa", "dgx-b300"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_no_pin_on_the_dispatcher_finds_a_faster_plan(cluster: str, recompute: str) -> None:
+    job = over_efa()
+    stack = replace(job.stack, features=replace(job.stack.features, dispatchers=DISPATCHERS))
+    job = replace(job, gpus=64, global_batch=64, stack=stack)
+    job = job if cluster == "efa" else replace(job, cluster=load_cluster(cluster))
+    job = job.with_limits(fixed={"recompute": recompute, "tp": 8}, max_micro_batch=4)
+    plans = Plans.joined(list(lattice(job, structural(job))))
+    best: dict[Plan, float] = {}
+    for plan, step in zip(plans.plans(), price(job, plans).step_time.tolist(), strict=True):
+        same = replace(plan, dispatcher="alltoall")
+        best[same] = min(step, best.get(same, np.inf))
+    for name in DISPATCHERS:
+        asked = job.with_limits(fixed={**job.limits.fixed, "dispatcher": name})
+        pinned = Plans.joined(list(lattice(asked, structural(asked))))
+        steps = price(asked, pinned).step_time.tolist()
+        assert len(pinned) > 100
+        for plan, step in zip(pinned.plans(), steps, strict=True):
+            assert best[replace(plan, dispatcher="alltoall")] <= step * (1 + 1e-9)
+
+
+def test_a_stack_without_kernels_of_its_own_has_one_dispatcher() -> None:
+    job = replace(over_efa(), stack=load_stack("megatron-bridge-2025"), gpus=64, global_batch=64)
+    assert job.stack.dispatchers == ("alltoall",)
+    asked = job.with_limits(fixed={"dispatcher": "deepep", "tp": 8, "recompute": "none"})
+    assert sum(len(plans) for plans in lattice(asked, structural(asked))) == 0
