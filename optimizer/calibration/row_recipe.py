@@ -38,8 +38,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["routing"] = "trained"
     elif row.get("balance", "").lower() == "forced":
         changes["balanced_experts"] = True
-    if row.get("ep_overlap", "").lower() == "off":
-        changes["overlap_exchange"] = False
+    if row.get("ep_overlap"):
+        changes["overlap_exchange"] = row["ep_overlap"].lower() != "off"
     if _rematerialises(row):
         changes["selective"] = "qkv"
     if _eager(row):

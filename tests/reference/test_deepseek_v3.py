@@ -33,6 +33,7 @@ PUBLISHED = Plan(
 
 def seconds(plan: Plan, **features: object) -> float:
     stack = load_stack("megatron-core-2025")
+    features["overlap_exchange"] = True  # as DualPipe does
     job = Job(
         model=load_model("deepseek-v3"),
         cluster=load_cluster("h800"),
