@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import host, messages, seconds
+from optimizer.objectives.layer import dispatchers, host, messages, seconds
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -161,8 +161,8 @@ TIME_TERMS: Mapping[str, Term] = {
         _layer(
             "launch",
             "kernel launches",
-            parameters=("launch", "microbatch_overhead", "pipelined_collective"),
-            kernels=(seconds.launch_seconds,),
+            parameters=("launch", "microbatch_overhead", "pipelined_collective", "expert_host"),
+            kernels=(seconds.launch_seconds, seconds.mixture_host),
         ),
         _layer(
             "tp_communication",
@@ -180,7 +180,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "ep_communication",
             "EP communication",
             parameters=("ep_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages,),
+            kernels=(messages.expert_messages, dispatchers.exchange_seconds),
         ),
         _layer(
             "host_transfer",
