@@ -216,6 +216,7 @@ def job_dict(job: Job) -> dict[str, Any]:
         "global_batch": job.global_batch,
         "dtype": job.dtype,
         "limits": asdict(job.limits),
+        "settings": list(job.settings),
     }
 
 

@@ -43,7 +43,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One question: train `model` with `global_batch` sequences of `seq_len` tokens per step on `gpus` GPUs."""
+    """One question: train `model` with `global_batch` sequences of `seq_len` tokens per step on `gpus` GPUs.
+
+    `settings` are the fields of its model, cluster and stack that a person changed, as optimizer.presets.settings has
+    them.
+    """
 
     model: Model
     cluster: Cluster
@@ -53,6 +57,7 @@ class Job:
     global_batch: int
     dtype: str = "bf16"
     limits: Limits = Limits()
+    settings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = [

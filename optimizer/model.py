@@ -21,7 +21,8 @@ class Experts:
 
     `shared_ffn_hidden` is the total width of the shared experts, `first_dense_layers` the layers before the
     first MoE layer, `every` the stride between MoE layers after them (1: all, 2: the last of every two).
-    `router_bias`: one bias per routed expert; `shared_gate`: a gate on the shared experts (Qwen2-MoE).
+    `router_bias`: one bias per routed expert; `shared_gate`: a gate on the shared experts (Qwen2-MoE). With
+    `group_limit` a token's experts come from at most so many of `groups` groups of experts (DeepSeek-V3: 4 of 8).
     """
 
     count: int
@@ -32,6 +33,8 @@ class Experts:
     every: int = 1
     router_bias: bool = False
     shared_gate: bool = False
+    groups: int = 0
+    group_limit: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from optimizer.variables import SCHEDULES as SCHEDULES
 from optimizer.variables import VARIABLES
 
 IntArray = NDArray[np.int64]
+DISPATCHER_TITLES = {"deepep": "DeepEP", "hybridep": "HybridEP"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,8 @@ class Plan:
 
     `ep` experts groups fold across cp * dp (Megatron-Core), `etp` is tensor parallelism inside an expert.
     `zero_stage` 0 replicates, 1/2/3 shard optimizer state / gradients / weights over `shard` of the dp * cp
-    replicas (0: over all of them). `recompute` is a mode of optimizer.recomputation, `schedule` one of SCHEDULES.
+    replicas (0: over all of them). `recompute` is a mode of optimizer.recomputation, `schedule` one of SCHEDULES,
+    `dispatcher` one of DISPATCHERS.
     `activation_offload` is the share of the activations that can go there kept in the host's memory [%].
 
     `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
@@ -125,6 +127,7 @@ class Plan:
     recompute: str = "none"
     activation_offload: int = 0
     schedule: str = "1f1b"
+    dispatcher: str = "alltoall"
     layers_per_stage: tuple[int, ...] = ()
     recompute_layers: tuple[int, ...] = ()
     mtp_ahead: int = 0
@@ -150,7 +153,8 @@ class Plan:
         parts = [f"TP {self.tp}{' SP' if self.sequence_parallel else ''}"]
         parts += [f"CP {self.cp}"] * (self.cp > 1)
         experts = [f"{name} {degree}" for name, degree in (("EP", self.ep), ("ETP", self.etp)) if degree > 1]
-        parts += [" x ".join(experts)] if experts else []
+        by = f" by {DISPATCHER_TITLES[self.dispatcher]}" if self.dispatcher in DISPATCHER_TITLES else ""
+        parts += [" x ".join(experts) + by] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
@@ -164,8 +168,8 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """Many plans as a struct of equally long arrays; `recompute` and `schedule` are indices into RECOMPUTE and
-    SCHEDULES.
+    """Many plans as a struct of equally long arrays; `recompute`, `schedule` and `dispatcher` are indices into
+    RECOMPUTE, SCHEDULES and DISPATCHERS.
 
     One code path prices one plan or a million: every cost function takes this and returns arrays of its length.
     """
@@ -185,6 +189,7 @@ class Plans:
     recompute: IntArray
     activation_offload: IntArray
     schedule: IntArray
+    dispatcher: IntArray
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from optimizer.model import Provenance
+from optimizer.variables import DISPATCHERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +86,17 @@ PARAMETERS: Mapping[str, Parameter] = {
         default=0.003, low=0.0, high=0.05, unit="1", meaning="slowdown per doubling of the number of nodes"
     ),
     "expert_imbalance": Parameter(
-        default=1.1, low=1.0, high=2.0, unit="1", meaning="tokens of the busiest expert rank / mean"
+        default=1.1, low=1.0, high=8.0, unit="1", meaning="tokens of the busiest expert rank / mean"
     ),
     "expert_efficiency": Parameter(
         default=0.75, low=0.4, high=1.0, unit="1", meaning="rate of grouped expert products / dense ones of their shape"
+    ),
+    "expert_host": Parameter(
+        default=6e-3,
+        low=5e-4,
+        high=2e-2,
+        unit="s",
+        meaning="host time of an eager mixture's forward pass: router, sizes of the exchange, waits for the GPU",
     ),
     # memory
     "context_memory": Parameter(
@@ -118,7 +126,12 @@ class Fixed:
 
 
 SELECTIVE = ("core", "ops", "qkv")
-DISPATCHERS = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
+# tokens of the busiest expert rank / mean. Trained: real dropless routing takes 1.245 and 1.15 times as long as forced
+# balance (Qwen3-235B on 256 H100 at 16k and 64k, yanring/Megatron-MoE-ModelZoo @e865051), which 1.65 makes 1.25 and
+# 1.13. Fresh: assumed; an untrained router let steps take up to 18 times as long (awslabs/awsome-distributed-ai
+# @95b939c).
+ROUTING: Mapping[str, float] = {"forced": 1.0, "trained": 1.65, "fresh": 4.0}
+COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -138,9 +151,15 @@ class Features:
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
-    model is trained with it. dispatcher: how MoE tokens travel, one of DISPATCHERS. cuda_graphs: layers are
+    model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
+    expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
+    optimizer.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
+    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds; without, nothing of the exchange
+    hides. eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
+    expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
     replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
-    apply the gate. balanced_experts: routing is forced to be even, as benchmarks do. gathered_logits: every TP rank
+    apply the gate. balanced_experts: routing is forced to be even, as benchmarks do.
+    routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
     holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
     without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
@@ -170,8 +189,13 @@ class Features:
     logit_bytes: int = 4
     dropout: bool = False
     dispatcher: str = "alltoall"
+    dispatchers: tuple[str, ...] = ()
+    fp8_dispatch: bool = False
+    overlap_exchange: bool = True
+    eager_experts: bool = False
     cuda_graphs: bool = False
     balanced_experts: bool = False
+    routing: str = ""
     fused_experts: bool = False
     gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
@@ -218,8 +242,35 @@ class Stack:
         return len(self.parameters), len(known), len(PARAMETERS) - len(self.parameters) - len(known)
 
     @property
+    def dispatchers(self) -> tuple[str, ...]:
+        """The dispatchers that the software offers, of optimizer.variables.DISPATCHERS.
+
+        >>> Stack(name="mine").dispatchers, Stack(name="its", features=Features(dispatcher="deduplicated")).dispatchers
+        (('alltoall',), ('alltoall', 'deepep', 'hybridep'))
+        """
+        usual = DISPATCHERS if self.features.dispatcher == "deduplicated" else DISPATCHERS[:1]
+        return self.features.dispatchers or usual
+
+    @property
+    def usual_dispatcher(self) -> str:
+        """The dispatcher of a run that names none."""
+        kernels = [name for name in self.dispatchers if name != DISPATCHERS[0]]
+        return kernels[0] if self.features.dispatcher == "deduplicated" and kernels else self.dispatchers[0]
+
+    @property
+    def exchange_overlap(self) -> float:
+        """Share of the hideable exchange of tokens that is hidden [1]."""
+        return self["ep_overlap"] if self.features.overlap_exchange else 0.0
+
+    @property
     def imbalance(self) -> float:
-        """Tokens of the busiest expert rank / mean [1]: 1 where routing is forced to be even."""
+        """Tokens of the busiest expert rank / mean [1]: 1 where routing is forced to be even.
+
+        >>> Stack(name="mine").imbalance, Stack(name="mine", features=Features(routing="trained")).imbalance
+        (1.1, 1.65)
+        """
+        if self.features.routing:
+            return ROUTING[self.features.routing]
         return 1.0 if self.features.balanced_experts else self["expert_imbalance"]
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from optimizer.recomputation import RECOMPUTE
 
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
+# how routed tokens travel: NCCL's all-to-all, or kernels written for it; optimizer.objectives.layer.dispatchers tells
+DISPATCHERS = ("alltoall", "deepep", "hybridep")
 UNLIMITED = 2**31
 FREE, OPTION, DERIVED = "free", "option", "derived"
 # What options and study files call limits, and the field of optimizer.job.Limits that each one sets.
@@ -67,6 +69,7 @@ VARIABLES: Mapping[str, Variable] = {
         Variable(name="zero_stage", role=OPTION, least=0, most=3, typed=("zero",)),
         Variable(name="shard", role=OPTION, least=0, neutral=0),
         _named("recompute", RECOMPUTE, OPTION),
+        _named("dispatcher", DISPATCHERS, DERIVED),
         Variable(name="activation_offload", role=OPTION, least=0, most=100, neutral=0),
     )
 }

@@ -230,3 +230,44 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+def test_set_changes_the_job_and_an_answer_is_checked_with_it(tmp_path: Path) -> None:
+    asked = ("--model", "llama3-405b", "--gpus", "16", "--set", "layers=4", "--trials", "0", "--json")
+    result = run(*asked)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["job"]["settings"] == ["model.layers=4"]
+    file = tmp_path / "answer.json"
+    file.write_text(result.stdout, encoding="utf-8")
+    assert run("check", str(file)).exit_code == 0
+    file.write_text(result.stdout.replace("model.layers=4", "model.layers=5"), encoding="utf-8")
+    assert run("check", str(file)).exit_code != 0
+
+
+def test_a_field_that_does_not_exist_is_told() -> None:
+    assert "no field of a model, cluster or stack is called so; did you mean" in complaint(*GPT3, "--set", "layer=4")
+
+
+def test_routing_is_an_input_that_slows_mixtures_and_widens_their_interval() -> None:
+    steps, kinds = {}, {}
+    for how in ("forced", "1.3", "trained", "fresh"):
+        options = [
+            "--model",
+            "mixtral-8x7b",
+            "--gpus",
+            "16",
+            "--trials",
+            "0",
+            "--fix",
+            "layout=even",
+            "--fix",
+            "ep=8",
+            "--json",
+        ]
+        estimate = json.loads(run(*options, "--fix", "ep=8", "--routing", how).stdout)["estimate"]
+        steps[how] = estimate["step_time_s"]
+        low, high = estimate["interval_s"]
+        kinds[how] = high / low
+    assert steps["forced"] < steps["1.3"] < steps["trained"] < steps["fresh"]
+    assert kinds["trained"] > kinds["forced"]
+    assert "--routing must be one of forced, trained, fresh or" in complaint(*GPT3, "--routing", "odd")

@@ -179,6 +179,7 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
         "ep_overlap": any(plan.ep > 1 for plan in plans),
         "expert_imbalance": any(job.model.experts and not job.stack.features.balanced_experts for job in jobs),
         "expert_efficiency": experts,
+        "expert_host": any(job.model.experts and job.stack.features.eager_experts for job in jobs),
         "pipelined_collective": stacks_wait,
     }
     extra = [name for name, present in more.items() if present and name not in TIME_PARAMETERS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from optimizer.calibration.runs import Run
 from optimizer.objectives.step.interval import COORDINATES
 
 Item = TypeVar("Item")
+HOST = "github:"
 FEWEST_GROUPS, MOST_FOLDS, SMALLEST_PART = 3, 10, 5
 
 
@@ -20,8 +22,13 @@ def source_name(run: Run) -> str:
 
     >>> source_name(Run(id="1", row={"source": "NVIDIA/NeMo:docs/performance.md@8cf"}, stack_name="nemo-2024"))
     'NVIDIA/NeMo'
+    >>> source_name(Run(id="2", row={"source": "github:yanring/Megatron-MoE-ModelZoo@e86"}, stack_name="megatron-core"))
+    'yanring/Megatron-MoE-ModelZoo'
     """
-    return run.row.get("source", "").split(":")[0].split(" (")[0].strip() or "not named"
+    source = run.row.get("source", "")
+    if source.startswith(HOST):
+        return re.split(r"@|/issues/|/pull/", source.removeprefix(HOST))[0].strip() or "not named"
+    return source.split(":")[0].split(" (")[0].strip() or "not named"
 
 
 def model_name(run: Run) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """Columns to read otherwise in the rows of one table, and why: `why` is said with every row that it changes."""
+    """Columns to read otherwise in the rows of one table, and why: `why` is said with every row that it changes.
+
+    `where` are cells that a row must have for it, in lower case.
+    """
 
     source: str
     table: str
     columns: Mapping[str, str]
     why: str
+    where: Mapping[str, str] = field(default_factory=dict)
 
 
 CORRECTIONS = (
@@ -35,6 +39,25 @@ CORRECTIONS = (
         columns={"attention_kernel": "fused softmax"},
         why="fused softmax: separate kernels would take longer than the run",
     ),
+    # The launch scripts recompute whole layers wherever the exchange does not overlap, and switch CUDA graphs off,
+    # which the tables leave out: awslabs/awsome-distributed-ai @95b939c, 3.test_cases/megatron/megatron-bridge:
+    # kimi-k2/conf/kimi_k2_sft.py and dsv3/bench_dsv3_pretrain.py.
+    *(
+        Correction(
+            source="awslabs/",
+            table=table,
+            columns={"recompute": "full", "notes": "eager mixtures"},
+            why="full recomputation without overlap and no CUDA graphs, as its launch script has it",
+            where={"ep_overlap": "off"},
+        )
+        for table in ("/kimi-k2/", "/dsv3/")
+    ),
+    Correction(
+        source="awslabs/",
+        table="",
+        columns={"notes": "eager mixtures"},
+        why="no CUDA graphs, as in the launch scripts of this source",
+    ),
 )
 
 
@@ -46,9 +69,10 @@ def corrected(row: Mapping[str, str], assumed: list[str]) -> Mapping[str, str]:
     >>> corrected(row, said)["recompute"], said
     ('none', ['no fused kernels, no recomputation: with it the matrix products would run beyond the peak'])
     """
-    source, table = (row.get(name, "").lower() for name in ("source", "table"))
+    source, table = row.get("source", "").lower(), (row.get("table") or row.get("source_ref", "")).lower()
     for correction in CORRECTIONS:
-        if correction.source in source and correction.table in table:
+        here = all(row.get(column, "").lower() == cell for column, cell in correction.where.items())
+        if here and correction.source in source and correction.table in table:
             assumed.append(correction.why)
             return {**row, **correction.columns}
     return row

@@ -10,29 +10,39 @@ from typing import Any
 
 from optimizer.calibration.row_numbers import integer, number
 from optimizer.errors import InputError, UnknownName
-from optimizer.model import Model
+from optimizer.model import Experts, Model
 from optimizer.presets import load_model, model_spellings
+from optimizer.readers.model_checks import impossible
 
 Row = Mapping[str, str]
 GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
-# what the columns of a row cannot describe: experts, state-space layers
-UNDESCRIBED = re.compile(
-    r"moe|mixtral|deepseek|dbrx|gptoss|grok|kimi|llama4|a\d+b|\dx\d+b|mamba|jamba|nemotronh|qwen3next"
-)
+# what the columns of a row cannot describe: state-space and linear attention, latent attention; and mixtures, unless
+# the row has the columns that describe them
+OTHER_LAYERS = re.compile(r"mamba|jamba|nemotronh|nemotronv3|qwen3next|qwen3.5|deepseek|kimi")
+MIXTURE = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
+EXPERTS = {"count": "experts", "top_k": "topk", "ffn_hidden": "moe_ffn_hidden"}
+# "Llama 3 70B, 4-layer proxy", "llama3-405b, layers 4": so many layers of a model
+PROXY = re.compile(r"[\s,;:(-]*(?:(\d+)[\s-]*layers?|layers?\s*[=:]?\s*(\d+))(?:[\s-]*proxy)?\)?\s*$", re.IGNORECASE)
 
 
 def read_model(row: Row, assumed: list[str]) -> Model:
     """The preset that a row's model names, with the row's own dimensions where it gives them.
 
-    A row that gives other layers and another width means another model ("GPT2-2B" is no GPT of 22 billion).
+    A row that gives other layers and another width means another model ("GPT2-2B" is no GPT of 22 billion); one that
+    names fewer layers of a model, in its name or in its column, means a proxy, the preset with fewer layers.
     """
+    named, depth = without_depth(row.get("model", ""))
+    if depth and not row.get("layers"):
+        row = {**row, "layers": str(depth)}
     dimensions = {key: int(number(row, column)) for key, column in _DIMENSIONS.items() if row.get(column)}
     missing = [_DIMENSIONS[key] for key in ("layers", "hidden", "heads") if key not in dimensions]
-    preset = _preset_model(row.get("model", ""))
+    preset = _preset_model(named)
     if preset is not None:
         changed = {key: value for key, value in dimensions.items() if value != getattr(preset, key)}
         if missing or not {"layers", "hidden"} <= changed.keys():
-            return _resized(preset, changed, row)
+            if "layers" in changed:
+                assumed.append(f"{preset.name} with {changed['layers']} of its {preset.layers} layers")
+            return possible(_resized(preset, changed, row))
     if missing:
         raise InputError(f"model {row.get('model')!r} is no preset and the row has no {', '.join(missing)}")
     return _described_model(row, dimensions, assumed)
@@ -49,7 +59,41 @@ def _resized(preset: Model, changed: dict[str, int], row: Row) -> Model:
         resized["kv_heads"] = changed["heads"]
     if preset.position == "learned" and row.get("seq_len"):
         resized["max_seq_len"] = integer(row, "seq_len")
+    experts = _expert_columns(row)
+    if preset.experts and any(getattr(preset.experts, key) != value for key, value in experts.items()):
+        resized["experts"] = replace(preset.experts, **experts)
     return replace(preset, **resized) if resized else preset
+
+
+def possible(model: Model) -> Model:
+    """The model itself; raises InputError where no model can be like that, as a row's wrong cells may have it."""
+    if problems := impossible(model):
+        raise InputError(f"model {model.name!r} as the row changes it: {'; '.join(problems)}")
+    return model
+
+
+def without_depth(name: str) -> tuple[str, int]:
+    """A model's name without the number of layers that it ends with, and that number, 0 for none.
+
+    >>> without_depth("Llama 3 70B, 4-layer proxy"), without_depth("llama3-405b, layers 4"), without_depth("gpt3")
+    (('Llama 3 70B', 4), ('llama3-405b', 4), ('gpt3', 0))
+    """
+    match = PROXY.search(name)
+    return (name[: match.start()], int(match[1] or match[2])) if match else (name, 0)
+
+
+def _expert_columns(row: Row) -> dict[str, Any]:
+    """Fields of Experts that the row's columns give."""
+    return {key: integer(row, column) for key, column in EXPERTS.items() if row.get(column)}
+
+
+def _experts(row: Row) -> Experts | None:
+    """The mixture that a row describes, None where it describes none."""
+    columns = _expert_columns(row)
+    if len(columns) < len(EXPERTS):
+        return None
+    shared = int(number(row, "shared_experts")) if row.get("shared_experts") else 0
+    return Experts(**columns, shared_ffn_hidden=shared * columns["ffn_hidden"])
 
 
 _DIMENSIONS = {
@@ -63,7 +107,8 @@ _DIMENSIONS = {
 
 
 def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Model:
-    if UNDESCRIBED.search(_plain(row.get("model", ""))):
+    experts, plain = _experts(row), _plain(row.get("model", ""))
+    if OTHER_LAYERS.search(plain) or (MIXTURE.search(plain) and not experts):
         raise InputError(
             f"model {row['model']!r} is no preset and has layers that the columns of a row cannot describe"
         )
@@ -72,7 +117,7 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
     if "vocab" not in dims:
         assumed.append("vocabulary 51200")
     learned = "position" in row.get("notes", "") or not gated
-    return Model(
+    described = Model(
         name=row.get("model") or "unnamed",
         layers=dims["layers"],
         hidden=hidden,
@@ -89,7 +134,9 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
         attention_out_bias=not gated,
         mlp_bias=not gated,
         tied_embeddings=not gated or "tied embeddings true" in row.get("notes", "").lower(),
+        experts=experts,
     )
+    return possible(described)
 
 
 def _context(row: Row) -> int:
@@ -122,7 +169,9 @@ def _preset_model(name: str) -> Model | None:
         pass
     except InputError:
         raise InputError(f"model {name!r} cannot be read") from None
-    known = _model_index().get(_plain(re.sub(r"\(.*?\)", "", name)))
+    inside = re.search(r"\((.*?)\)", name)
+    spellings = [re.sub(r"\(.*?\)", "", name), *([inside[1]] if inside else [])]
+    known = next((found for text in spellings if (found := _model_index().get(_plain(text)))), None)
     return load_model(known) if known else None
 
 

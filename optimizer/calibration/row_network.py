@@ -20,10 +20,11 @@ def nvlink_share(device: str, text: str) -> float:
     return int(count[1]) / links if count and generation < int(count[1]) <= links else 1.0
 
 
-_PORTS = re.compile(
-    r"(?:(\d+)\s*x)?[^,;\d]*?(?:connectx-?\d+|cx-?\d+|quantum-?\d+|bluefield-?\s?\d+)?[^,;\d]*?(\d+)\s*gb(?:ps|/s|/sec|it/s)"
-)
+# a number, its prefix, and the unit: bits where the b is small or spelled out, bytes where it is not; none means bits
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([gt])(b(?:it)?(?:ps|/s(?:ec)?)|be\b|e\b|\b)", re.IGNORECASE)
+_PORTS = re.compile(r"(\d+)\s*(?:[x×*](?![a-z])|ports?\b|nics?\b|rails?\b)|[x×]\s*(\d+)\b")
 _GENERATION = {"omni-path": 100, "opa": 100, "edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
+BIT, NODE = 8, 1000  # bits of a byte; from so many Gbit/s on, no single port is meant
 
 
 def network_bandwidth(text: str, gpus_per_node: int) -> float:
@@ -35,12 +36,26 @@ def network_bandwidth(text: str, gpus_per_node: int) -> float:
     25.0
     >>> network_bandwidth("1600 Gbps RoCE", 8) / 1e9
     25.0
+    >>> network_bandwidth("InfiniBand 8x400 Gbit/s per node", 8) / 1e9
+    50.0
     >>> network_bandwidth("Storage: 2x ConnectX-7 IB NDR 400Gb/s, Compute: 8x ConnectX-7 IB NDR 400Gb/s", 8) / 1e9
     50.0
     """
-    parts = [part for part in re.split(r"[,;]", text.lower()) if "pcie" not in part]
-    named = [part for part in parts if "compute" in part]
+    parts = [part for part in re.split(r"[,;]", text) if "pcie" not in part.lower()]
+    named = [part for part in parts if "compute" in part.lower()]
     return max((_node_speed(part, gpus_per_node) for part in named or parts), default=0.0)
+
+
+_EFA = {12.5e9: "efa-v2", 25e9: "efa-v3"}  # by the rate of a port [B/s]
+
+
+def named_fabric(text: str) -> str:
+    """The link preset of a network that behaves unlike InfiniBand and is named, "" for others.
+
+    >>> named_fabric("32x 100Gb/s EFA per node"), named_fabric("8x 800Gb/s EFA per node"), named_fabric("8x HDR")
+    ('efa-v2', 'efa-v4', '')
+    """
+    return _EFA.get(_port_speed(text), "efa-v4") if re.search(r"\befa", text.lower()) else ""
 
 
 _BENCHMARK = re.compile(r"collective bench in the same job gb/s: allreduce ([\d.]+)")
@@ -57,11 +72,32 @@ def all_reduce_benchmark(notes: str) -> float:
 
 
 def _node_speed(text: str, gpus_per_node: int) -> float:
-    match = _PORTS.search(text)
-    speed = float(match[2]) if match else next((rate for word, rate in _GENERATION.items() if word in text), 0.0)
-    count = re.search(r"(\d+)\s*x\b", text)
-    if "per gpu" in text:
-        return speed * 1e9 / 8
-    if count or "node" in text or (speed >= 400 and "gbps" in text):
-        return (int(count[1]) if count else 1) * speed * 1e9 / 8 / gpus_per_node
-    return speed * 1e9 / 8
+    """One-way bandwidth per GPU of one network [B/s].
+
+    A number of ports is the node's, unless the words are per GPU; without one a rate is a GPU's, unless it is said to
+    be the node's, or is more than a port has, or is what clouds sell by the node (Gbps).
+    """
+    lower = text.lower()
+    speed = _port_speed(text)
+    found = _PORTS.search(lower)
+    ports = int(found[1] or found[2]) if found else 0
+    if re.search(r"per gpu|/gpu|a gpu", lower):
+        return max(ports, 1) * speed
+    gigabits = speed * BIT / 1e9
+    if ports or "node" in lower or gigabits >= NODE or (gigabits >= 400 and "gbps" in lower):
+        return max(ports, 1) * speed / gpus_per_node
+    return speed
+
+
+def _port_speed(text: str) -> float:
+    """The rate in a text, else that of the generation that it names [B/s].
+
+    >>> [_port_speed(text) / 1e9 for text in ("NDR", "HDR 200Gb/s", "50 GB/s", "3.2 Tb/s", "400GbE", "400G")]
+    [50.0, 25.0, 50.0, 400.0, 50.0, 50.0]
+    """
+    match = _SPEED.search(text)
+    if match is None:
+        return next((rate for word, rate in _GENERATION.items() if word in text.lower()), 0.0) * 1e9 / BIT
+    number, prefix, unit = match.groups()
+    in_bytes = unit.startswith("B") and "it" not in unit.lower()
+    return float(number) * (1e12 if prefix.lower() == "t" else 1e9) / (1 if in_bytes else BIT)

@@ -10,7 +10,7 @@ from optimizer.units import HUGE, LARGEST
 
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),
-    *("tp", "cp", "ep", "pp", "vpp", "micro_batch", "global_batch"),
+    *("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch", "global_batch", "experts", "topk", "moe_ffn_hidden"),
 )
 QUANTITIES = ("step_time_s", "mem_gb")
 

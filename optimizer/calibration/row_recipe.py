@@ -8,21 +8,38 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.hardware import Cluster
+from optimizer.readers.megatron_args import expanded
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.stack import Stack
 
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
+_LAYOUT = re.compile(r"\blayout (E[tmL|()*\d]+L)\b")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
+# what tables call the modules of optimizer.recomputation
+_WORDS = {
+    **dict.fromkeys(("norm", "norms", "layer_norm"), "layernorm"),
+    **dict.fromkeys(("act", "activation"), "moe_act"),
+    **dict.fromkeys(("shared_expert", "shared"), "shared_experts"),
+    **dict.fromkeys(("up_proj", "mla_up"), "mla_up_proj"),
+    **dict.fromkeys(("attn", "core", "core_attention"), "core_attn"),
+}
 
 
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     """The stack with the features that the row names.
 
-    >>> row = {"notes": "experts force-balanced; moe_flex_dispatcher_backend=hybridep"}
-    >>> under_recipe(row, Stack(name="mine")).features.dispatcher
-    'deduplicated'
+    >>> row = {"notes": "experts force-balanced", "ep_overlap": "off"}
+    >>> features = under_recipe(row, Stack(name="mine")).features
+    >>> features.balanced_experts, features.overlap_exchange
+    (True, False)
     """
     changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
+    if "real routing" in row.get("notes", "").lower() or row.get("balance", "").lower() == "real":
+        changes["routing"] = "trained"
+    elif row.get("balance", "").lower() == "forced":
+        changes["balanced_experts"] = True
+    if row.get("ep_overlap"):
+        changes["overlap_exchange"] = row["ep_overlap"].lower() != "off"
     if _rematerialises(row):
         changes["selective"] = "qkv"
     if _eager(row):
@@ -37,12 +54,18 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
 
     >>> recomputation({"recompute": "selective", "notes": "recompute_modules=['moe_act', 'layernorm']"}, [])
     'layernorm+moe_act'
+    >>> recomputation({"recompute": "selective:norm,act"}, [])
+    'layernorm+moe_act'
     """
-    named = row.get("recompute", "")
+    named, _, listed = row.get("recompute", "").lower().partition(":")
     modules = _MODULES.search(row.get("notes", ""))
-    if named == "selective" and modules:
-        named = written("+".join(re.findall(r"\w+", modules[1])))
-    if not named and _rematerialises(row):
+    if named == "selective" and (listed or modules):
+        words = re.findall(r"\w+", listed or (modules[1] if modules else ""))
+        named = written("+".join(_WORDS.get(word, word) for word in words))
+        if named not in RECOMPUTE:
+            assumed.append(f"selective recomputation for {row['recompute']}")
+            named = "selective"
+    if named not in RECOMPUTE and _rematerialises(row):
         assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"
     return named if named in RECOMPUTE else "none"
@@ -56,6 +79,24 @@ def recomputed_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
     """
     match = _RECOMPUTED.search(row.get("notes", ""))
     return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
+
+
+def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tuple[int, ...], bool] | None:
+    """Layers on each of so many virtual stages as the notes print them, and whether prediction layers are among them.
+
+    None where there is no layout, or one of other layers or stages.
+
+    >>> printed_layout({"notes": "layout Et|(tt|)*2L (4 stages); BF16"}, 5, 4)
+    ((1, 2, 2, 0), False)
+    """
+    match = _LAYOUT.search(row.get("notes", ""))
+    if match is None:
+        return None
+    letters = expanded(match[1]).split("|")
+    counts = tuple(stage.count("t") for stage in letters)
+    if len(counts) != stages or sum(counts) != layers:
+        return None
+    return counts, any("m" in stage for stage in letters)
 
 
 def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:
@@ -95,6 +136,20 @@ def usual_vpp(stack: Stack, layers: int, pp: int, assumed: list[str]) -> int:
     return vpp
 
 
+def dispatcher(row: Mapping[str, str], stack: Stack) -> str:
+    """How a row's routed tokens travel: what its column or its notes say, else what its software usually has.
+
+    >>> [dispatcher({"dispatcher": name}, Stack(name="mine")) for name in ("DeepEP+UCCL", "HybridEP", "alltoall", "")]
+    ['deepep', 'hybridep', 'alltoall', 'alltoall']
+    """
+    text = row.get("dispatcher", "").lower() or row.get("notes", "").lower()
+    if "hybridep" in text or "hybrid-ep" in text:
+        return "hybridep"
+    if "deepep" in text or "uccl" in text:
+        return "deepep"
+    return "alltoall" if "alltoall" in text or "all-to-all" in text else stack.usual_dispatcher
+
+
 def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assumed: list[str]) -> str:
     """The format of a row's matrix products, among those that its device has."""
     text = row.get("dtype", "").lower()
@@ -113,7 +168,7 @@ def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assume
 
 def _rematerialises(row: Mapping[str, str]) -> bool:
     """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
-    return "maxtext" in row.get("framework", "").lower()
+    return any("maxtext" in row.get(column, "").lower() for column in ("framework", "stack"))
 
 
 def _eager(row: Mapping[str, str]) -> bool:
@@ -145,10 +200,10 @@ def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
 
 def _notes(notes: str) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    if "hybridep" in notes or "deepep" in notes:
-        changes["dispatcher"] = "deduplicated"
     if "cuda_graph_impl=" in notes:
         changes["cuda_graphs"] = "cuda_graph_impl=none" not in notes
+    if "eager mixtures" in notes:
+        changes["eager_experts"] = True
     if "force-balanced" in notes:
         changes["balanced_experts"] = True
     return changes

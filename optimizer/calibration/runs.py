@@ -12,10 +12,13 @@ from typing import Any
 
 from optimizer.calibration.row_cluster import read_cluster
 from optimizer.calibration.row_corrections import corrected
+from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
+    dispatcher,
     number_format,
+    printed_layout,
     recomputation,
     recomputed_layers,
     schedule,
@@ -28,10 +31,11 @@ from optimizer.errors import InputError, InvalidFile
 from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
-from optimizer.presets import load_stack, stack_names
-from optimizer.presets.stacks import DEFAULT_STACK
+from optimizer.presets import load_device, load_stack, stack_names
+from optimizer.presets.stacks import DEFAULT_STACK, default_stack
 from optimizer.readers.text import read_text
 from optimizer.stack import Stack
+from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
@@ -104,12 +108,37 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
 
 
 def stack_for(row: Row, assumed: list[str]) -> str:
-    """The stack preset that a row names, or the default with a remark."""
+    """The stack preset that a row names, else that of the same software, else its vendor's usual one, with a remark.
+
+    >>> said: list[str] = []
+    >>> stack_for({"stack": "maxtext-2025", "gpu": "TPU v6e"}, said), stack_for({"gpu": "H100"}, said), said
+    ('maxtext', 'megatron-core', ['stack maxtext for maxtext-2025', 'stack megatron-core for blank'])
+    """
     name = row.get("stack", "")
     if name in stack_names():
         return name
-    assumed.append(f"stack {DEFAULT_STACK} for {name or 'blank'}")
-    return DEFAULT_STACK
+    same = [known for known in stack_names() if family(known) == family(name)]
+    known = family(name) if family(name) in same else max(same, default="") or _usual_stack(row)
+    assumed.append(f"stack {known} for {name or 'blank'}")
+    return known
+
+
+def family(stack: str) -> str:
+    """A stack's name without the year of its era.
+
+    >>> family("torchtitan-2024"), family("megatron-te-2026-no-overlap")
+    ('torchtitan', 'megatron-te-no-overlap')
+    """
+    return re.sub(r"-20\d\d", "", stack)
+
+
+def _usual_stack(row: Row) -> str:
+    """The stack of a row that names none that is known: its device's usual one."""
+    try:
+        device = load_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
+    except InputError:
+        return DEFAULT_STACK
+    return default_stack(device)
 
 
 def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
@@ -118,9 +147,9 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         raise InputError(f"model {row['model']!r} is not a decoder-only transformer")
     if "single layer" in row.get("model", "").lower():
         raise InputError(f"{row['model']!r} is one layer without embedding and head, not a training step")
-    if re.search(r"\b(lora|peft)\b", (row.get("notes", "") + row.get("table", "")).lower()):
+    if re.search(r"\b(lora|peft)\b", (row.get("notes", "") + _table(row)).lower()):
         raise InputError("the run trains adapters (LoRA), not all weights")
-    gpus, seq_len = integer(row, "gpus"), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
+    gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
     tp, cp, pp = (integer(row, name, 1) for name in ("tp", "cp", "pp"))
@@ -129,6 +158,9 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
+    if layout := printed_layout(row, model.layers, pp * vpp):
+        model = model if layout[1] else replace(model, mtp_layers=0)
+    filled = filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else ()
     micro_batch, global_batch = integer(row, "micro_batch", 1), integer(row, "global_batch")
     zero, shard = sharding(row, stack, cluster)
     sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
@@ -136,6 +168,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         tp=tp,
         cp=cp,
         ep=ep,
+        etp=integer(row, "etp", 1) if model.experts else 1,
         pp=pp,
         vpp=vpp,
         dp=dp,
@@ -145,9 +178,10 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         zero_stage=zero,
         shard=shard,
         recompute=recomputation(row, assumed),
-        layers_per_stage=filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else (),
+        layers_per_stage=layout[0] if layout else filled,
         recompute_layers=recomputed_layers(row, pp),
         schedule=schedule(row, vpp),
+        dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],
     )
     job = Job(
         model=model,
@@ -161,6 +195,21 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
 
+def chips(row: Row, assumed: list[str]) -> int:
+    """Devices of a row: one is one chip; a table that counts the two cores of each says so with the slice's name.
+
+    >>> said: list[str] = []
+    >>> chips({"gpu": "TPU v5p-1024", "gpus": "1024"}, said), said
+    (512, ['512 chips of two cores each'])
+    """
+    count = integer(row, "gpus")
+    cores = re.search(r"v(?:2|3|4|5p)-(\d+)\b", row["gpu"].lower())
+    if cores and int(cores[1]) == count and count % 2 == 0:
+        assumed.append(f"{count // 2} chips of two cores each")
+        return count // 2
+    return count
+
+
 def _measured(row: Row) -> dict[str, Any]:
     status = row.get("status", "ok") or "ok"
     step = float(row["step_time_s"]) if row.get("step_time_s") else None
@@ -171,5 +220,10 @@ def _measured(row: Row) -> dict[str, Any]:
 
 def _group(row: Row) -> str:
     """Rows that differ only in the plan share this key."""
-    keys = ("source", "table", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
-    return "|".join(row.get(key, "") for key in keys)
+    keys = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
+    return "|".join([_table(row), *(row.get(key, "") for key in keys)])
+
+
+def _table(row: Row) -> str:
+    """What its source calls the table, or the place, that a row is from."""
+    return row.get("table") or row.get("source_ref", "")

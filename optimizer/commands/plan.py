@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from optimizer.commands.request import DEFAULT_CLUSTER, DEFAULT_STACK, Request, job_of
+from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
@@ -28,7 +28,7 @@ JOB_OPTIONS = (
     click.option("--gpus", type=int, metavar="N", help="Number of GPUs."),
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
-    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{DEFAULT_STACK}]"),
+    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
@@ -45,6 +45,14 @@ JOB_OPTIONS = (
         multiple=True,
         metavar="VAR=VALUE",
         help="Pin a variable: tp=8, pp=2..8, vpp=1,6; repeatable.",
+    ),
+    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Change a field of model, cluster or stack: layers=4; repeatable.",
     ),
 )
 OPTIONS = (

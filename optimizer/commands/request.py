@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
+from optimizer.stack import ROUTING
 
 if TYPE_CHECKING:
     from optimizer.hardware import Cluster
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from optimizer.model import Model
 
 DEFAULT_CLUSTER = "dgx-h100"
-DEFAULT_STACK = "megatron-core"
+STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
 TOKENS_PER_STEP = 4 * 2**20
 
@@ -40,7 +41,10 @@ PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits."""
+    """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits, `settings`
+    fields of the model, cluster or stack to change, as in "layers=4". `routing` is one of optimizer.stack.ROUTING or
+    the load of the busiest expert rank over the mean.
+    """
 
     model: str
     gpus: int
@@ -51,6 +55,8 @@ class Request:
     global_batch: int | None = None
     dtype: str = ""
     limits: Mapping[str, Any]
+    settings: tuple[str, ...] = ()
+    routing: str = ""
 
 
 def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
@@ -60,16 +66,21 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     """
     from optimizer.job import Job, Limits
     from optimizer.presets import load_model, load_stack
+    from optimizer.presets.settings import Asked, with_settings
+    from optimizer.presets.stacks import default_stack
 
     if request.gpus < 1:
         raise InputError(f"--gpus must be at least 1, but got {request.gpus}")
     assumed: list[str] = []
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
+    stack = load_stack(request.stack or default_stack(cluster.device))
+    settings = (*request.settings, *routing_settings(request.routing))
+    asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
+    model, cluster, stack = asked.model, asked.cluster, asked.stack
     seq_len = request.seq_len or _seq_len(model, assumed)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     dtype = request.dtype or _dtype(cluster, assumed)
-    stack = load_stack(request.stack or DEFAULT_STACK)
     if not request.stack:
         assumed.append(f"software stack {stack.name} (--stack)")
     job = Job(
@@ -81,12 +92,39 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         global_batch=global_batch,
         dtype=dtype,
         limits=Limits(**request.limits),
+        settings=asked.settings,
     )
+    assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing_settings(request.routing)]
+    if model.experts and not request.routing:
+        assumed.append(
+            f"routing as even as in published runs, {stack.imbalance:g} times the mean on the busiest rank; with a "
+            f"trained router {ROUTING['trained']:g} (--routing)"
+        )
     if job.limits.hbm > cluster.device.memory_nominal:
         assumed.append(
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"
         )
     return job, tuple(assumed)
+
+
+def routing_settings(text: str) -> tuple[str, ...]:
+    """How even routing is, as a setting of the stack; none where nothing is said.
+
+    Raises InputError for what is neither one of ROUTING nor a factor.
+
+    >>> routing_settings("trained"), routing_settings("1.3"), routing_settings("")
+    (('stack.routing=trained',), ('stack.expert_imbalance=1.3',), ())
+    """
+    if not text or text in ROUTING:
+        return (f"stack.routing={text}",) if text else ()
+    try:
+        factor = float(text)
+    except ValueError:
+        raise InputError(
+            f"--routing must be one of {', '.join(ROUTING)} or the busiest expert rank's tokens over the mean, such as "
+            f"1.3, but got {text!r}"
+        ) from None
+    return (f"stack.expert_imbalance={factor:g}",)
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:

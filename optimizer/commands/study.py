@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optimizer.commands.request import DEFAULT_CLUSTER, DEFAULT_STACK, Request, job_of
+from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, merged
 
 if TYPE_CHECKING:
@@ -28,12 +28,20 @@ OPTIONS = (
     click.option("--model", required=True, metavar="NAME|FILE", help="Model preset, or a file that describes one."),
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
-    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{DEFAULT_STACK}]"),
+    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable; repeatable."),
+    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Change a field of model, cluster or stack: layers=4; repeatable.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print CSV."),
     click.option("--html", type=HTML_FILE, metavar="FILE", help="Write the chart there, a page of its own."),

@@ -6,6 +6,7 @@ from optimizer.constraints.activation_offload import ActivationOffload
 from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.context_parallel import ContextParallel
+from optimizer.constraints.dispatcher import OfferedDispatcher
 from optimizer.constraints.expert_folding import ExpertFolding
 from optimizer.constraints.expert_tp import ExpertTp
 from optimizer.constraints.experts import ExpertCount
@@ -52,6 +53,7 @@ STRUCTURAL: tuple[Rule, ...] = (
     Shard(),
     Recompute(),
     ActivationOffload(),
+    OfferedDispatcher(),
 )
 
 

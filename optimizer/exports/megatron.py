@@ -52,7 +52,7 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **precision_flags(job),
         **recipe_flags(job, plan),
         **model_flags(job.model),
-        **dispatcher_flags(job),
+        **dispatcher_flags(plan),
     }
 
 
@@ -288,11 +288,14 @@ def latent_attention_flags(model: Model) -> dict[str, str | None]:
     return flags
 
 
-def dispatcher_flags(job: Job) -> dict[str, str | None]:
-    """How routed tokens travel: one copy for each destination needs DeepEP behind Megatron's flex dispatcher."""
-    if job.model.experts is None or job.stack.features.dispatcher != "deduplicated":
+def dispatcher_flags(plan: Plan) -> dict[str, str | None]:
+    """How routed tokens travel: kernels of their own sit behind Megatron's flex dispatcher.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, moe_flex_dispatcher_backend.
+    """
+    if plan.dispatcher == "alltoall":
         return {}
-    return {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": "deepep"}
+    return {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": plan.dispatcher}
 
 
 def expert_flags(layers: int, experts: Experts) -> dict[str, str | None]:
@@ -304,6 +307,11 @@ def expert_flags(layers: int, experts: Experts) -> dict[str, str | None]:
         "--moe-token-dispatcher-type": "alltoall",
         "--moe-grouped-gemm": None,
     }
+    if experts.group_limit:
+        flags |= {
+            "--moe-router-num-groups": str(experts.groups),
+            "--moe-router-group-topk": str(experts.group_limit),
+        }
     if experts.shared_ffn_hidden:
         flags["--moe-shared-expert-intermediate-size"] = str(experts.shared_ffn_hidden)
     if experts.first_dense_layers or experts.every > 1:

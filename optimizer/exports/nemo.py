@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
-from optimizer.exports.megatron import SHARDING, recompute_flags
+from optimizer.exports.megatron import SHARDING, dispatcher_flags, recompute_flags
 from optimizer.objectives.kernels.activations import offloaded_modules
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def override_values(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
         "train.micro_batch_size": plan.micro_batch,
         "train.global_batch_size": job.global_batch,
         **_recompute(plan),
+        **_dispatcher(job, plan),
+        **_dispatcher(job, plan),
         **_offload(job, plan),
         "ddp.use_distributed_optimizer": plan.zero_stage >= 1,
         "ddp.use_megatron_fsdp": plan.zero_stage >= 2,
@@ -83,6 +85,16 @@ def _recompute(plan: Plan) -> dict[str, object]:
         "model.recompute_method": flags.get("--recompute-method"),
         "model.recompute_num_layers": int(count) if count else None,
         "model.recompute_modules": f"[{','.join(modules)}]" if modules else None,
+    }
+
+
+def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
+    if job.model.experts is None:
+        return {}
+    flags = dispatcher_flags(plan)
+    return {
+        "model.moe_token_dispatcher_type": flags.get("--moe-token-dispatcher-type", "alltoall"),
+        "model.moe_flex_dispatcher_backend": flags.get("--moe-flex-dispatcher-backend"),
     }
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from optimizer.errors import UnknownName
+from optimizer.hardware import Device
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 
 DEFAULT_STACK = "megatron-core"
+USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
+
+
+def default_stack(device: Device) -> str:
+    """The stack preset that a job on this device takes unless it names another one.
+
+    >>> from optimizer.presets import load_device
+    >>> default_stack(load_device("h100")), default_stack(load_device("tpu-v5p"))
+    ('megatron-core', 'maxtext')
+    """
+    return USUAL.get(device.vendor, DEFAULT_STACK)
 
 
 def stack_names() -> tuple[str, ...]:

@@ -80,6 +80,8 @@ class Routed(Gated, Mixture):
     mtp_layers: Natural = Field(0, alias="num_nextn_predict_layers")
     attention_bias: Flag = False
     topk_method: Text = "noaux_tc"
+    n_group: Natural | None = None
+    topk_group: Natural | None = None
 
     def _experts(self, **own: Any) -> Experts:
         if self.moe_layer_freq != 1:
@@ -89,7 +91,13 @@ class Routed(Gated, Mixture):
             shared_ffn_hidden=self.expert_hidden * (self.n_shared_experts or 0),
             first_dense_layers=self.first_k_dense_replace,
             router_bias=self.topk_method == "noaux_tc",
+            **self._groups(),
         )
+
+    def _groups(self) -> Fields:
+        """Groups of experts of which a token may use some, none where it may use all."""
+        groups, limit = self.n_group or 0, self.topk_group or 0
+        return {"groups": groups, "group_limit": limit} if 0 < limit < groups else {}
 
 
 class Glm4Moe(Routed):

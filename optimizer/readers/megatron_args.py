@@ -12,6 +12,7 @@ from optimizer.errors import InvalidFile, nearest
 from optimizer.plan import Plan, virtual_stages
 from optimizer.readers.text import readable
 from optimizer.recomputation import MODULES, RESCALED, named
+from optimizer.variables import DISPATCHERS
 
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {
@@ -50,6 +51,8 @@ TEXTS: Mapping[str, str] = {
     "--fp8-format": "fp8",
     "--fp8-recipe": "fp8_recipe",
     "--activation-offload-fraction": "offload_fraction",
+    "--moe-token-dispatcher-type": "dispatcher",
+    "--moe-flex-dispatcher-backend": "flex_backend",
 }
 LISTS: Mapping[str, str] = {"--recompute-modules": "recompute_modules"}
 SWITCHES: Mapping[str, str] = {
@@ -194,12 +197,25 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         recompute=mode,
         activation_offload=_offload(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
+        dispatcher=_dispatcher(found),
         layers_per_stage=per_stage,
         recompute_layers=_recomputed(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
         mtp_ahead=_ahead(found),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
     return plan, {**job, "gpus": gpus, "dtype": _dtype(found), "ignored": tuple(found.ignored)}
+
+
+def _dispatcher(found: _Found) -> str:
+    """How routed tokens travel; Megatron-Core's flex dispatcher takes DeepEP unless told otherwise."""
+    if found.texts.get("dispatcher") != "flex" or found.numbers.get("ep", 1) == 1:
+        return DISPATCHERS[0]
+    backend = found.texts.get("flex_backend", "deepep")
+    if backend not in DISPATCHERS[1:]:
+        found.problems.append(
+            f"--moe-flex-dispatcher-backend must be {' or '.join(DISPATCHERS[1:])}, but got {backend!r}"
+        )
+    return backend
 
 
 def _pipeline(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
@@ -255,7 +271,7 @@ def _layout(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
 
 def _stages(found: _Found) -> list[str]:
     """Letters of every virtual stage of the layout; none without one."""
-    return _expand(found.texts["layout"]).split("|") if "layout" in found.texts else []
+    return expanded(found.texts["layout"]).split("|") if "layout" in found.texts else []
 
 
 def _ahead(found: _Found) -> int:
@@ -274,10 +290,10 @@ def _recomputed(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int,
     return tuple(sum(min(count, held) for held in counts[stage::pp]) for stage in range(pp))
 
 
-def _expand(layout: str) -> str:
+def expanded(layout: str) -> str:
     """Write out the repetitions of a layout.
 
-    >>> _expand("Et|(tt|)*2t*3L")
+    >>> expanded("Et|(tt|)*2t*3L")
     'Et|tt|tt|tttL'
     """
     text = layout.replace(" ", "").replace(",", "").replace("\\", "")

@@ -38,7 +38,8 @@ from optimizer.readers.tables import (
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import ATTENTION, DISPATCHERS, PARAMETERS, SELECTIVE, Features, Fixed, Parameter, Stack
+from optimizer.stack import ATTENTION, COPIES, PARAMETERS, ROUTING, SELECTIVE, Features, Fixed, Parameter, Stack
+from optimizer.variables import DISPATCHERS
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
@@ -84,7 +85,9 @@ _FEATURES = table_of(
     recompute_modules=one_of(MODULES, several=True),
     max_vpp=Count,
     logit_bytes=Count,
-    dispatcher=one_of(DISPATCHERS),
+    dispatcher=one_of(COPIES),
+    dispatchers=one_of(DISPATCHERS, several=True),
+    routing=one_of(("", *ROUTING)),
     unsplit_head_rate=Share,
     sharded_rate=Share,
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from optimizer.calibration.row_recipe import (
     number_format,
+    printed_layout,
     recomputation,
     recomputed_layers,
     under_recipe,
@@ -141,3 +142,26 @@ def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:
     assert not features("FSDP; memory GiB", stack="torchtitan-2024").fused_norm
     assert features("FSDP + torch.compile", stack="torchtitan-2024").fused_norm
     assert features("FSDP; memory GiB", stack="mine").fused_norm
+
+
+def test_real_routing_is_a_trained_router_whatever_the_column_says() -> None:
+    assert features("real routing (dropless), as in the forced-balance row", balance="forced").routing == "trained"
+    assert features("", balance="real").routing == "trained"
+    assert under_recipe({"balance": "forced"}, Stack(name="mine")).imbalance == 1.0
+
+
+def test_a_printed_layout_is_read_with_its_prediction_layers() -> None:
+    assert printed_layout({"notes": "layout Et|(tt|)*30L (32 stages)"}, 61, 32) == ((1, *(2,) * 30, 0), False)
+    assert printed_layout({"notes": "layout Et|tt|tmL"}, 4, 3) == ((1, 2, 1), True)
+    assert printed_layout({"notes": "layout Et|tt|tmL"}, 5, 3) is None
+    assert printed_layout({"notes": "no layout"}, 5, 3) is None
+
+
+def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    head = "model,gpu,gpus,ep,micro_batch,global_batch,step_time_s,dispatcher,inter_link\n"
+    path.write_text(head + "qwen3-30b-a3b,H100,64,16,1,64,5,DeepEP+UCCL,32x 100Gb/s EFA per node\n", encoding="utf-8")
+    (run,) = read_runs(path)
+    assert run.plan is not None
+    assert run.job is not None
+    assert (run.plan.dispatcher, run.job.cluster.tiers[1].link.name) == ("deepep", "efa-v2")

@@ -72,3 +72,32 @@ def test_a_learned_table_is_as_long_as_the_sequence() -> None:
     model = read_model({"model": "MPT-125m", "seq_len": "65536.0"}, [])
     # 63488 positions more than the 125,311,488 parameters at 2048 tokens
     assert model.params == 125_311_488 + 63_488 * 768
+
+
+@pytest.mark.parametrize(
+    ("printed", "name", "layers"),
+    [
+        ("llama3-405b, layers 4", "llama3.1-405b", 4),
+        ("Llama 3 70B, 4-layer proxy", "llama3-70b", 4),
+        ("Llama 4 Scout, 2 layers", "llama4-scout", 2),
+        ("DeepSeek-V3 (8 layers)", "deepseek-v3", 8),
+    ],
+)
+def test_a_proxy_is_the_preset_with_fewer_layers(printed: str, name: str, layers: int) -> None:
+    said: list[str] = []
+    model = read_model({"model": printed}, said)
+    assert (model.name, model.layers) == (name, layers)
+    assert said[0].startswith(f"{name} with {layers} of its")
+
+
+def test_columns_describe_a_mixture() -> None:
+    row = {"model": "some MoE", "layers": "24", "hidden": "2048", "heads": "16", "ffn_hidden": "5632"}
+    row |= {"experts": "64", "topk": "6", "moe_ffn_hidden": "1408", "shared_experts": "2"}
+    experts = read_model(row, []).experts
+    assert experts is not None
+    assert (experts.count, experts.top_k, experts.ffn_hidden, experts.shared_ffn_hidden) == (64, 6, 1408, 2816)
+    fewer = read_model({"model": "qwen3-30b-a3b", "experts": "64"}, []).experts
+    assert fewer is not None
+    assert (fewer.count, fewer.top_k) == (64, 8)
+    with pytest.raises(InputError, match=r"top_k = 200 exceeds experts\.count = 128"):
+        read_model({"model": "qwen3-30b-a3b", "topk": "200"}, [])

@@ -2,10 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.calibration.report.validation import _refusals
+from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_network import network_bandwidth
 from optimizer.calibration.row_numbers import number_problems
 from optimizer.calibration.runs import read_runs
-from optimizer.errors import InvalidFile
+from optimizer.calibration.validation import validate
+from optimizer.errors import InputError, InvalidFile
+from optimizer.presets import load_device
 
 SHORT = "model,gpu,gpus,micro_batch,global_batch,step_time_s\n"
 
@@ -103,7 +107,75 @@ def test_rows_with_too_many_cells_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "gigabytes"),
-    [("", 0.0), ("4x EDR per node", 6.25), ("400 Gb/s per GPU", 50.0), ("Omni-Path node", 1.5625)],
+    [
+        ("", 0.0),
+        ("InfiniBand 8x400 Gbit/s per node", 50.0),
+        ("8x400Gb/s", 50.0),
+        ("8 × 400G RoCE", 50.0),
+        ("ConnectX-7 400G x8", 50.0),
+        ("32x 100Gb/s EFA per node", 50.0),
+        ("3.2 Tb/s EFA per node", 50.0),
+        ("InfiniBand 8x50 GB/s", 50.0),
+        ("2x 200Gb/s per GPU", 50.0),
+        ("1600 Gbps RoCE", 25.0),
+        ("4x EDR per node", 6.25),
+        ("400 Gb/s per GPU", 50.0),
+        ("Omni-Path node", 1.5625),
+    ],
 )
 def test_network_bandwidth(text: str, gigabytes: float) -> None:
     assert network_bandwidth(text, 8) / 1e9 == pytest.approx(gigabytes)
+
+
+@pytest.mark.parametrize(
+    ("printed", "memory", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "", "h100"),
+        ("H100-SXM5-80GB", "", "h100"),
+        ("H100 PCIe", "", "h100-pcie"),
+        ("NVIDIA GB200 NVL72", "", "gb200"),
+        ("Tesla V100-SXM2-32GB", "", "v100-32"),
+        ("NVIDIA A100-SXM4-40GB", "", "a100-40"),
+        ("A100", "40", "a100-40"),
+        ("NVIDIA GeForce RTX 4090", "", "rtx-4090"),
+        ("AMD Instinct MI355X OAM", "", "mi355x"),
+        ("TPU v6e (Trillium)", "", "tpu-v6e"),
+        ("TPU v5 lite", "", "tpu-v5e"),
+        ("Ironwood", "", "tpu-v7"),
+        ("TPU7x", "", "tpu-v7"),
+        ("Trainium2", "", "trainium2"),
+    ],
+)
+def test_devices_as_vendors_write_them(printed: str, memory: str, name: str) -> None:
+    assert load_device(device_name(printed, memory)).name == name
+
+
+def test_an_unknown_device_is_told_with_what_comes_near() -> None:
+    with pytest.raises(InputError, match="'RTX 4080' is not a known device; did you mean rtx4090"):
+        device_name("RTX 4080")
+
+
+def test_cores_that_a_slice_is_named_after_are_two_to_a_chip(tmp_path: Path) -> None:
+    text = SHORT + "llama3-8b,TPU v5p-128,128,1,64,1\nllama3-8b,TPU v5p-128,64,1,64,1\nllama3-8b,TPU v6e-64,64,1,64,1\n"
+    cores, chips, one = read_runs(written(tmp_path, text))
+    assert [run.job.gpus for run in (cores, chips, one) if run.job] == [64, 64, 64]
+    assert "64 chips of two cores each" in cores.assumed
+    assert [run.stack_name for run in (cores, chips, one)] == ["maxtext"] * 3
+
+
+def test_a_stack_of_another_year_is_the_same_software(tmp_path: Path) -> None:
+    text = "stack," + SHORT + "megatron-core-2025,llama3-8b,H100,8,1,64,1\ntorchtitan-2025,llama3-8b,H100,8,1,64,1\n"
+    assert [run.stack_name for run in read_runs(written(tmp_path, text))] == ["megatron-core", "torchtitan-2024"]
+
+
+def test_modules_and_expert_tensor_ranks_are_read(tmp_path: Path) -> None:
+    text = "tp,ep,etp,recompute," + SHORT + '2,4,2,"selective:norm,act",mixtral-8x7b,H100,16,1,64,1\n'
+    (run,) = read_runs(written(tmp_path, text))
+    assert run.plan is not None
+    assert (run.plan.ep, run.plan.etp, run.plan.recompute) == (4, 2, "layernorm+moe_act")
+
+
+def test_equal_reasons_are_counted_together(tmp_path: Path) -> None:
+    text = SHORT + "".join(f"{name},H100,8,1,64,1\n" for name in ("unheard-of", "unknown-7b", "llama3-8b"))
+    lines = _refusals(validate(read_runs(written(tmp_path, text))))
+    assert lines == ["2 × model … is no preset and the row has no layers, hidden, heads: 'unheard-of', 'unknown-7b'"]

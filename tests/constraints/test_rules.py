@@ -53,6 +53,7 @@ SHORT = {
     "vpp": (1, 2, 3, 5),
     "recompute": tuple(range(len(RECOMPUTE))),
     "schedule": (0, 1, 2),
+    "dispatcher": (0, 1, 2),
     "zero_stage": (0, 1, 2, 3),
 }
 

@@ -3,15 +3,15 @@ from dataclasses import replace
 import pytest
 
 from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.errors import InputError, InvalidFile
 from optimizer.exports.megatron import (
     arguments,
-    dispatcher_flags,
     launch_notes,
     megatron_arguments,
     model_flags,
     offload_flags,
     parallel_flags,
+    plan_flags,
     precision_flags,
     recipe_flags,
     recompute_flags,
@@ -22,6 +22,8 @@ from optimizer.exports.sbatch import environment
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_model
+from optimizer.readers.megatron_args import read_megatron_arguments
+from optimizer.variables import DISPATCHERS
 
 
 def value(arguments: list[str], flag: str) -> str:
@@ -130,15 +132,29 @@ def test_zero_bubble_schedules_name_their_fork() -> None:
     assert zero_bubble_flags(Plan(pp=8)) == {}
 
 
-def test_one_copy_per_destination_needs_the_flex_dispatcher(gpt3_job: Job) -> None:
-    def flags(model: str, dispatcher: str) -> dict[str, str | None]:
-        features = replace(gpt3_job.stack.features, dispatcher=dispatcher)
-        stack = replace(gpt3_job.stack, features=features)
-        return dispatcher_flags(replace(gpt3_job, model=load_model(model), stack=stack))
+def test_kernels_of_their_own_need_the_flex_dispatcher(gpt3_job: Job) -> None:
+    job = replace(gpt3_job, model=load_model("mixtral-8x22b"), global_batch=2048)
+    for dispatcher in DISPATCHERS:
+        plan = Plan(ep=8, dp=1024, dispatcher=dispatcher, num_microbatches=2)
+        flags = plan_flags(job, plan, Knobs())
+        backend = None if dispatcher == "alltoall" else dispatcher
+        assert flags["--moe-token-dispatcher-type"] == ("flex" if backend else "alltoall")
+        assert flags.get("--moe-flex-dispatcher-backend") == backend
+        assert read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].dispatcher == dispatcher
 
-    assert flags("mixtral-8x22b", "alltoall") == {}
-    assert flags("mixtral-8x22b", "deduplicated")["--moe-token-dispatcher-type"] == "flex"
-    assert flags("gpt3", "deduplicated") == {}
+
+def test_a_flex_dispatcher_must_be_one_that_is_known() -> None:
+    words = "--tensor-model-parallel-size 1 --micro-batch-size 1 --global-batch-size 8 --seq-length 8 --num-layers 2 "
+    words += "--num-experts 8 --expert-model-parallel-size 8 --moe-token-dispatcher-type flex"
+    assert read_megatron_arguments(words, gpus=8)[0].dispatcher == "deepep"
+    with pytest.raises(InvalidFile, match="--moe-flex-dispatcher-backend must be deepep or hybridep, but got 'pigeon'"):
+        read_megatron_arguments(f"{words} --moe-flex-dispatcher-backend pigeon", gpus=8)
+
+
+def test_routing_that_is_limited_to_groups_is_launched_so() -> None:
+    flags = model_flags(load_model("deepseek-v3"))
+    assert (flags["--moe-router-num-groups"], flags["--moe-router-group-topk"]) == ("8", "4")
+    assert "--moe-router-num-groups" not in model_flags(load_model("kimi-k2"))
 
 
 def test_formats_and_the_clamped_activation(gpt3_job: Job) -> None:

@@ -15,16 +15,18 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.presets import load_stack, stack_names
 
 MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
+FILES = (MEASURED, MEASURED.with_name("moe_runs.csv"))
 MIXTURES = {"megatron-core": "megatron-bridge-2025"}  # whose mixtures tell its experts
 MARGIN = 1.15  # numbers in the files are rounded, and fits to part of the runs judged by all of them
 
 
 @cache
 def measured() -> tuple[Run, ...]:
-    return tuple(run for run in read_runs(MEASURED) if run.job is not None and not run.doubted and run.step_time)
+    rows = [run for file in FILES for run in read_runs(file)]
+    return tuple(run for run in rows if run.job is not None and not run.doubted and run.step_time)
 
 
-@pytest.mark.skipif(not MEASURED.exists(), reason="the measured runs are not beside the checkout")
+@pytest.mark.skipif(not all(file.exists() for file in FILES), reason="the measured runs are not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
 def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     """The spread after the runs, at the shipped values, is at most TOLD of the prior's."""

@@ -111,12 +111,12 @@ def test_sharding_sends_what_is_held(llama_job: Job) -> None:
 def test_experts(llama_job: Job) -> None:
     """Mixtral: 2 x 2 all-to-alls of tokens / tp x copies x hidden x 2 B, times the imbalance, in all 32 layers.
 
-    Two copies, one for each expert; 4 (1 - (3/4)^2) = 1.75 where each of the 4 ranks gets one at most.
+    Two copies, one for each expert; 4 (1 - C(6, 2) / C(8, 2)) = 1.857 where each of the 4 ranks gets one at most.
     """
-    for dispatcher, copies in (("alltoall", 2.0), ("deduplicated", 1.75)):
-        stack = replace(llama_job.stack, features=replace(llama_job.stack.features, dispatcher=dispatcher))
-        job = replace(llama_job, model=load_model("mixtral-8x7b"), stack=stack)
-        row = only(traffic(job, MIXTRAL), "ep")
+    stack = llama_job.stack
+    job = replace(llama_job, model=load_model("mixtral-8x7b"))
+    for dispatcher, copies in (("alltoall", 2.0), ("deepep", 4 * (1 - 15 / 28))):
+        row = only(traffic(job, replace(MIXTRAL, dispatcher=dispatcher)), "ep")
         assert row.message == pytest.approx(2 * 2048 / 2 * copies * 4096 * stack.imbalance)
     assert (row.kind, row.ranks, row.per_layer, row.per_step) == ("all_to_all", 4, 4, 4 * 32 * 8)
     experts = [row for row in traffic(job, MIXTRAL) if row.purpose.endswith("of experts")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from optimizer.calibration.report.validation_words import (
@@ -22,7 +23,8 @@ from optimizer.reports.table import Column, table
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-MOST_ROWS = 20
+MOST_ROWS, MOST_NAMES = 20, 4
+NAMED, SOME = re.compile(r"'[^']*'"), "…"  # what a reason quotes from its row, and what stands for it where rows differ
 WORST = (
     Column(label="run", wraps=True),
     Column(label="measured", unit="s"),
@@ -68,12 +70,24 @@ def _worst(validation: Validation) -> list[RenderableType]:
 
 
 def _refusals(validation: Validation) -> list[str]:
-    """The reasons for refusal with their counts, the most frequent first."""
-    counts: dict[str, int] = {}
+    """The reasons for refusal with their counts, the most frequent first, and what each names that rows differ in."""
+    named: dict[str, list[str]] = {}
     for row in validation.rows:
         if row.run.refused:
-            counts[row.run.refused] = counts.get(row.run.refused, 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    lines = [f"{count:,} × {reason}" for reason, count in ordered[:MOST_ROWS]]
-    rest = sum(count for _, count in ordered[MOST_ROWS:])
-    return [*lines, *([f"{rest:,} more for other reasons (--json lists each)"] if rest else [])]
+            named.setdefault(NAMED.sub(SOME, row.run.refused), []).extend(NAMED.findall(row.run.refused) or [""])
+    lines = []
+    for reason, names in sorted(named.items(), key=lambda item: -len(item[1])):
+        distinct = [name for name in dict.fromkeys(names) if name]
+        count = len(names) // max(1, reason.count(SOME))
+        if len(distinct) == reason.count(SOME):
+            reason, distinct = _filled(reason, distinct), []
+        shown = ", ".join(distinct[:MOST_NAMES]) + (", ..." if len(distinct) > MOST_NAMES else "")
+        lines.append(f"{count:,} × {reason}" + (f": {shown}" if distinct else ""))
+    return lines
+
+
+def _filled(reason: str, names: list[str]) -> str:
+    """A reason with the names that it had."""
+    for name in names:
+        reason = reason.replace(SOME, name, 1)
+    return reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.model import Model
 from optimizer.objectives.arrays import BoolArray, FloatArray
@@ -28,7 +29,8 @@ UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, squ
 class Shapes:
     """What a layer's local shapes depend on; arrays of one length.
 
-    `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp.
+    `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
+    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere.
     """
 
     tp: FloatArray
@@ -38,6 +40,7 @@ class Shapes:
     micro_batch: FloatArray
     sequence_parallel: BoolArray
     seq_len: int
+    dispatcher: NDArray[np.int64] | None = None
 
     @property
     def tokens(self) -> FloatArray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,9 +13,11 @@ from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import Shapes, kv_width, padded_vocab
+from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span
 from optimizer.plan import Plans
+from optimizer.variables import DISPATCHERS
 
 ELEMENT = 2.0  # bytes of an activation or weight on the network
 GATHERS = ("mlp", "moe", "shared_experts")  # modules whose products tensor parallelism splits between two collectives
@@ -79,14 +83,20 @@ def context_messages(model: Model, shapes: Shapes) -> Iterable[Message]:
 def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
     """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside, in each pass.
 
-    Each rank sends tokens / tp x copies rows of hidden x 2 B twice; expert-tensor ranks gather and scatter them.
+    Each rank sends tokens / tp x copies rows of hidden x 2 B twice, in the forward pass a first time in fp8 where the
+    software does; expert-tensor ranks gather and scatter them. Copies and seconds are those of the plan's dispatcher.
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
     """
-    copies = copies_per_token(job, shapes.ep, shapes.etp)
-    size = ELEMENT * shapes.tokens / shapes.tp * copies * job.model.hidden * job.stack.imbalance
+    tokens, group = shapes.tokens / shapes.tp * job.stack.imbalance, (shapes.ep, shapes.etp)
+    copied = copies_per_token(job, shapes)
+    taken = _by_dispatcher(shapes, partial(_taken, job, shapes))
     for phase in (FORWARD, BACKWARD):
-        yield _message(EP, "routed tokens", "all_to_all", size, (shapes.ep, shapes.etp), 2.0, phase, "gemm")
+        for row, times in _rows(job, shapes, phase):
+            seconds = _by_dispatcher(shapes, partial(_exchange, job, row, tokens, group))
+            sent = _message(EP, "routed tokens", "all_to_all", row * tokens * copied, group, times, phase, "gemm")
+            yield replace(sent, each=seconds, taken=taken)
+        size = ELEMENT * tokens * copied * job.model.hidden
         for kind in ("all_gather", "reduce_scatter"):
             yield _message(EP, "tokens of an expert", kind, size * shapes.etp, (shapes.etp, 1), 1.0, phase, "gemm")
 
@@ -153,28 +163,48 @@ def launched(messages: Iterable[Message], phase: str) -> FloatArray | float:
     return total
 
 
-def copies_per_token(job: Job, ep: ArrayLike, etp: ArrayLike) -> FloatArray:
-    """Copies of a routed token that its rank sends under the stack's dispatcher [1]."""
-    ranks = np.asarray(ep, dtype=np.float64)
-    top_k = job.model.experts.top_k if job.model.experts else 0
-    if job.stack.features.dispatcher != "deduplicated":
-        return np.full_like(ranks, top_k)
-    domains = span(job.cluster, ranks.astype(np.int64), np.asarray(etp).astype(np.int64)).domains(0)
-    return copies_sent(np.where(domains > 1, domains, ranks), top_k)
+def copies_per_token(job: Job, shapes: Shapes) -> FloatArray:
+    """Copies of a routed token that its rank sends under each plan's dispatcher [1]."""
+    group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
+    return _by_dispatcher(shapes, lambda which: copies(job, which, shapes.ep, group))
 
 
-def copies_sent(destinations: FloatArray, top_k: int) -> FloatArray:
-    """Copies of a token that leave when each destination gets one, however many of its experts it serves [1].
+def proxied_calls(job: Job, shapes: Shapes) -> FloatArray:
+    """Host time of one call of each plan's dispatcher [s]."""
+    group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
+    return _by_dispatcher(shapes, lambda which: proxied_seconds(job.cluster, which, group))
 
-    Expected number of distinct destinations of top_k independent choices: n (1 - (1 - 1/n)^top_k). Destinations are
-    the scale-up domains where the group spans several, since the copy is then spread inside; else the ranks.
 
-    Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.2 (tokens cross the network once per node).
+def _by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray]) -> FloatArray:
+    """What each plan has under its own dispatcher."""
+    if shapes.dispatcher is None:
+        return value(DISPATCHERS[0])
+    used = np.unique(shapes.dispatcher).tolist()
+    found = value(DISPATCHERS[used[0]])
+    for number in used[1:]:
+        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
+    return found
 
-    >>> copies_sent(np.array([1.0, 8.0]), 8).round(2).tolist()
-    [1.0, 5.25]
-    """
-    return np.asarray(destinations * (1.0 - (1.0 - 1.0 / destinations) ** top_k))
+
+def _exchange(
+    job: Job, row: FloatArray | float, tokens: FloatArray, group: tuple[FloatArray, FloatArray], which: str
+) -> FloatArray:
+    return exchange_seconds(job, which, row, tokens, *group)
+
+
+def _taken(job: Job, shapes: Shapes, which: str) -> FloatArray:
+    """Share of the multiprocessors that a dispatcher holds [1]; none where the device has none that it could share."""
+    sms = job.cluster.device.sms
+    return np.full_like(shapes.tp, KINDS[which].sms / sms if sms > 1 else 0.0)
+
+
+def _rows(job: Job, shapes: Shapes, phase: str) -> Iterable[tuple[FloatArray | float, float]]:
+    """Bytes of a token in the exchanges of a pass, and how many are like that."""
+    wide = ELEMENT * job.model.hidden
+    if phase == BACKWARD or not (job.stack.features.fp8_dispatch and job.quantised):
+        return ((wide, 2.0),)
+    narrow = _by_dispatcher(shapes, lambda which: np.full_like(shapes.tp, row_bytes(job, which)))
+    return ((narrow, 1.0), (wide, 1.0))
 
 
 def latent_width(model: Model) -> int:

@@ -9,7 +9,7 @@ from optimizer.objectives.kernels.operators import Shapes
 from optimizer.plan import IntArray, Plans
 from optimizer.recomputation import RECOMPUTE
 
-LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
+LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dispatcher")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
 TRANSFER_KEYS = ("tp", "cp", "pp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
@@ -19,7 +19,9 @@ BILL_KEYS = tuple(dict.fromkeys((*SHAPE_KEYS, *REPLICA_KEYS)))  # all but micro-
 def shapes_of(job: Job, plans: Plans) -> Shapes:
     """The local shapes of each plan's layers."""
     columns = {name: getattr(plans, name).astype(np.float64) for name in LAYER_KEYS[:5]}
-    return Shapes(**columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len)
+    return Shapes(
+        **columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len, dispatcher=plans.dispatcher
+    )
 
 
 def without_full(recompute: IntArray) -> IntArray:

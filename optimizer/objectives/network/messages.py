@@ -21,7 +21,9 @@ class Message:
     parallelism: what causes it, TP to DP. purpose: in words. kind: one of collectives.KINDS. size: of one message, as
     nccl-tests counts it [B]. ranks, stride: its group, neighbours `stride` GPUs apart. times: how many of them in one
     pass of one micro-batch, or for each element of the parameters where phase is STEP. phase: FORWARD, BACKWARD or
-    STEP. under: the term of compute that it may hide under. skewed: its ranks wait for each other.
+    STEP. under: the term of compute that it may hide under. skewed: its ranks wait for each other. each:
+    seconds of one where kernels of their own send it, None for a collective [s]; taken: share of the multiprocessors
+    that it holds while it hides [1].
     """
 
     parallelism: str
@@ -34,6 +36,8 @@ class Message:
     phase: str
     under: str = ""
     skewed: bool = True
+    each: FloatArray | None = None
+    taken: FloatArray | float = 0.0
 
     @property
     def sent(self) -> FloatArray:
@@ -44,6 +48,8 @@ class Message:
         """Time of all of them, nothing hidden [s]."""
         if not np.any(self.sent):
             return np.zeros(np.shape(self.sent))
+        if self.each is not None:
+            return self.sent * self.each
         return self.sent * collective(job, self.kind, self.size, self.ranks, self.stride, skewed=self.skewed)
 
 

@@ -63,6 +63,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     (9.51, 10.51, 'interpolated')
     """
     reasons = outside(job) + ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
+        reasons += (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
     own, pooled = job.stack.intervals, pooled_intervals()
     source = own if f"{quantity}_{kind}" in own else pooled

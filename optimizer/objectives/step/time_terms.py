@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import host, messages, seconds
+from optimizer.objectives.layer import dispatchers, host, messages, seconds
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -195,8 +195,8 @@ TIME_TERMS: Mapping[str, Term] = {
             in_layers,
             "kernel launches",
             name="launch",
-            parameters=("launch", "microbatch_overhead", "pipelined_collective"),
-            kernels=(seconds.launch_seconds,),
+            parameters=("launch", "microbatch_overhead", "pipelined_collective", "expert_host"),
+            kernels=(seconds.launch_seconds, seconds.mixture_host),
         ),
         _term(
             in_layers,
@@ -217,7 +217,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "EP communication",
             name="ep_communication",
             parameters=("ep_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages,),
+            kernels=(messages.expert_messages, dispatchers.exchange_seconds),
         ),
         _term(
             in_layers,

@@ -11,6 +11,7 @@ from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.settings import Asked, with_settings
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -83,16 +84,23 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
     if table is None:
         raise InvalidFile(name, problems)
     asked = table.job
+    found = Asked(
+        model=load_model(model or asked.model),
+        cluster=load_cluster(cluster or asked.cluster),
+        stack=load_stack(stack or asked.stack),
+    )
+    found = with_settings(found, asked.settings)
     return SavedAnswer(
         job=Job(
-            model=load_model(model or asked.model),
-            cluster=load_cluster(cluster or asked.cluster),
-            stack=load_stack(stack or asked.stack),
+            model=found.model,
+            cluster=found.cluster,
+            stack=found.stack,
             gpus=asked.gpus,
             seq_len=asked.seq_len,
             global_batch=asked.global_batch,
             dtype=asked.dtype,
             limits=asked.limits,
+            settings=found.settings,
         ),
         plan=table.plan,
         knobs=table.knobs,

@@ -12,6 +12,7 @@ from optimizer.readers.tables import Count, Flag, Natural, Unsigned, one_of, par
 from optimizer.readers.text import shown
 from optimizer.recomputation import MODES, RECOMPUTE, SIGN
 from optimizer.search.check.answer_file import Claims, SavedFormat, SavedPlan
+from optimizer.variables import DISPATCHERS
 
 
 def _of_variables(found: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +55,7 @@ PLAN = part(
     activation_offload=Percent,
     recompute=Mode,
     schedule=one_of(SCHEDULES),
+    dispatcher=one_of(DISPATCHERS),
 )
 KNOBS = part(Knobs, bucket=Unsigned, comm_sm_share=Portion, offload=Portion)
 LIMITS = part(
@@ -104,6 +106,7 @@ JOB = _part(
     **dict.fromkeys(("gpus", "seq_len", "global_batch"), Count),
     dtype=one_of(DTYPES),
     limits=LIMITS,
+    settings=(tuple[Name, ...], ()),
 )
 ANSWER = _part(
     job=JOB,

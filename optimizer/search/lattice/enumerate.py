@@ -13,6 +13,7 @@ from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import domains
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
 from optimizer.plan import FIELDS, IntArray, Plan, Plans
 from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
@@ -115,7 +116,8 @@ def _join(
 ) -> tuple[Columns, list[Rule]]:
     """Cross the rows with the values of one variable, derive what follows, drop rows that break a rule.
 
-    What is derived from one of several `shared` numbers makes a row of each of them that the row divides.
+    What is derived from one of several `shared` numbers makes a row of each of them that the row divides; a dispatcher
+    makes one of each that the row may gain by.
     """
     rows, options = len(columns["tp"]), np.array(values[name], dtype=np.int64)
     columns = {key: np.repeat(column, len(options)) for key, column in columns.items()}
@@ -132,6 +134,13 @@ def _join(
         elif pin is None or len(pin) == 1:
             columns[derived] = derive(job, columns) if pin is None else np.full(len(columns["tp"]), pin[0])
             bound.add(derived)
+    if "dispatcher" not in bound and bound.issuperset(KEYS):
+        if (pin := values.get("dispatcher")) is None:
+            taken, chosen = useful_dispatchers(job, columns)
+            columns = {key: column[taken] for key, column in columns.items()} | {"dispatcher": chosen}
+        else:
+            columns["dispatcher"] = np.full(len(columns["tp"]), pin[0])
+        bound.add("dispatcher")
     ready = [rule for rule in waiting if set(rule.variables) <= bound]
     for rule in ready:
         keep = rule.check(job, plans_of(columns))

@@ -1,0 +1,75 @@
+"""Which dispatchers a plan may gain by: those that no other one beats for its mixtures, all else being equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.layer.messages import proxied_calls
+from optimizer.objectives.layer.seconds import layer_time
+from optimizer.variables import DISPATCHERS
+
+KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
+Rows = NDArray[np.int64]
+
+
+def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Rows]:
+    """Rows and an index of DISPATCHERS for each, a row once for every dispatcher that it may gain by.
+
+    A dispatcher is left out where another one costs the host as much for a call and shows no more of its exchange in
+    either pass: every time of a step grows with these, and what hides under a pass that waits for the host does not
+    shrink. Of several alike the first stays. Of those that the stack offers and the job allows.
+    """
+    count = len(columns["ep"])
+    offered = [name for name in job.stack.dispatchers if name in job.limits.choices.get("dispatcher", DISPATCHERS)]
+    if job.model.experts is None or not offered or offered == [DISPATCHERS[0]]:
+        return np.arange(count), np.zeros(count, dtype=np.int64)
+    table = np.stack([columns[key].astype(np.int64) for key in KEYS])
+    few, places = np.unique(table, axis=1, return_inverse=True)
+    useful = _undominated(np.stack([_costs(job, few, name) for name in offered]))
+    useful[:, few[2] == 1] = False
+    taken, which = np.nonzero(useful.T[places.ravel()])
+    alone = np.flatnonzero(columns["ep"] == 1)
+    rows = np.concatenate([taken, alone])
+    chosen = np.concatenate([np.array([DISPATCHERS.index(name) for name in offered])[which], np.zeros_like(alone)])
+    order = np.argsort(rows, kind="stable")
+    return rows[order], chosen[order]
+
+
+def _undominated(costs: FloatArray) -> BoolArray:
+    """Which dispatchers (rows) no other one beats at each shape; costs are dispatcher x (forward, backward, call)."""
+    useful = np.ones((len(costs), costs.shape[2]), dtype=np.bool_)
+    for one in range(len(costs)):
+        for other in range(len(costs)):
+            if one == other:
+                continue
+            no_worse = np.all(costs[other, :2] <= costs[one, :2], axis=0) & (costs[other, 2] == costs[one, 2])
+            alike = np.all(costs[other] == costs[one], axis=0)
+            useful[one] &= ~(no_worse & (~alike | (other < one)))
+    return useful
+
+
+def _costs(job: Job, few: Rows, dispatcher: str) -> FloatArray:
+    """What of the exchange of one mixture shows in its forward and its backward pass, and what a call costs the host.
+
+    One row each [s], one column for every distinct shape.
+    """
+    tp, cp, ep, etp, micro_batch = few[:5].astype(np.float64)
+    shapes = Shapes(
+        tp=tp,
+        cp=cp,
+        ep=ep,
+        etp=etp,
+        micro_batch=micro_batch,
+        sequence_parallel=few[5] > 0,
+        seq_len=job.seq_len,
+        dispatcher=np.full(few.shape[1], DISPATCHERS.index(dispatcher)),
+    )
+    time = layer_time(job, layer_operators(job.model, shapes, job.stack, True), shapes, True, modules=False)
+    shown = (phase.terms["ep_communication"] for phase in (time.forward, time.backward))
+    return np.stack([*shown, proxied_calls(job, shapes) + np.zeros_like(tp)])
