@@ -23,7 +23,7 @@ from optimizer.units import GB
 COLUMNS = (
     *("id", "source", "table", "stack", "model", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"),
     *("seq_len", "gpu", "gpu_mem_gb", "gpus", "gpus_per_node", "inter_link", "tp", "cp", "ep", "pp", "vpp", "dp"),
-    *("sharding", "seq_parallel", "micro_batch", "global_batch", "recompute", "dtype", "framework", "step_time_s"),
+    *("sharding", "seq_parallel", "micro_batch", "global_batch", "recompute", "dispatcher", "dtype", "framework", "step_time_s"),
     *("step_time_basis", "mem_gb", "mem_kind", "status", "quality", "notes"),
 )
 NEEDED = ("model", "gpu", "gpus", "micro_batch", "global_batch")
@@ -101,6 +101,8 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
         "recompute": plan.recompute if plan.recompute in MODES else "selective",
         "dtype": job.dtype,
     }
+    if plan.ep > 1:
+        row["dispatcher"] = plan.dispatcher
     if len(cluster.tiers) > 1 and job.gpus > cluster.scale_up_size:
         row["inter_link"] = f"{cluster.tiers[1].link.bandwidth * 8e-9:.6g} Gb/s per GPU"
     said = []
