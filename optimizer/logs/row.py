@@ -23,7 +23,17 @@ from optimizer.units import GB
 COLUMNS = (
     *("id", "source", "table", "stack", "model", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"),
     *("seq_len", "gpu", "gpu_mem_gb", "gpus", "gpus_per_node", "inter_link", "tp", "cp", "ep", "pp", "vpp", "dp"),
-    *("sharding", "seq_parallel", "micro_batch", "global_batch", "recompute", "dispatcher", "dtype", "framework", "step_time_s"),
+    *(
+        "sharding",
+        "seq_parallel",
+        "micro_batch",
+        "global_batch",
+        "recompute",
+        "dispatcher",
+        "dtype",
+        "framework",
+        "step_time_s",
+    ),
     *("step_time_basis", "mem_gb", "mem_kind", "status", "quality", "notes"),
 )
 NEEDED = ("model", "gpu", "gpus", "micro_batch", "global_batch")

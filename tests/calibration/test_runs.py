@@ -164,7 +164,7 @@ def test_cores_that_a_slice_is_named_after_are_two_to_a_chip(tmp_path: Path) -> 
 
 
 def test_a_stack_of_another_year_is_the_same_software(tmp_path: Path) -> None:
-    text = "stack," + SHORT + "megatron-core-2025,llama3-8b,H100,8,1,64,1\ntorchtitan-2025,llama3-8b,H100,8,1,64,1\n"
+    text = "stack," + SHORT + "megatron-core-2023,llama3-8b,H100,8,1,64,1\ntorchtitan-2025,llama3-8b,H100,8,1,64,1\n"
     assert [run.stack_name for run in read_runs(written(tmp_path, text))] == ["megatron-core", "torchtitan-2024"]
 
 
