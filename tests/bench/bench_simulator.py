@@ -10,7 +10,8 @@ from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layouts.layout import best_assignment, layout_problem
+from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.problem import layout_problem
 
 SHAPES = {"1f1b": (64, 1, 1024), "interleaved": (16, 4, 256), "zero-bubble": (32, 1, 512)}
 PLANS = {

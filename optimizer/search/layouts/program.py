@@ -272,12 +272,15 @@ class LayoutProgram:
     def smoothed(self, values: Sequence[int], seed: int) -> Sequence[int]:
         """Among layouts as good as this one, virtual stages of like length: uneven ones stall the interleaved schedule.
 
-        Minimises the longest virtual stage of all and the longest of every round, within a fixed effort.
+        Minimises the longest virtual stage of all, the longest of every round, and what each has beyond its share,
+        within a fixed effort.
         """
         self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
         self.program.hint(dict(enumerate(values)))
         overall = self.program.variable(0, TIME_STEPS)
         rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
+        beyond = [self.program.variable(0, TIME_STEPS) for _ in self.layers]
+        share = sum(n * self.ticks[kind] for kind, n in self.problem.sequence) // self.places
         for virtual, kinds in enumerate(self.layers):
             busy = [(variable, sign * self.ticks[kind]) for kind, terms in kinds.items() for variable, sign in terms]
             if self.predicted:
@@ -285,5 +288,6 @@ class LayoutProgram:
             head = self.ticks[HEAD] if virtual == self.places - 1 else 0
             self.program.linear([*busy, (rounds[virtual // self.problem.pp], -1)], None, -head)
             self.program.linear([*busy, (overall, -1)], None, -head)
-        self.program.minimise([(overall, self.problem.vpp), *((longest, 1) for longest in rounds)])
+            self.program.linear([*busy, (beyond[virtual], -1)], None, share - head)
+        self.program.minimise([(overall, self.problem.vpp), *((longest, 1) for longest in (*rounds, *beyond))])
         return self.program.solve(seed, effort=SMOOTHING).values or values

@@ -178,7 +178,7 @@ def test_61_layers_on_16_stages_start_with_the_dense_ones() -> None:
 
 def test_interleaved_virtual_stages_are_alike() -> None:
     plan = replace(DEEPSEEK, vpp=2, num_microbatches=112, schedule="interleaved")
-    job = replace(job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9), stack=load_stack("megatron-bridge-2025"))
+    job = replace(job_of("deepseek-v3", 2048, 4096, 15360, hbm=400e9), stack=load_stack("megatron-core-2024"))
     found = best_assignment(layout_problem(job, plan))
     assert len(found.kinds) == 32
     assert sum(found.layers_per_virtual_stage) == 61

@@ -12,7 +12,8 @@ from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.search.layouts.bound import step_floor
-from optimizer.search.layouts.layout import best_layout
+from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.problem import layout_problem
 
 PLAN = Plan(tp=4, pp=8, dp=32, num_microbatches=48, sequence_parallel=True)
 
@@ -39,7 +40,7 @@ def test_layouts_whose_stages_differ_take_as_long_as_their_bound_or_longer(gpt3_
 
 def test_an_even_split_below_that_bound_is_the_best_layout(gpt3_job: Job) -> None:
     roomy = gpt3_job.with_limits(hbm=1e12)
-    layout = best_layout(roomy, PLAN)
+    layout = best_assignment(layout_problem(roomy, PLAN))
     assert set(layout.layers_per_stage) == {12}
 
 
