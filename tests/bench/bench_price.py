@@ -48,6 +48,7 @@ def lattice(count: int) -> Plans:
         recompute=random.integers(0, 3, count),
         schedule=0 * one,
         activation_offload=0 * one,
+        dispatcher=0 * one,
     )
 
 
