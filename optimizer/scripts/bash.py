@@ -409,8 +409,8 @@ class _Walker:
             yield from self.variable(name, site)
 
     def default(self, node: Any, site: Site, name: str, sign: str, offset: int) -> Iterator[Piece]:
-        words = self.seen.variables.get(name)
-        there = bool(words) and (not sign.startswith(":") or bool(known_text(words[0])))  # type: ignore[index]
+        words = self.seen.variables.get(name) or []
+        there = bool(words) and (not sign.startswith(":") or bool(known_text(words[0])))
         if sign.endswith("?"):
             yield from self.variable(name, site)
         elif sign.endswith("+") == there:

@@ -87,7 +87,13 @@ def hidden(
 
 
 def before_last(vpp: FloatArray) -> FloatArray:
-    """Share of a stage's messages that is not of the virtual stage which is reduced last, or needed first [1]."""
+    """Share of a stage's messages that is not of the virtual stage which is reduced last, or needed first [1].
+
+    vpp: virtual stages of a stage, which share its parameters evenly [1]. Source: as `passes_beside`.
+
+    >>> float(before_last(np.array(4.0)))
+    0.75
+    """
     return (vpp - 1) / vpp
 
 
@@ -99,6 +105,9 @@ def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (groups of pp); NVIDIA/Megatron-LM,
     megatron/core/pipeline_parallel/schedules.py (when gradients are synchronised).
+
+    >>> float(passes_beside(np.array(4.0), np.array(8.0)))
+    25.0
     """
     return 1 + (vpp - 1) * pp
 
