@@ -69,7 +69,7 @@ Numbers = Annotated[tuple[Whole, ...], must("a list of whole numbers")]
 Value = Annotated[int, Strict()] | Annotated[str, Strict()] | Annotated[bool, Strict()]
 Variable = Annotated[str, BeforeValidator(_variable)]
 TYPES: Mapping[str, Any] = {
-    **dict.fromkeys(("zero_stage", "shard", "mtp_ahead", "max_tp"), Natural),
+    **dict.fromkeys(("zero_stage", "shard", "recompute_first", "mtp_ahead", "max_tp"), Natural),
     **dict.fromkeys(("comm_sm_share", "offload", "bubble"), Share),
     "activation_offload": Percent,
     "vpp": VirtualStages,

@@ -38,7 +38,17 @@ from optimizer.readers.tables import (
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import ATTENTION, DISPATCHERS, PARAMETERS, SELECTIVE, Features, Fixed, Parameter, Stack
+from optimizer.stack import (
+    ATTENTION,
+    DISPATCHERS,
+    PARAMETERS,
+    RECOMPUTE_BY,
+    SELECTIVE,
+    Features,
+    Fixed,
+    Parameter,
+    Stack,
+)
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
@@ -81,6 +91,7 @@ _FEATURES = table_of(
     zero_stages=Annotated[tuple[Stage, ...], "a list of some of 0, 1, 2, 3"],
     schedules=one_of(SCHEDULES, several=True),
     recompute=one_of(MODES, several=True),
+    recompute_by=one_of(RECOMPUTE_BY),
     recompute_modules=one_of(MODULES, several=True),
     max_vpp=Count,
     logit_bytes=Count,

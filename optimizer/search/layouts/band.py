@@ -357,7 +357,7 @@ def _solve(
         seconds = floor.step_of(layout.objective, index)
         return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
 
-    even = even_layout(problem, recompute=False)
+    even = even_layout(problem, recompute=problem.alike)
     if max(even.memory) <= search.job.usable_memory:
         split = candidate(even, True)
         if split.seconds <= bound * (1 + SAME):

@@ -27,6 +27,8 @@ def disagreements(
         return
     if isinstance(found, dict) and isinstance(saved, dict):
         scale = max((abs(value) for value in found.values() if _is_number(value)), default=0.0)
+        if path.endswith(".values"):
+            scale = 0.0  # the inputs of a formula have units of their own
         for name in dict.fromkeys((*found, *saved)):
             place = f"{path}.{name}" if path else name
             if name in saved and name in found:
