@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,7 @@ def _text(plan: str) -> str:
 def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
+    from optimizer.plan import Knobs
     from optimizer.readers.answer_file import SavedAnswer
     from optimizer.readers.megatron_args import read_megatron_arguments
 
@@ -112,7 +114,10 @@ def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, t
     gpus = settings["gpus"]
     job, assumed = job_of(Request(gpus=gpus if isinstance(gpus, int) else plan.gpus, limits=limits, **options))
     _same_model(path, settings, job.model)
-    return SavedAnswer(job=job, plan=plan), assumed
+    knobs, blocks, sms = settings["knobs"], settings.get("blocks"), job.cluster.device.sms
+    if isinstance(knobs, Knobs) and isinstance(blocks, int) and sms > 1:
+        knobs = replace(knobs, comm_sm_share=blocks / sms)
+    return SavedAnswer(job=job, plan=plan, knobs=knobs if isinstance(knobs, Knobs) else Knobs()), assumed
 
 
 def _same_model(path: Path, settings: Mapping[str, object], model: Model) -> None:

@@ -155,8 +155,11 @@ def run_plan(
     if export is not None and answer.plan is not None:
         from optimizer.exports.folder import write_exports
 
-        for path in write_exports(answer, export, force=force):
+        paths, refused = write_exports(answer, export, force=force)
+        for path in paths:
             click.echo(f"wrote {path}", err=True)
+        for name, why in refused.items():
+            click.echo(f"not {name}: {why}", err=True)
     return EXIT_CODES[answer.status]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
-from optimizer.exports.megatron import SHARDING, recompute_flags
+from optimizer.exports.megatron import SHARDING, recompute_flags, unexpressed_plan
 from optimizer.objectives.kernels.activations import offloaded_modules
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def nemo_overrides(answer: Answer) -> list[str]:
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    if missing := unexpressed_plan(answer.job, answer.plan):
+        raise InputError(f"Megatron-Bridge cannot run this plan: it lacks {'; '.join(missing)}")
     values = override_values(answer.job, answer.plan, answer.knobs)
     return [f"{key}={_hydra(value)}" for key, value in values.items()]
 
