@@ -149,7 +149,8 @@ class Features:
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
     without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
     gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
-    gathered one by one.
+    gathered one by one. lifted: what is assumed beyond the software
+    itself, as optimizer.target does it.
     """
 
     attention: str = "flash"
@@ -182,6 +183,7 @@ class Features:
     unsplit_head_rate: float = 1.0
     scatter_gather: bool = False
     sharded_rate: float = 1.0
+    lifted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

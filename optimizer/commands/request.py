@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optimizer.hardware import Cluster
     from optimizer.job import Job
     from optimizer.model import Model
+    from optimizer.stack import Stack
 
 DEFAULT_CLUSTER = "dgx-h100"
 DEFAULT_STACK = "megatron-core"
@@ -47,6 +48,7 @@ class Request:
     cluster: str = ""
     device: str = ""
     stack: str = ""
+    target: str = ""
     seq_len: int | None = None
     global_batch: int | None = None
     dtype: str = ""
@@ -70,8 +72,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     dtype = request.dtype or _dtype(cluster, assumed)
     stack = load_stack(request.stack or DEFAULT_STACK)
+    if request.target:
+        stack = _aimed(stack, request.target, cluster)
     if not request.stack:
-        assumed.append(f"software stack {stack.name} (--stack)")
+        assumed.append(f"software stack {stack.name.partition('@')[0]} (--stack)")
     job = Job(
         model=model,
         cluster=cluster,
@@ -87,6 +91,18 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"
         )
     return job, tuple(assumed)
+
+
+def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
+    """The stack for this target; InputError where the target does not run on the cluster's devices."""
+    from optimizer.target import LAUNCHERS, aimed
+
+    device = cluster.device
+    if target in LAUNCHERS and device.vendor not in LAUNCHERS[target].vendors:
+        raise InputError(
+            f"--target {target} does not run on {device.name} ({device.vendor}); --target any asks for no software"
+        )
+    return aimed(stack, target)
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:

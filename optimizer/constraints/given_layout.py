@@ -63,6 +63,13 @@ class GivenLayout:
         stages = f"{len(self.counts)} stages or virtual stages" if len(self.counts) > 1 else "one stage"
         return f"{asked}: {job.model.layers} layers on {stages}{why}"
 
+    def beyond(self, job: Job) -> bool:
+        """Whether the software cannot recompute the layers that were asked for, whatever the plan."""
+        if self.variable != RECOMPUTED or job.stack.features.recompute_by == BY_STAGE:
+            return False
+        stages = len(self.counts)
+        return not any(self._possible(job, stages, vpp, FULL) for vpp in range(1, job.model.layers // stages + 1))
+
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Nothing, or 1 where a plan cannot be laid out so."""
         return np.where(self.check(job, plans), 0.0, 1.0)

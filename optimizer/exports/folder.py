@@ -14,6 +14,7 @@ from optimizer.exports.megatron import COMMUNICATORS, communicators, exported_pl
 from optimizer.exports.nemo import nemo_overrides
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
+from optimizer.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -40,6 +41,11 @@ EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     "torchtitan.toml": torchtitan_toml,
 }
 FILES = tuple(EXPORTS)
+FILES_OF: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
+    "megatron-bridge": ("megatron-bridge.overrides",),
+    "torchtitan": ("torchtitan.toml",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +57,17 @@ class Exported:
 
 
 def exported(answer: Answer) -> Exported:
-    """Every launch file of an answer; one that a software cannot have does not keep the others.
+    """Every launch file of an answer, or those of its target; one that cannot be had does not keep the others.
 
     Raises InputError when the answer holds no plan.
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
     texts, refused = {}, {}
+    target = target_of(answer.job.stack)
     for name, export in EXPORTS.items():
+        if target in LAUNCHERS and name not in FILES_OF[target]:
+            continue
         try:
             texts[name] = export(answer)
         except InputError as error:

@@ -11,6 +11,7 @@ from optimizer.errors import UnknownName
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
+from optimizer.target import AT, aimed
 
 DEFAULT_STACK = "megatron-core"
 
@@ -21,10 +22,13 @@ def stack_names() -> tuple[str, ...]:
 
 
 def load_stack(name: str) -> Stack:
-    """A stack preset by name, or a stack file by path.
+    """A stack preset by name, or a stack file by path; "megatron-core@any" is one for another target than its own.
 
     Raises UnknownName for a name that is neither, InvalidFile for a file with unknown or impossible values.
     """
+    name, at, target = name.rpartition(AT) if AT in name else (name, "", "")
+    if at:
+        return aimed(load_stack(name), target)
     path = Path(name)
     if path.suffix == ".toml":
         from optimizer.readers.stack_file import read_stack

@@ -98,6 +98,7 @@ _FEATURES = table_of(
     dispatcher=one_of(DISPATCHERS),
     unsplit_head_rate=Share,
     sharded_rate=Share,
+    lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
 _PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)

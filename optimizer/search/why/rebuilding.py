@@ -24,6 +24,7 @@ from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.why.comparison import pins_of, why_not
 from optimizer.search.why.conflict import Question, conflict
 from optimizer.search.why.plan_rules import priced
+from optimizer.target import unbuilt
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.
@@ -143,7 +144,9 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
         alternatives=_alternatives(saved, main),
         formats=tuple(_format(other, main) for other in others),
         conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
-        flags=flags(saved.job, main.estimate) if main.estimate else (),
+        flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
+        if main.estimate and main.plan
+        else (),
         trials=saved.trials,
         seed=saved.seed,
     )
