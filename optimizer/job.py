@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from optimizer.errors import InputError
 from optimizer.hardware import Cluster
 from optimizer.model import Model
-from optimizer.stack import Stack
+from optimizer.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
@@ -102,8 +102,14 @@ class Job:
 
     @property
     def recomputes_all(self) -> bool:
-        """Whether the user asked for all layers to be recomputed, so that none can be spared."""
-        return self.limits.fixed.get("recompute") == "full" and RECOMPUTED not in self.limits.fixed
+        """Whether full recomputation spares no layer: the user asked for it, or the software has nothing else."""
+        pinned = self.limits.fixed.get("recompute") == "full" and RECOMPUTED not in self.limits.fixed
+        return pinned or self.stack.features.recompute_by == ALL_LAYERS
+
+    @property
+    def recomputes_alike(self) -> bool:
+        """Whether full recomputation may spare layers, if equally many on every virtual stage."""
+        return self.stack.features.recompute_by == BY_VIRTUAL_STAGE and not self.recomputes_all
 
     @property
     def wide_dtype(self) -> str:

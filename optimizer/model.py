@@ -21,6 +21,7 @@ class Experts:
 
     `shared_ffn_hidden` is the total width of the shared experts, `first_dense_layers` the layers before the
     first MoE layer, `every` the stride between MoE layers after them (1: all, 2: the last of every two).
+    `router` scores with "softmax" over those that were chosen, "pre-softmax" over all experts before, or "sigmoid".
     `router_bias`: one bias per routed expert; `shared_gate`: a gate on the shared experts (Qwen2-MoE). With
     `group_limit` a token's experts come from at most so many of `groups` groups of experts (DeepSeek-V3: 4 of 8).
     """
@@ -31,6 +32,7 @@ class Experts:
     shared_ffn_hidden: int = 0
     first_dense_layers: int = 0
     every: int = 1
+    router: str = "softmax"
     router_bias: bool = False
     shared_gate: bool = False
     groups: int = 0
@@ -66,7 +68,8 @@ class Model:
     norm: "layer", "layer1p", "rms", or "layer-plain" (LayerNorm without weights). qk_norm: a norm with weights on
     queries and keys, over each head or, with `qk_norm_full`, over all heads together. attention_sinks: one learned
     logit per head (gpt-oss). extra_positions: rows of a learned position table beyond `max_seq_len` (OPT has 2).
-    `title` is the name for people.
+    rope_base, rope_share: base of the rotary frequencies and share of a head that is rotated. `title` is the name for
+    people.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Model:
     gated_mlp: bool = False
     activation: str = "gelu"
     norm: str = "layer"
+    norm_epsilon: float = 1e-5
     norms_per_layer: int = 2
     norm_bias: bool = True
     qk_norm: bool = False
@@ -93,6 +97,8 @@ class Model:
     mlp_bias: bool = False
     head_bias: bool = False
     position: str = "rope"
+    rope_base: float = 10_000.0
+    rope_share: float = 1.0
     extra_positions: int = 0
     tied_embeddings: bool = False
     parallel_block: bool = False

@@ -91,10 +91,11 @@ class Placement:
 
     layers: tuple[int, ...] = ()
     recomputed: tuple[int, ...] = ()
+    first: int = 0
     mtp_ahead: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.layers or self.recomputed or self.mtp_ahead)
+        return bool(self.layers or self.recomputed or self.first or self.mtp_ahead)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,9 @@ class Plan:
 
     `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
     the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage recomputes under
-    full recomputation (empty: all). `mtp_ahead` is how many virtual stages the prediction layers lie before the head.
+    full recomputation (empty: all), or `recompute_first` how many every virtual stage does, its first ones and none of
+    the prediction layers (0: as recompute_layers says). `mtp_ahead` is how many virtual stages the prediction layers
+    lie before the head.
     """
 
     tp: int = 1
@@ -130,12 +133,28 @@ class Plan:
     dispatcher: str = "alltoall"
     layers_per_stage: tuple[int, ...] = ()
     recompute_layers: tuple[int, ...] = ()
+    recompute_first: int = 0
     mtp_ahead: int = 0
 
     @property
     def placement(self) -> Placement:
         """Where its layers lie."""
-        return Placement(layers=self.layers_per_stage, recomputed=self.recompute_layers, mtp_ahead=self.mtp_ahead)
+        return Placement(
+            layers=self.layers_per_stage,
+            recomputed=self.recompute_layers,
+            first=self.recompute_first,
+            mtp_ahead=self.mtp_ahead,
+        )
+
+    def lying(self, placed: Placement) -> Plan:
+        """The plan with its layers placed so."""
+        return replace(
+            self,
+            layers_per_stage=placed.layers,
+            recompute_layers=placed.recomputed,
+            recompute_first=placed.first,
+            mtp_ahead=placed.mtp_ahead,
+        )
 
     @property
     def gpus(self) -> int:
@@ -158,11 +177,13 @@ class Plan:
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
         parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
-        partly = self.recompute == "full" and len(self.recompute_layers) > 0
+        partly = self.recompute == "full" and (len(self.recompute_layers) > 0 or self.recompute_first > 0)
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
         parts += [f"{self.activation_offload}% of activations on the host"] * (self.activation_offload > 0)
         count = sum(self.recompute_layers)
         parts += [f"{count} layer{'s' * (count > 1)} recomputed"] * (partly and count > 0)
+        where = "virtual stage" if self.vpp > 1 else "stage"
+        parts += [f"{self.recompute_first} recomputed per {where}"] * (partly and self.recompute_first > 0)
         return ", ".join(parts)
 
 
@@ -257,6 +278,7 @@ class Plans:
                 **dict(zip(FIELDS, values, strict=True)),
                 layers_per_stage=placed.layers,
                 recompute_layers=placed.recomputed,
+                recompute_first=placed.first,
                 mtp_ahead=placed.mtp_ahead,
             )
             for *values, placed in zip(*columns.values(), placements, strict=True)

@@ -132,6 +132,8 @@ SELECTIVE = ("core", "ops", "qkv")
 # @95b939c).
 ROUTING: Mapping[str, float] = {"forced": 1.0, "trained": 1.65, "fresh": 4.0}
 COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
+BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
+RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -147,7 +149,9 @@ class Features:
     weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
     grad_bytes: bytes per element of the gradients, as they are held and as they travel.
     fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
-    zero_stages, schedules, recompute: those it offers. recompute_modules: what it can recompute by name, of
+    zero_stages, schedules, recompute: those it offers. recompute_by: which layers full recomputation may recompute, one
+    of RECOMPUTE_BY: any number on each stage; the first so many of every virtual stage, equally many on all; or all of
+    them. recompute_modules: what it can recompute by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
@@ -164,7 +168,8 @@ class Features:
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
     without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
     gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
-    gathered one by one.
+    gathered one by one. lifted: what is assumed beyond the software
+    itself, as optimizer.target does it.
     """
 
     attention: str = "flash"
@@ -180,6 +185,7 @@ class Features:
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "full")
+    recompute_by: str = BY_STAGE
     recompute_modules: tuple[str, ...] = ()
     activation_offload: bool = False
     max_vpp: int = 16
@@ -201,6 +207,7 @@ class Features:
     unsplit_head_rate: float = 1.0
     scatter_gather: bool = False
     sharded_rate: float = 1.0
+    lifted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

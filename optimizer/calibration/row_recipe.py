@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.hardware import Cluster
-from optimizer.readers.megatron_args import expanded
 from optimizer.recomputation import RECOMPUTE, written
+from optimizer.scripts.megatron_args import expanded
 from optimizer.stack import Stack
 
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
@@ -71,14 +71,14 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     return named if named in RECOMPUTE else "none"
 
 
-def recomputed_layers(row: Mapping[str, str], pp: int) -> tuple[int, ...]:
-    """Layers that each of pp stages recomputes, () where the row gives no number.
+def recomputed_first(row: Mapping[str, str]) -> int:
+    """How many first layers every virtual stage recomputes, 0 where the row gives no number.
 
-    >>> recomputed_layers({"recompute": "full", "notes": "recompute_num_layers=5; full recompute of 5 layers only"}, 2)
-    (5, 5)
+    >>> recomputed_first({"recompute": "full", "notes": "recompute_num_layers=5; full recompute of 5 layers only"})
+    5
     """
     match = _RECOMPUTED.search(row.get("notes", ""))
-    return (int(match[1]),) * pp if match and row.get("recompute") == "full" else ()
+    return int(match[1]) if match and row.get("recompute") == "full" else 0
 
 
 def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tuple[int, ...], bool] | None:

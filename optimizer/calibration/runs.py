@@ -20,7 +20,7 @@ from optimizer.calibration.row_recipe import (
     number_format,
     printed_layout,
     recomputation,
-    recomputed_layers,
+    recomputed_first,
     schedule,
     sharding,
     under_recipe,
@@ -179,7 +179,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         shard=shard,
         recompute=recomputation(row, assumed),
         layers_per_stage=layout[0] if layout else filled,
-        recompute_layers=recomputed_layers(row, pp),
+        recompute_first=recomputed_first(row),
         schedule=schedule(row, vpp),
         dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,6 @@ def _text(plan: str) -> str:
 def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
-    from dataclasses import replace
 
     from optimizer.job import Limits
     from optimizer.presets import load_model, load_stack

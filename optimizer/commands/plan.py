@@ -29,6 +29,7 @@ JOB_OPTIONS = (
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
+    click.option("--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]"),
     click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
@@ -155,8 +156,11 @@ def run_plan(
     if export is not None and answer.plan is not None:
         from optimizer.exports.folder import write_exports
 
-        for path in write_exports(answer, export, force=force):
+        paths, refused = write_exports(answer, export, force=force)
+        for path in paths:
             click.echo(f"wrote {path}", err=True)
+        for name, why in refused.items():
+            click.echo(f"not {name}: {why}", err=True)
     return EXIT_CODES[answer.status]
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optimizer.hardware import Cluster
     from optimizer.job import Job
     from optimizer.model import Model
+    from optimizer.stack import Stack
 
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
@@ -51,6 +52,7 @@ class Request:
     cluster: str = ""
     device: str = ""
     stack: str = ""
+    target: str = ""
     seq_len: int | None = None
     global_batch: int | None = None
     dtype: str = ""
@@ -81,8 +83,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     seq_len = request.seq_len or _seq_len(model, assumed)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     dtype = request.dtype or _dtype(cluster, assumed)
+    if request.target:
+        stack = _aimed(stack, request.target, cluster)
     if not request.stack:
-        assumed.append(f"software stack {stack.name} (--stack)")
+        assumed.append(f"software stack {stack.name.partition('@')[0]} (--stack)")
     job = Job(
         model=model,
         cluster=cluster,
@@ -125,6 +129,18 @@ def routing_settings(text: str) -> tuple[str, ...]:
             f"1.3, but got {text!r}"
         ) from None
     return (f"stack.expert_imbalance={factor:g}",)
+
+
+def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
+    """The stack for this target; InputError where the target does not run on the cluster's devices."""
+    from optimizer.target import LAUNCHERS, aimed
+
+    device = cluster.device
+    if target in LAUNCHERS and device.vendor not in LAUNCHERS[target].vendors:
+        raise InputError(
+            f"--target {target} does not run on {device.name} ({device.vendor}); --target any asks for no software"
+        )
+    return aimed(stack, target)
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:

@@ -13,6 +13,7 @@ from optimizer.errors import InputError
 from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, RECOMPUTED, Job
 from optimizer.plan import Placement, Plan, Plans, balanced, virtual_stages
 from optimizer.recomputation import RECOMPUTE
+from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 
 FULL = RECOMPUTE.index("full")
 
@@ -56,11 +57,18 @@ class GivenLayout:
         if self.variable == LAYOUT:
             return f"{asked}: no other layout is searched"
         if self.variable == RECOMPUTED:
-            return f"{asked}: {len(self.counts)} stages under full recomputation that hold so many layers"
+            return f"{asked}: {len(self.counts)} stages under full recomputation that hold so many layers{rule_of(job)}"
         uneven = not job.stack.features.uneven_stages and len(set(self.counts)) > 1
         why = f", but {job.stack.name} cuts them evenly" if uneven else ""
         stages = f"{len(self.counts)} stages or virtual stages" if len(self.counts) > 1 else "one stage"
         return f"{asked}: {job.model.layers} layers on {stages}{why}"
+
+    def beyond(self, job: Job) -> bool:
+        """Whether the software cannot recompute the layers that were asked for, whatever the plan."""
+        if self.variable != RECOMPUTED or job.stack.features.recompute_by == BY_STAGE:
+            return False
+        stages = len(self.counts)
+        return not any(self._possible(job, stages, vpp, FULL) for vpp in range(1, job.model.layers // stages + 1))
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Nothing, or 1 where a plan cannot be laid out so."""
@@ -77,15 +85,17 @@ class GivenLayout:
             given = counts_of(job, LAYERS)
             if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
                 return False
-            return all(recomputed <= held for recomputed, held in zip(self.counts, _held(job, pp, vpp), strict=True))
+            possible = all(some <= held for some, held in zip(self.counts, _held(job, pp, vpp), strict=True))
+            return possible and _recomputed(job, pp, vpp) is not None
         even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
         return len(self.counts) in (pp, pp * vpp) and even
 
     def _same(self, job: Job, pp: int, vpp: int, placed: Placement, asked: Placement) -> bool:
         if self.variable == RECOMPUTED:
-            return placed.recomputed == asked.recomputed
+            return (placed.recomputed, placed.first) == (asked.recomputed, asked.first)
         mine, theirs = (virtual_stages(given.layers, job.model.layers, pp, vpp) for given in (placed, asked))
-        together = self.variable == LAYERS or placed.recomputed in ((), asked.recomputed)
+        alike = placed.first == asked.first and placed.recomputed in ((), asked.recomputed)
+        together = self.variable == LAYERS or alike
         return mine == theirs and placed.mtp_ahead == 0 and together
 
 
@@ -136,7 +146,7 @@ def counts(name: str, text: str) -> tuple[int, ...]:
 def laid_out(job: Job, plan: Plan) -> Plan:
     """The plan with its layers where the user placed them, else evenly split, all recomputed where it may be chosen."""
     placed = _placement(job, plan.pp, plan.vpp, plan.recompute == "full")
-    return replace(plan, layers_per_stage=placed.layers, recompute_layers=placed.recomputed, mtp_ahead=0)
+    return plan.lying(placed)
 
 
 def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
@@ -148,12 +158,34 @@ def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
 
 def _placement(job: Job, pp: int, vpp: int, full: bool) -> Placement:
     layers = counts_of(job, LAYERS) or balanced(job.model.layers, pp)
-    recomputed = counts_of(job, RECOMPUTED)
     if not full:
         return Placement(layers=layers)
-    if not recomputed and job.limits.fixed.get("recompute") != "full":
-        recomputed = _held(job, pp, vpp)
-    return Placement(layers=layers, recomputed=recomputed)
+    if counts_of(job, RECOMPUTED):
+        return replace(_recomputed(job, pp, vpp) or Placement(), layers=layers)
+    each = job.stack.features.recompute_by == BY_STAGE and not job.recomputes_all
+    return Placement(layers=layers, recomputed=_held(job, pp, vpp) if each else ())
+
+
+def _recomputed(job: Job, pp: int, vpp: int) -> Placement | None:
+    """What is recomputed where each stage recomputes as many layers as was pinned; None where the software cannot."""
+    asked, by = counts_of(job, RECOMPUTED), job.stack.features.recompute_by
+    if by == BY_STAGE:
+        return Placement(recomputed=asked)
+    if asked == _held(job, pp, vpp):
+        return Placement()
+    counts = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
+    for first in range(1, max(counts) if by == BY_VIRTUAL_STAGE else 0):
+        if asked == tuple(sum(min(first, count) for count in counts[stage::pp]) for stage in range(pp)):
+            return Placement(first=first)
+    return None
+
+
+def rule_of(job: Job) -> str:
+    """How the software limits full recomputation, in words that go on a sentence; nothing if all is free."""
+    return {
+        BY_VIRTUAL_STAGE: f"; {job.stack.name} recomputes equally many layers on every virtual stage, the first ones",
+        ALL_LAYERS: f"; {job.stack.name} recomputes all layers or none",
+    }.get(job.stack.features.recompute_by, "")
 
 
 def _held(job: Job, pp: int, vpp: int) -> tuple[int, ...]:

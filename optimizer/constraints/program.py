@@ -91,6 +91,15 @@ class Program:
         linear.coeffs.extend([coefficient for _, coefficient in terms])
         linear.domain.extend([-LIMIT if low is None else low, LIMIT if high is None else high])
 
+    def lesser(self, one: int, other: int, most: int) -> int:
+        """A variable that is the lesser of two others, neither negative; it is at most `most`."""
+        found = self.variable(0, most)
+        largest = self.message.constraints.add().lin_max
+        for expression, variable in ((largest.target, found), (largest.exprs.add(), one), (largest.exprs.add(), other)):
+            expression.vars.append(variable)
+            expression.coeffs.append(-1)
+        return found
+
     def allow(self, variables: Sequence[Variable], rows: Iterable[Sequence[int]], literal: int | None = None) -> None:
         """The variables take one of these rows of values."""
         values = np.asarray(list(rows) if not isinstance(rows, np.ndarray) else rows, dtype=np.int64)

@@ -4,42 +4,86 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.megatron import megatron_arguments
+from optimizer.exports.megatron import COMMUNICATORS, communicators, exported_plan, megatron_arguments
 from optimizer.exports.nemo import nemo_overrides
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
+from optimizer.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
 
-FILES = ("megatron.args", "megatron.sbatch", "megatron-bridge.overrides", "torchtitan.toml")
+
+def _arguments(answer: Answer) -> str:
+    return shlex.join(megatron_arguments(answer)) + "\n"
 
 
-def export_texts(answer: Answer) -> dict[str, str]:
-    """Name and content of every launch file.
+def _communicators(answer: Answer) -> str:
+    exported_plan(answer)
+    return communicators(answer.job, answer.knobs)
+
+
+def _overrides(answer: Answer) -> str:
+    return "\n".join(nemo_overrides(answer)) + "\n"
+
+
+EXPORTS: Mapping[str, Callable[[Answer], str]] = {
+    "megatron.args": _arguments,
+    COMMUNICATORS: _communicators,
+    "megatron.sbatch": sbatch_script,
+    "megatron-bridge.overrides": _overrides,
+    "torchtitan.toml": torchtitan_toml,
+}
+FILES = tuple(EXPORTS)
+FILES_OF: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
+    "megatron-bridge": ("megatron-bridge.overrides",),
+    "torchtitan": ("torchtitan.toml",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """Name and content of every launch file, and of those that cannot be the reason; a file without content is none."""
+
+    texts: Mapping[str, str]
+    refused: Mapping[str, str]
+
+
+def exported(answer: Answer) -> Exported:
+    """Every launch file of an answer, or those of its target; one that cannot be had does not keep the others.
 
     Raises InputError when the answer holds no plan.
     """
-    texts = (
-        shlex.join(megatron_arguments(answer)) + "\n",
-        sbatch_script(answer),
-        "\n".join(nemo_overrides(answer)) + "\n",
-        torchtitan_toml(answer),
-    )
-    return dict(zip(FILES, texts, strict=True))
+    if answer.plan is None:
+        raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    texts, refused = {}, {}
+    target = target_of(answer.job.stack)
+    for name, export in EXPORTS.items():
+        if target in LAUNCHERS and name not in FILES_OF[target]:
+            continue
+        try:
+            texts[name] = export(answer)
+        except InputError as error:
+            refused[name] = str(error)
+    return Exported(texts={name: text for name, text in texts.items() if text}, refused=refused)
 
 
-def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> list[Path]:
-    """Write every launch file into the folder, which is made if need be; the paths written.
+def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple[list[Path], Mapping[str, str]]:
+    """Write every launch file into the folder, which is made if need be; the paths written, and why others were not.
 
-    Raises InputError when a file exists already (unless `force`) or the folder cannot be written.
+    Raises InputError when a file exists already (unless `force`), the folder cannot be written or no file can be.
     """
-    return write_texts(export_texts(answer), folder, force=force)
+    found = exported(answer)
+    if not found.texts:
+        raise InputError("; ".join(dict.fromkeys(found.refused.values())))
+    return write_texts(found.texts, folder, force=force), found.refused
 
 
 def write_texts(texts: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:

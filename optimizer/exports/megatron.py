@@ -1,44 +1,52 @@
 """Command-line arguments of Megatron-LM (Megatron-Core) for a plan.
 
-Source of the argument names: NVIDIA/Megatron-LM, megatron/training/arguments.py.
+Source of the argument names: NVIDIA/Megatron-LM core_v0.19.0, megatron/training/arguments.py.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.exports.megatron_model import lacking, model_flags
 from optimizer.objectives.kernels.activations import offloaded_modules
 from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
-    from optimizer.model import Experts, Model
+    from optimizer.model import Model
     from optimizer.plan import Knobs, Plan
 
+VENDORS = ("NVIDIA", "AMD")
+COMMUNICATORS = "megatron-nccl.json"
+REPLICAS = ("dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_ep_dp", "intra_dist_opt_instance")
 # A flag without a value maps to None.
 Flags = Mapping[str, str | None]
 
-ACTIVATIONS: Mapping[str, str] = {
-    "squared-relu": "--squared-relu",
-    "relu2": "--squared-relu",
-    "quick-geglu": "--quick-geglu",
-}
-POSITIONS: Mapping[str, str] = {"rope": "rope", "learned": "learned_absolute"}
+RELEASE = "core_v0.19.0"
+ATTENTION: Mapping[str, str] = {"flash1": "flash", "flash": "flash", "flash3": "fused"}
 SHARDING: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
 
 
 def megatron_arguments(answer: Answer) -> list[str]:
     """Arguments of pretrain_gpt.py that launch the answer's plan; data, schedule and checkpoints are yours to add.
 
-    Raises InputError when the answer holds no plan.
+    Raises InputError when the answer holds no plan, or one that Megatron-LM cannot run.
     """
+    return arguments(plan_flags(answer.job, exported_plan(answer), answer.knobs))
+
+
+def exported_plan(answer: Answer) -> Plan:
+    """The plan of an answer. Raises InputError when there is none, or one that Megatron-LM cannot run."""
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    return arguments(plan_flags(answer.job, answer.plan, answer.knobs))
+    if missing := unexpressed(answer.job, answer.plan):
+        raise InputError(f"Megatron-LM {RELEASE} cannot run {answer.job.model.name} so: it lacks {'; '.join(missing)}")
+    return answer.plan
 
 
 def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
@@ -51,9 +59,29 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **offload_flags(job, plan),
         **precision_flags(job),
         **recipe_flags(job, plan),
-        **model_flags(job.model),
-        **dispatcher_flags(plan),
+        **model_flags(job.model, job.seq_len),
+        **regularization_flags(job),
+        **dispatcher_flags(job, plan),
     }
+
+
+def unexpressed(job: Job, plan: Plan) -> tuple[str, ...]:
+    """What Megatron-LM lacks to run the plan of this model as it is priced, in words; nothing where it can."""
+    return (*lacking(job.model), *unexpressed_plan(job, plan))
+
+
+def unexpressed_plan(job: Job, plan: Plan) -> tuple[str, ...]:
+    """The same of the plan, whatever the model."""
+    alike, device = plan.recompute_layers == () or plan.recompute != "full", job.cluster.device
+    missing = {
+        f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
+        "recomputation of other layers on each stage": not alike,
+        f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
+        f"selective recomputation of other operators ({job.stack.features.selective})": (
+            plan.recompute == "selective" and job.stack.features.selective != "core"
+        ),
+    }
+    return tuple(what for what, holds in missing.items() if holds)
 
 
 def arguments(flags: Flags) -> list[str]:
@@ -85,19 +113,10 @@ def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
 
 
 def pipeline_flags(plan: Plan, model: Model) -> dict[str, str | None]:
-    """The schedule if it is no usual one, and how the layers lie on the stages."""
+    """How the layers lie on the stages."""
     if plan.pp == 1:
         return {}
-    return zero_bubble_flags(plan) | layout_flags(plan, model)
-
-
-def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
-    """Schedules that only a fork of Megatron-LM runs, by the micro-batches whose weights' gradients may wait.
-
-    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md.
-    """
-    pending = {"zero-bubble": plan.pp, "zero-bubble-2p": 2 * plan.pp}.get(plan.schedule)
-    return {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": str(pending)} if pending else {}
+    return layout_flags(plan, model)
 
 
 def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
@@ -133,19 +152,36 @@ def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         flags["--num-distributed-optimizer-instances"] = str(replicas // plan.shard)
     if plan.zero_stage >= 2:
         flags |= {"--use-megatron-fsdp": None, "--data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
+        flags["--ckpt-format"] = "fsdp_dtensor"
     if job.stack["dp_overlap"] > 0 and replicas > 1:
         flags["--overlap-grad-reduce"] = None
         if plan.zero_stage >= 1:
             flags["--overlap-param-gather"] = None
-        # Megatron counts a bucket in parameters.
-        flags["--ddp-bucket-size"] = str(round(knobs.bucket / job.stack.features.grad_bytes))
+    # Megatron counts a bucket in parameters.
+    flags["--ddp-bucket-size"] = str(round(knobs.bucket / job.stack.features.grad_bytes))
+    if communicators(job, knobs):
+        flags["--nccl-communicator-config-path"] = COMMUNICATORS
     if knobs.offload > 0:
         flags |= {
             "--use-precision-aware-optimizer": None,
             "--optimizer-cpu-offload": None,
-            "--optimizer-offload-fraction": f"{knobs.offload:.3g}",
+            "--optimizer-offload-fraction": repr(knobs.offload),
         }
     return flags
+
+
+def communicators(job: Job, knobs: Knobs) -> str:
+    """The file (JSON, which is YAML too) that bounds the thread blocks of data-parallel communicators alone.
+
+    Each block occupies one multiprocessor. Empty for devices whose multiprocessors are not told.
+
+    Source: Megatron-LM, megatron/core/parallel_state.py, get_nccl_options.
+    """
+    sms = job.cluster.device.sms
+    if sms <= 1:
+        return ""
+    blocks = max(1, round(knobs.comm_sm_share * sms))
+    return json.dumps({group: {"max_ctas": blocks} for group in REPLICAS}, indent=1) + "\n"
 
 
 def recompute_flags(plan: Plan) -> dict[str, str | None]:
@@ -153,16 +189,14 @@ def recompute_flags(plan: Plan) -> dict[str, str | None]:
     modules = ("core_attn",) if plan.recompute == "selective" else modules_of(plan.recompute)
     if modules:
         return {"--recompute-granularity": "selective", "--recompute-modules": " ".join(modules)}
-    if plan.recompute == "full" and not plan.recompute_layers:
-        return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1"}
-    if plan.recompute == "full" and any(plan.recompute_layers):
-        per_virtual_stage = str(recomputed_per_virtual_stage(plan))
-        return {
-            "--recompute-granularity": "full",
-            "--recompute-method": "block",
-            "--recompute-num-layers": per_virtual_stage,
-        }
-    return {}
+    if plan.recompute != "full":
+        return {}
+    method, count = ("block", plan.recompute_first) if plan.recompute_first else ("uniform", 1)
+    return {
+        "--recompute-granularity": "full",
+        "--recompute-method": method,
+        "--recompute-num-layers": str(count),
+    }
 
 
 def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
@@ -178,35 +212,6 @@ def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
     return flags | {"--activation-offload-fraction": share}
 
 
-def recomputed_per_virtual_stage(plan: Plan) -> int:
-    """Layers that every virtual stage must recompute so that each stage recomputes at least those it has to.
-
-    Megatron-LM takes one number for all: stages that need to recompute fewer layers recompute more than the plan says.
-
-    Source: Megatron-LM, megatron/training/arguments.py, --recompute-num-layers with --recompute-method block.
-
-    >>> from optimizer.plan import Plan
-    >>> recomputed_per_virtual_stage(Plan(pp=2, vpp=2, recompute="full", recompute_layers=(3, 0)))
-    2
-    """
-    return -(-max(plan.recompute_layers, default=0) // plan.vpp)
-
-
-def launch_notes(plan: Plan) -> tuple[str, ...]:
-    """What the arguments cannot say of a plan, for a person to know before launching it."""
-    notes = []
-    if plan.recompute == "full" and any(plan.recompute_layers):
-        per_stage, counts = recomputed_per_virtual_stage(plan) * plan.vpp, " ".join(map(str, plan.recompute_layers))
-        if {*plan.recompute_layers} != {per_stage}:
-            notes.append(
-                f"Megatron-LM recomputes as many layers on every stage, {per_stage}; the plan recomputes {counts}, so "
-                "that the step is slower than predicted"
-            )
-    if plan.schedule.startswith("zero-bubble"):
-        notes.append("zero-bubble schedules need the fork sail-sg/zero-bubble-pipeline-parallelism")
-    return tuple(notes)
-
-
 def precision_flags(job: Job) -> dict[str, str | None]:
     """Number format of weights and matrix products."""
     flags: dict[str, str | None] = {"--fp16": None} if job.dtype == "fp16" else {"--bf16": None}
@@ -216,8 +221,18 @@ def precision_flags(job: Job) -> dict[str, str | None]:
         flags |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
     if job.stack.features.grad_bytes == 4:
         flags["--accumulate-allreduce-grads-in-fp32"] = None
-    flags["--attention-backend"] = "flash" if job.stack.features.attention.startswith("flash") else "unfused"
+    elif job.dtype != "fp16":
+        flags["--grad-reduce-in-bf16"] = None
+    flags["--attention-backend"] = ATTENTION.get(job.stack.features.attention, "unfused")
+    if job.stack.features.attention == "unfused":
+        flags["--no-masked-softmax-fusion"] = None
     return flags
+
+
+def regularization_flags(job: Job) -> dict[str, str | None]:
+    """Dropout where it is priced, and none where it is not: fused attention and fusions differ with it."""
+    rate = "0.1" if job.stack.features.dropout else "0.0"
+    return {"--attention-dropout": rate, "--hidden-dropout": rate}
 
 
 def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
@@ -233,104 +248,22 @@ def rescales(plan: Plan) -> bool:
     return not set(RESCALED).isdisjoint(modules_of(plan.recompute))
 
 
-def model_flags(model: Model) -> dict[str, str | None]:
-    """Shape of the model."""
-    flags: dict[str, str | None] = {
-        "--num-layers": str(model.layers),
-        "--hidden-size": str(model.hidden),
-        "--ffn-hidden-size": str(model.ffn_hidden),
-        "--num-attention-heads": str(model.heads),
-    }
-    if model.kv_heads != model.heads and model.mla is None:
-        flags |= {"--group-query-attention": None, "--num-query-groups": str(model.kv_heads)}
-    if model.mla is None and model.head_dim * model.heads != model.hidden:
-        flags["--kv-channels"] = str(model.head_dim)
-    if model.activation == "clamped-swiglu":
-        flags |= {"--quick-geglu": None, "--glu-linear-offset": "1.0", "--activation-func-clamp-value": "7.0"}
-    elif model.gated_mlp:
-        flags["--swiglu"] = None
-    elif model.activation in ACTIVATIONS:
-        flags[ACTIVATIONS[model.activation]] = None
-    if model.norm.startswith("rms"):
-        flags["--normalization"] = "RMSNorm"
-    flags["--position-embedding-type"] = POSITIONS.get(model.position, "none")
-    flags["--max-position-embeddings"] = str(model.max_seq_len)
-    flags["--vocab-size"] = str(model.vocab)
-    switches = {
-        "--untie-embeddings-and-output-weights": not model.tied_embeddings,
-        "--disable-bias-linear": not model.mlp_bias,
-        "--add-qkv-bias": model.attention_bias and not model.mlp_bias,
-        "--qk-layernorm": model.qk_norm,
-    }
-    flags |= {flag: None for flag, on in switches.items() if on}
-    if model.window:
-        flags["--window-size"] = f"({model.window.size},0)"
-        if model.window.global_every:
-            flags["--window-attn-skip-freq"] = str(model.window.global_every)
-    return flags | latent_attention_flags(model) | (expert_flags(model.layers, model.experts) if model.experts else {})
+def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """How routed tokens travel: one copy for each destination needs Megatron's flex dispatcher, if they travel at all.
 
-
-def latent_attention_flags(model: Model) -> dict[str, str | None]:
-    """Multi-head latent attention and multi-token prediction."""
-    flags: dict[str, str | None] = {}
-    if model.mla:
-        flags["--multi-latent-attention"] = None
-        if model.mla.q_rank:
-            flags["--q-lora-rank"] = str(model.mla.q_rank)
-        flags |= {
-            "--kv-lora-rank": str(model.mla.kv_rank),
-            "--qk-head-dim": str(model.mla.nope_dim),
-            "--qk-pos-emb-head-dim": str(model.mla.rope_dim),
-            "--v-head-dim": str(model.mla.v_dim),
-        }
-    if model.mtp_layers:
-        flags["--mtp-num-layers"] = str(model.mtp_layers)
-    return flags
-
-
-def dispatcher_flags(plan: Plan) -> dict[str, str | None]:
-    """How routed tokens travel: kernels of their own sit behind Megatron's flex dispatcher.
-
-    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, moe_flex_dispatcher_backend.
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher: TP x EP above 1;
+    transformer_config.py, moe_flex_dispatcher_backend.
     """
-    if plan.dispatcher == "alltoall":
+    if job.model.experts is None:
         return {}
-    return {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": plan.dispatcher}
-
-
-def expert_flags(layers: int, experts: Experts) -> dict[str, str | None]:
-    """Mixture of experts: sizes, routing, and which layers have it."""
-    flags: dict[str, str | None] = {
-        "--num-experts": str(experts.count),
-        "--moe-router-topk": str(experts.top_k),
-        "--moe-ffn-hidden-size": str(experts.ffn_hidden),
-        "--moe-token-dispatcher-type": "alltoall",
-        "--moe-grouped-gemm": None,
+    features = job.stack.features
+    forced: dict[str, str | None] = {"--moe-router-force-load-balancing": None}
+    balanced = forced if features.routing == "forced" or (features.balanced_experts and not features.routing) else {}
+    if plan.dispatcher == "alltoall" or plan.etp * plan.ep == 1:
+        return {"--moe-token-dispatcher-type": "alltoall", **balanced}
+    return {
+        "--moe-token-dispatcher-type": "flex",
+        "--moe-flex-dispatcher-backend": plan.dispatcher,
+        "--moe-router-dtype": "fp32",
+        **balanced,
     }
-    if experts.group_limit:
-        flags |= {
-            "--moe-router-num-groups": str(experts.groups),
-            "--moe-router-group-topk": str(experts.group_limit),
-        }
-    if experts.shared_ffn_hidden:
-        flags["--moe-shared-expert-intermediate-size"] = str(experts.shared_ffn_hidden)
-    if experts.first_dense_layers or experts.every > 1:
-        flags["--moe-layer-freq"] = layer_pattern(layers, experts)
-    return flags
-
-
-def layer_pattern(layers: int, experts: Experts) -> str:
-    """Which layers are mixtures, as the Python list that --moe-layer-freq evaluates: 1 marks a mixture.
-
-    >>> from optimizer.model import Experts
-    >>> layer_pattern(61, Experts(count=256, top_k=8, ffn_hidden=2048, first_dense_layers=3))
-    '([0]*3+[1]*58)'
-    """
-    dense, every = experts.first_dense_layers, experts.every
-    head = [f"[0]*{dense}"] if dense else []
-    if every == 1:
-        return f"({'+'.join([*head, f'[1]*{layers - dense}'])})"
-    period = ",".join(["0"] * (every - 1) + ["1"])
-    whole, rest = divmod(layers - dense, every)
-    tail = [f"[0]*{rest}"] if rest else []
-    return f"({'+'.join([*head, f'[{period}]*{whole}', *tail])})"

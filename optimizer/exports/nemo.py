@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
-from optimizer.exports.megatron import SHARDING, dispatcher_flags, recompute_flags
+from optimizer.exports.megatron import SHARDING, dispatcher_flags, recompute_flags, unexpressed_plan
 from optimizer.objectives.kernels.activations import offloaded_modules
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def nemo_overrides(answer: Answer) -> list[str]:
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    if missing := unexpressed_plan(answer.job, answer.plan):
+        raise InputError(f"Megatron-Bridge cannot run this plan: it lacks {'; '.join(missing)}")
     values = override_values(answer.job, answer.plan, answer.knobs)
     return [f"{key}={_hydra(value)}" for key, value in values.items()]
 
@@ -91,9 +93,9 @@ def _recompute(plan: Plan) -> dict[str, object]:
 def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
     if job.model.experts is None:
         return {}
-    flags = dispatcher_flags(plan)
+    flags = dispatcher_flags(job, plan)
     return {
-        "model.moe_token_dispatcher_type": flags.get("--moe-token-dispatcher-type", "alltoall"),
+        "model.moe_token_dispatcher_type": flags["--moe-token-dispatcher-type"],
         "model.moe_flex_dispatcher_backend": flags.get("--moe-flex-dispatcher-backend"),
     }
 

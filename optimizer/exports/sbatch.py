@@ -1,88 +1,151 @@
-"""A Slurm batch script that launches a plan with Megatron-LM."""
+"""A Slurm batch script that launches a plan with Megatron-LM, one task for each GPU."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
-from optimizer.exports.megatron import launch_notes, megatron_arguments
+from optimizer.exports.megatron import COMMUNICATORS, RELEASE, communicators, exported_plan, megatron_arguments
+from optimizer.exports.megatron_model import differing
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
-    from optimizer.plan import Knobs, Plan
+    from optimizer.plan import Plan
+
+CPUS_PER_GPU = 8
+LIMIT = "04:00:00"
+WARNING = 600  # seconds before the time limit in which a checkpoint is written
 
 TEMPLATE = """\
 #!/usr/bin/env bash
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
+#SBATCH --ntasks={gpus}
+#SBATCH --ntasks-per-node={gpus_per_node}
 #SBATCH --gpus-per-node={gpus_per_node}
+#SBATCH --cpus-per-task={cpus}
 #SBATCH --exclusive
-# {summary}{notes}
-# sbatch THIS_FILE /path/to/Megatron-LM --data-path ... --train-iters ... --lr ...
+#SBATCH --time={limit}
+#SBATCH --signal=B:USR1@{warning}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+# Megatron-LM {release}: {summary}{notes}
 set -euo pipefail
-megatron=$1
-shift
+
+if (($# < 2)); then
+    cat >&2 <<'USAGE'
+usage: sbatch [options of sbatch] THIS_FILE MEGATRON CHECKPOINTS [arguments of pretrain_gpt.py]
+  MEGATRON     folder of Megatron-LM {release}
+  CHECKPOINTS  folder that every node sees; a run goes on from the last checkpoint there
+  arguments    data and training, such as --data-path ... --tokenizer-type ... --train-iters ... --lr ...
+  CONTAINER    environment variable: image for Slurm's pyxis plug-in; without it python3 of the nodes runs
+USAGE
+    exit 2
+fi
+megatron=$1 checkpoints=$2
+shift 2
+mkdir -p "$checkpoints"
 
 {environment}
+communicators="$checkpoints/{communicators_file}"
+cat >"$communicators" <<'COMMUNICATORS'
+{communicators}COMMUNICATORS
 
 arguments=(
 {arguments}
 )
+run=(
+    --save "$checkpoints" --load "$checkpoints" --save-interval 500
+    --exit-signal-handler --log-interval 10 --log-throughput
+)
+container=()
+if [[ -n ${{CONTAINER:-}} ]]; then
+    container=(--container-image="$CONTAINER" --container-mounts="$megatron,$checkpoints,$PWD")
+fi
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun torchrun --nnodes {nodes} --nproc-per-node {gpus_per_node} \\
-    --rdzv-backend c10d --rdzv-endpoint "$head:29500" --rdzv-id "$SLURM_JOB_ID" \\
-    "$megatron/pretrain_gpt.py" "${{arguments[@]}}" "$@"
+# Slurm warns the script ahead of the time limit: the ranks write a checkpoint and end, and the job is queued again.
+again=
+trap 'again=1; scancel --signal=TERM "$SLURM_JOB_ID.0"' USR1
+# shellcheck disable=SC2016 # each task expands its own rank
+srun --kill-on-bad-exit=1 --distribution=plane={gpus_per_node} "${{container[@]}}" bash -c '
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+    exec python3 -u "$@"
+' rank "$megatron/pretrain_gpt.py" "${{arguments[@]}}" "${{run[@]}}" "$@" &
+ranks=$!
+status=0
+while kill -0 "$ranks" 2>/dev/null; do
+    wait "$ranks" && status=0 || status=$?
+done
+if [[ -n $again ]]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"
 """
 
 
 def sbatch_script(answer: Answer) -> str:
-    """The whole script; data, learning rate and checkpoints are passed on its command line.
+    """The whole script; data and learning rate are passed on its command line.
 
-    Raises InputError when the answer holds no plan.
+    Raises InputError when the answer holds no plan, or one that Megatron-LM cannot run.
     """
-    rows = _rows(megatron_arguments(answer))
-    job = answer.job
+    arguments = megatron_arguments(answer)
+    job, plan = answer.job, exported_plan(answer)
     per_node = min(job.gpus, job.cluster.gpus_per_node)
+    rows, variables = _rows(arguments), environment(job, plan)
     return TEMPLATE.format(
-        name=job.model.name,
+        name=one_word(job.model.name),
         nodes=-(-job.gpus // per_node),
+        gpus=job.gpus,
         gpus_per_node=per_node,
-        summary=answer.plan.summary() if answer.plan else "",
-        notes="".join(f"\n# {note}" for note in (launch_notes(answer.plan) if answer.plan else ())),
-        environment="\n".join(
-            f"export {name}={value}" for name, value in environment(job, answer.plan, answer.knobs).items()
-        ),
+        cpus=CPUS_PER_GPU,
+        limit=LIMIT,
+        warning=WARNING,
+        release=RELEASE,
+        summary=plan.summary(),
+        notes="".join(f"\n# {note}" for note in differing(job.model)),
+        environment="\n".join(f"{name}={value}" for name, value in variables.items())
+        + f"\nexport {' '.join(variables)}",
+        communicators_file=COMMUNICATORS,
+        communicators=communicators(job, answer.knobs),
         arguments="\n".join(f"    {row}" for row in rows),
     )
 
 
-def environment(job: Job, plan: Plan | None, knobs: Knobs) -> dict[str, str]:
-    """Environment variables that the plan and its knobs ask for.
+def one_word(name: str) -> str:
+    r"""A name in which no sign means anything to a shell or to Slurm.
 
-    NCCL_MAX_CTAS bounds the thread blocks of a communicator, each of which occupies one multiprocessor.
-
-    Source: NCCL user guide, environment variables; Megatron-LM, megatron/training/arguments.py (connections under TP,
-    Transformer Engine's offloading).
+    >>> one_word("gpt3; rm -rf /\n")
+    'gpt3-rm-rf'
     """
-    values = {}
-    if plan is not None and (plan.tp > 1 or plan.cp > 1):
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-") or "model"
+
+
+def environment(job: Job, plan: Plan) -> dict[str, str]:
+    """Environment variables that the plan asks for, and where the ranks find each other.
+
+    Source: Megatron-LM, megatron/training/arguments.py, validate_args (connections under TP or CP on devices up to
+    Hopper, and not with FSDP; Transformer Engine's offloading).
+    """
+    values = {
+        "MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "MASTER_PORT": "29500",
+    }
+    if (plan.tp > 1 or plan.cp > 1) and plan.zero_stage < 2:
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    if plan is not None and plan.activation_offload:
+    if plan.activation_offload:
         values["NVTE_CPU_OFFLOAD_V1"] = "1"
-    if job.cluster.device.sms > 1 and knobs.comm_sm_share > 0:
-        values["NCCL_MAX_CTAS"] = str(max(1, round(knobs.comm_sm_share * job.cluster.device.sms)))
     return values
 
 
 def _rows(arguments: list[str]) -> list[str]:
-    """One row per flag, with its value."""
+    """One row per flag, with its value; the communicators are described beside the checkpoints."""
     rows: list[str] = []
     for part in arguments:
         if part.startswith("--"):
             rows.append(part)
         else:
-            rows[-1] += f" {shlex.quote(part)}"
+            rows[-1] += ' "$communicators"' if part == COMMUNICATORS else f" {shlex.quote(part)}"
     return rows

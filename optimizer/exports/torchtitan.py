@@ -9,25 +9,27 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.layout import is_even, layers_per_virtual_stage, stage_layers
-from optimizer.recomputation import modules_of
+from optimizer.exports.layout import layers_per_virtual_stage
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
     from optimizer.plan import Plan
 
+RELEASE = "v0.2.2"
 SCHEDULES: Mapping[str, str] = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "ZBVZeroBubble"}
 
 
 def torchtitan_toml(answer: Answer) -> str:
     """The parts of a torchtitan configuration that the plan decides; model, data and optimizer are yours to add.
 
-    Raises InputError when the answer holds no plan.
+    Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    lines = [f"# {note}" for note in differences(answer.job, answer.plan)]
+    if missing := unexpressed(answer.job, answer.plan):
+        raise InputError(f"torchtitan {RELEASE} cannot run this plan: it lacks {'; '.join(missing)}")
+    lines = [f"# torchtitan {RELEASE}"]
     for table, values in tables(answer.job, answer.plan).items():
         lines += ["", f"[{table}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
     return "\n".join(lines).strip() + "\n"
@@ -36,27 +38,44 @@ def torchtitan_toml(answer: Answer) -> str:
 def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
     """Tables of the configuration by name."""
     # Under pipelining torchtitan cuts a rank's local batch into the micro-batches of one schedule.
+    selective = plan.recompute == "selective"
     local_batch = plan.micro_batch * (plan.num_microbatches if plan.pp > 1 else 1)
     return {
         "training": {"local_batch_size": local_batch, "global_batch_size": job.global_batch, "seq_len": job.seq_len},
         "parallelism": {**_data_parallel(plan), **_model_parallel(job, plan)},
-        "activation_checkpoint": {"mode": "selective" if modules_of(plan.recompute) else plan.recompute},
+        "activation_checkpoint": {"mode": plan.recompute, **({"selective_ac_option": "op"} if selective else {})},
     }
 
 
-def differences(job: Job, plan: Plan) -> list[str]:
-    """What torchtitan does otherwise than the plan assumes."""
-    notes = []
-    if plan.zero_stage == 1:
-        notes.append("ZeRO-1 is not offered: gradients are sharded too (fsdp_reshard_after_forward = never).")
-    if plan.recompute == "selective" or modules_of(plan.recompute):
-        notes.append("Selective recomputation follows torchtitan's own list of operators.")
-    if plan.activation_offload:
-        notes.append("Activations stay on the device: torchtitan does not keep a share of them on the host.")
-    if plan.pp > 1 and plan.layers_per_stage and not is_even(plan, job.model.layers):
-        layers = ", ".join(map(str, stage_layers(plan, job.model.layers)))
-        notes.append(f"Uneven stages of {layers} layers: give them in parallelism.module_fqns_per_model_part.")
-    return notes
+def unexpressed(job: Job, plan: Plan) -> tuple[str, ...]:
+    """What torchtitan lacks to run the plan as it is priced, in words; nothing where it can."""
+    selective = plan.recompute == "selective" and job.stack.features.selective == "ops"
+    missing = {
+        "ZeRO-1 (gradients are sharded with the optimizer)": plan.zero_stage == 1,
+        f"the schedule {plan.schedule}": plan.schedule not in SCHEDULES,
+        f"recomputation of {plan.recompute} as priced": not (plan.recompute in ("none", "full") or selective),
+        "recomputation of some layers": plan.recompute == "full"
+        and bool(plan.recompute_layers or plan.recompute_first),
+        "activations on the host": plan.activation_offload > 0,
+        "prediction layers": job.model.mtp_layers > 0,
+    }
+    return tuple(what for what, holds in missing.items() if holds)
+
+
+def parts(plan: Plan, layers: int) -> list[list[str]]:
+    """Modules on every virtual stage, in the order of the forward pass.
+
+    >>> from optimizer.plan import Plan
+    >>> parts(Plan(pp=2), 3)
+    [['tok_embeddings', 'layers.0', 'layers.1'], ['layers.2', 'norm', 'output']]
+    """
+    counts, found, start = layers_per_virtual_stage(plan, layers), [], 0
+    for count in counts:
+        found.append([f"layers.{number}" for number in range(start, start + count)])
+        start += count
+    found[0].insert(0, "tok_embeddings")
+    found[-1] += ["norm", "output"]
+    return found
 
 
 def _data_parallel(plan: Plan) -> dict[str, object]:
@@ -81,12 +100,7 @@ def _model_parallel(job: Job, plan: Plan) -> dict[str, object]:
         values |= {
             "pipeline_parallel_schedule": SCHEDULES[plan.schedule],
             "pipeline_parallel_microbatch_size": plan.micro_batch,
-        }
-    if plan.pp > 1 and is_even(plan, job.model.layers):
-        values |= {
-            "pipeline_parallel_layers_per_stage": layers_per_virtual_stage(plan, job.model.layers)[0],
-            "pipeline_parallel_first_stage_less_layers": 0,
-            "pipeline_parallel_last_stage_less_layers": 0,
+            "module_fqns_per_model_part": parts(plan, job.model.layers),
         }
     if job.model.experts:
         values |= {"expert_parallel_degree": plan.ep, "expert_tensor_parallel_degree": plan.etp}
@@ -96,4 +110,6 @@ def _model_parallel(job: Job, plan: Plan) -> dict[str, object]:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)

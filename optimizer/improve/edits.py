@@ -17,7 +17,7 @@ from optimizer.job import EVEN, LAYOUT, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans, virtual_stages
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.scripts.question import Question, with_stack
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.lattice.oracle import Tuning
@@ -186,7 +186,7 @@ def _edit(current: State, after: State) -> Edit:
 
 def differences(before: State, after: State) -> tuple[Change, ...]:
     """Every setting that differs, those of the plan first."""
-    names = [*FIELDS, "layers_per_stage", "recompute_layers", "mtp_ahead"]
+    names = [*FIELDS, "layers_per_stage", "recompute_first", "mtp_ahead"]
     found = [Change(name=name, before=getattr(before.plan, name), after=getattr(after.plan, name)) for name in names]
     found += [
         Change(name=name, before=before.settings[name], after=after.settings[name])
@@ -305,7 +305,9 @@ def _best(question: Question, current: State) -> Edit | None:
         return None
     said["offload"] = found.knobs.offload
     knobs = replace(question.knobs, offload=found.knobs.offload)
-    plan = as_written(found.plan, job.model.layers)
+    plan = found.plan
+    if plan.layers_per_stage and is_even(plan, job.model.layers):
+        plan = replace(plan, layers_per_stage=())
     if question.launch.program in SEQUENCE_PARALLEL:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
     found = replace(found, plan=plan, knobs=knobs)
@@ -346,22 +348,6 @@ def _restated(question: Question, state: State, plan: Plan, settings: Mapping[st
 def _no_worse(state: State, other: State) -> State:
     """The other state where it fits and is as fast."""
     return other if other.fits and other.estimate.step_time <= state.estimate.step_time * (1 + SPARED) else state
-
-
-def as_written(plan: Plan, layers: int) -> Plan:
-    """A plan with as many layers recomputed on every stage as the one that needs most: configs have one number.
-
-    >>> as_written(Plan(pp=2, recompute="full", recompute_layers=(2, 0)), 8).recompute_layers
-    (2, 2)
-    """
-    if plan.layers_per_stage and is_even(plan, layers):
-        plan = replace(plan, layers_per_stage=())
-    if sum(plan.recompute_layers) in (0, layers):
-        return replace(plan, recompute_layers=())
-    most = -(-max(plan.recompute_layers) // plan.vpp)
-    held = virtual_stages(plan.layers_per_stage, layers, plan.pp, plan.vpp)
-    counts = tuple(sum(min(most, count) for count in held[stage :: plan.pp]) for stage in range(plan.pp))
-    return replace(plan, recompute_layers=counts)
 
 
 def _useful(said: Mapping[str, Any], before: Mapping[str, Any], plan: Plan) -> dict[str, Any]:

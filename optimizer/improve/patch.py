@@ -16,7 +16,7 @@ from optimizer.scripts.source import Source
 
 # Reads the files again, with what the user said besides.
 Again = Callable[[Sequence[File]], Question]
-UNSAID = ("layers_per_stage", "recompute_layers", "mtp_ahead")
+UNSAID = ("layers_per_stage", "recompute_first", "mtp_ahead")
 
 
 def changes_of(source: Source, question: Question, edit: Edit) -> tuple[FlagChange, ...]:

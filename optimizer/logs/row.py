@@ -118,8 +118,8 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
     said = []
     if plan.recompute not in MODES:
         said.append(f"recompute_modules=[{', '.join(modules_of(plan.recompute))}]")
-    elif plan.recompute_layers:
-        said.append(f"recompute_num_layers={max(plan.recompute_layers)}")
+    elif plan.recompute_first:
+        said.append(f"recompute_num_layers={plan.recompute_first}")
     if len(set(plan.layers_per_stage)) > 1:
         said.append(f"layers per stage {' '.join(map(str, plan.layers_per_stage))}")
     row["notes"] = "; ".join(said)

@@ -26,6 +26,7 @@ _PARTS: Mapping[str, type[Experts] | type[LatentAttention] | type[SlidingWindow]
 _CELLS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "int": (int, "a whole number"),
     "float | None": (float, "a number"),
+    "float": (float, "a number"),
     "bool": ({"true": True, "false": False}.__getitem__, "true or false"),
     "str": (str, "text"),
 }

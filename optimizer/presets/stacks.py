@@ -13,6 +13,7 @@ from optimizer.hardware import Device
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
+from optimizer.target import AT, aimed
 
 DEFAULT_STACK = "megatron-core"
 USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
@@ -34,10 +35,13 @@ def stack_names() -> tuple[str, ...]:
 
 
 def load_stack(name: str) -> Stack:
-    """A stack preset by name, or a stack file by path.
+    """A stack preset by name, or a stack file by path; "megatron-core@any" is one for another target than its own.
 
     Raises UnknownName for a name that is neither, InvalidFile for a file with unknown or impossible values.
     """
+    name, at, target = name.rpartition(AT) if AT in name else (name, "", "")
+    if at:
+        return aimed(load_stack(name), target)
     path = Path(name)
     if path.suffix == ".toml":
         from optimizer.readers.stack_file import read_stack

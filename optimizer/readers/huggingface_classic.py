@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import AliasChoices, Field
 
 from optimizer.readers.huggingface_keys import Biased, Config, Decoder, Family, Fields
-from optimizer.readers.tables import Count, Flag, Text
+from optimizer.readers.tables import Count, Flag, Share, Text, Unsigned
 
 
 class AllBiased(Config):
@@ -47,6 +47,8 @@ class Gpt2(Classic, AllBiased):
 class GptNeox(Classic, Biased):
     """GPT-NeoX and Pythia: attention and MLP side by side, each after its own norm."""
 
+    rope_base: Unsigned = Field(10_000.0, alias="rotary_emb_base")
+    rope_share: Share = Field(0.25, alias="rotary_pct")
     ffn_hidden: Count = Field(alias="intermediate_size")
     tied_embeddings: Flag = Field(False, alias="tie_word_embeddings")
     attention_bias: Flag = True
@@ -133,6 +135,7 @@ class Nemotron(Decoder, Biased):
     ffn_hidden: Count = Field(alias="intermediate_size")
     activation: Text = Field("relu2", alias="hidden_act")
     mlp_bias: Flag = False
+    rope_share: Share = Field(0.5, alias="partial_rotary_factor")
     norm: ClassVar[str] = "layer1p"
 
 

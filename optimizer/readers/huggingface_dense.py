@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field
 
 from optimizer.model import SlidingWindow
 from optimizer.readers.huggingface_keys import Biased, Family, Fields, Gated, Windowed
-from optimizer.readers.tables import Count, Flag, Natural, Text
+from optimizer.readers.tables import Count, Flag, Natural, Text, Unsigned
 
 
 class Llama(Gated, Biased):
@@ -70,6 +70,7 @@ class Gemma3(Gemma2):
     heads: Count = Field(8, alias="num_attention_heads")
     kv_heads: Count = Field(4, alias="num_key_value_heads")
     max_seq_len: Count = Field(131072, alias="max_position_embeddings")
+    rope_base: Unsigned = Field(1_000_000.0, alias="rope_theta")
     pattern: Count = Field(6, validation_alias=AliasChoices("sliding_window_pattern", "_sliding_window_pattern"))
     qk_norm: ClassVar[bool] = True
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from optimizer.model import Model, SlidingWindow
-from optimizer.readers.tables import Count, Flag, Natural, Text, Texts
+from optimizer.readers.tables import Count, Flag, Natural, Share, Text, Texts, Unsigned
 
 Fields = dict[str, Any]
+EPSILON = ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon", "norm_eps")
 Numbers = Annotated[tuple[Natural, ...], "a list of whole numbers"]
 
 
@@ -25,6 +26,10 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    rope_base: Unsigned = Field(10_000.0, alias="rope_theta")
+    rope_share: Share = Field(1.0, alias="partial_rotary_factor")
+    norm_epsilon: Unsigned = Field(1e-5, validation_alias=AliasChoices(*EPSILON))
 
     def fields(self) -> Fields:
         """Arguments of Model."""
@@ -78,6 +83,7 @@ class Gated(Decoder):
     """A decoder in the style of Llama: gated MLP and RMS norms."""
 
     ffn_hidden: Count = Field(alias="intermediate_size")
+    norm_epsilon: Unsigned = Field(1e-6, validation_alias=AliasChoices(*EPSILON))
     activation: Text = Field("silu", alias="hidden_act")
     gated_mlp: ClassVar[bool] = True
     norm: ClassVar[str] = "rms"

@@ -19,7 +19,7 @@ from optimizer.readers.huggingface_keys import (
     Windowed,
     period,
 )
-from optimizer.readers.tables import Count, Flag, Natural, Text
+from optimizer.readers.tables import Count, Flag, Natural, Text, Unsigned
 
 
 class Mixture(Config):
@@ -60,9 +60,11 @@ class Qwen2Moe(QwenExperts, Qwen2):
     """Qwen1.5-MoE and Qwen2-57B-A14B: gated shared experts."""
 
     shared_hidden: Count = Field(alias="shared_expert_intermediate_size")
+    norm_topk_prob: Flag = False
 
     def _experts(self, **own: Any) -> Experts:
-        return super()._experts(**own, shared_ffn_hidden=self.shared_hidden, shared_gate=True)
+        own |= {"shared_ffn_hidden": self.shared_hidden, "shared_gate": True}
+        return super()._experts(**own, router="softmax" if self.norm_topk_prob else "pre-softmax")
 
 
 class Qwen3Moe(QwenExperts, Qwen3):
@@ -90,6 +92,7 @@ class Routed(Gated, Mixture):
             ffn_hidden=self.expert_hidden,
             shared_ffn_hidden=self.expert_hidden * (self.n_shared_experts or 0),
             first_dense_layers=self.first_k_dense_replace,
+            router="sigmoid" if self.topk_method == "noaux_tc" else "pre-softmax",
             router_bias=self.topk_method == "noaux_tc",
             **self._groups(),
         )
@@ -138,6 +141,7 @@ class DbrxAttention(Config):
     """The part attn_config of DBRX."""
 
     kv_n_heads: Count
+    rope_theta: Unsigned = 10_000.0
 
 
 class DbrxExperts(Config):
@@ -165,6 +169,7 @@ class Dbrx(Decoder):
         ffn, width = self.ffn_config, self.ffn_config.ffn_hidden_size
         return super()._computed() | {
             "kv_heads": self.attn_config.kv_n_heads,
+            "rope_base": self.attn_config.rope_theta,
             "ffn_hidden": width,
             "experts": Experts(count=ffn.moe_num_experts, top_k=ffn.moe_top_k, ffn_hidden=width),
         }
@@ -217,7 +222,7 @@ class Llama4(Gated, Mixture, Biased):
 
     def _experts(self, **own: Any) -> Experts:
         width, every = self.expert_hidden, self.interleave_moe_layer_step
-        return super()._experts(ffn_hidden=width, shared_ffn_hidden=width, every=every)
+        return super()._experts(ffn_hidden=width, shared_ffn_hidden=width, every=every, router="sigmoid")
 
 
 MOE: dict[str, Family] = {

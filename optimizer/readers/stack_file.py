@@ -38,7 +38,18 @@ from optimizer.readers.tables import (
 )
 from optimizer.readers.text import read_toml
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import ATTENTION, COPIES, PARAMETERS, ROUTING, SELECTIVE, Features, Fixed, Parameter, Stack
+from optimizer.stack import (
+    ATTENTION,
+    COPIES,
+    PARAMETERS,
+    RECOMPUTE_BY,
+    ROUTING,
+    SELECTIVE,
+    Features,
+    Fixed,
+    Parameter,
+    Stack,
+)
 from optimizer.variables import DISPATCHERS
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
@@ -82,6 +93,7 @@ _FEATURES = table_of(
     zero_stages=Annotated[tuple[Stage, ...], "a list of some of 0, 1, 2, 3"],
     schedules=one_of(SCHEDULES, several=True),
     recompute=one_of(MODES, several=True),
+    recompute_by=one_of(RECOMPUTE_BY),
     recompute_modules=one_of(MODULES, several=True),
     max_vpp=Count,
     logit_bytes=Count,
@@ -90,6 +102,7 @@ _FEATURES = table_of(
     routing=one_of(("", *ROUTING)),
     unsplit_head_rate=Share,
     sharded_rate=Share,
+    lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
 _PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)

@@ -158,6 +158,9 @@ def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
         rows.append(("recomputed layers", listed(plan.recompute_layers)))
     elif sum(plan.recompute_layers):
         rows.append(("recomputed layers", f"{plan.recompute_layers[0]} on every stage"))
+    elif plan.recompute_first:
+        where = "virtual stage" if plan.vpp > 1 else "stage"
+        rows.append(("recomputed layers", f"the first {plan.recompute_first} of every {where}"))
     if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
         rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
     return rows

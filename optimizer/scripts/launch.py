@@ -34,7 +34,7 @@ PLAN: Mapping[str, str] = {
     "zero_stage": "ZeRO stage",
     "shard": "replicas that share states",
     "recompute": "recomputation",
-    "recompute_layers": "layers that each stage recomputes",
+    "recompute_first": "first layers that every virtual stage recomputes",
     "activation_offload": "activations on the host [%]",
     "schedule": "pipeline schedule",
     "layers_per_stage": "layers on each stage",

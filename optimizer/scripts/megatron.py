@@ -13,10 +13,10 @@ from typing import Any
 
 from optimizer.errors import InvalidFile
 from optimizer.plan import Plan
-from optimizer.readers.megatron_args import COUNTS, LISTS, SWITCHES, TEXTS, read_megatron_arguments
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import LAUNCHER
+from optimizer.scripts.megatron_args import COUNTS, LISTS, SWITCHES, TEXTS, read_megatron_arguments
 
 MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
@@ -55,7 +55,7 @@ PLAN_FLAGS: Mapping[str, Sequence[str]] = {
         "--decoder-first-pipeline-num-layers",
         "--decoder-last-pipeline-num-layers",
     ),
-    "recompute_layers": ("--recompute-num-layers",),
+    "recompute_first": ("--recompute-num-layers",),
     "dtype": ("--fp8-format", "--fp8-hybrid", "--fp8-e4m3", "--fp4-format", "--bf16", "--fp16"),
 }
 SHAPE_COUNTS: Mapping[str, str] = {
@@ -438,7 +438,8 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
     if not any(name in last for name in PLAN_FLAGS["dtype"]):
         launch.assumed.append("bf16: the launch names no number format (Megatron's own default is fp32)")
     for name, value in values.items():
-        flag = next((flag for flag in PLAN_FLAGS[name] if flag in last), "") if value != () else ""
+        said_so = value != () and (value or name != "recompute_first")
+        flag = next((flag for flag in PLAN_FLAGS[name] if flag in last), "") if said_so else ""
         launch.say(name, value, last[flag].written if flag else "")
     launch.settings |= {"dp": plan.dp, "num_microbatches": plan.num_microbatches, "schedule": plan.schedule}
     launch.settings["mtp_ahead"] = plan.mtp_ahead

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.exports.megatron import layout_flags, offload_flags, recompute_flags, zero_bubble_flags
+from optimizer.exports.megatron import layout_flags, offload_flags, recompute_flags
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
@@ -86,12 +86,21 @@ def flag_changes(
     if before.shard != after.shard:
         replicas = after.dp * after.cp
         wanted["--num-distributed-optimizer-instances"] = str(replicas // after.shard) if after.shard else None
-    if (before.recompute, before.recompute_layers) != (after.recompute, after.recompute_layers):
+    if (before.recompute, before.recompute_first) != (after.recompute, after.recompute_first):
         wanted |= _recompute(has, program, after)
     if before.activation_offload != after.activation_offload:
         wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
     wanted |= _software(job, turned)
     return tuple(_changes(has, wanted))
+
+
+def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
+    """Schedules that only a fork of Megatron-LM runs, by the micro-batches whose weights' gradients may wait.
+
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md.
+    """
+    pending = {"zero-bubble": plan.pp, "zero-bubble-2p": 2 * plan.pp}.get(plan.schedule)
+    return {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": str(pending)} if pending else {}
 
 
 def _filled(flags: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -25,6 +25,7 @@ OPTIONAL = (
     "shard",
     "activation_offload",
     "mtp_ahead",
+    "recompute_first",
     "mtp_layers",
     "q_rank",
     "shared_ffn",
@@ -234,7 +235,7 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
         "sequence_parallel": bool(said.get("sequence_parallel")) and tp > 1,
         "schedule": schedule if schedule.startswith("zero-bubble") else "interleaved" if vpp > 1 else "1f1b",
         "layers_per_stage": tuple(said.get("layers_per_stage", ())),
-        "recompute_layers": tuple(said.get("recompute_layers", ())),
+        "recompute_first": int(said.get("recompute_first", 0)),
     }
     said |= {name: values[name] for name in ("dp", "num_microbatches", "micro_batch")}
     said["global_batch"] = batch

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import Fixed, Stack
+from optimizer.stack import BY_VIRTUAL_STAGE, Fixed, Stack
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
@@ -68,6 +68,7 @@ def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] 
         recompute_modules=modules,
         sequence_parallel=features.sequence_parallel or bool(said.get("sequence_parallel")),
         activation_offload=features.activation_offload or int(said.get("activation_offload", 0)) > 0,
+        recompute_by=BY_VIRTUAL_STAGE if said.get("recompute_first") else features.recompute_by,
         uneven_stages=features.uneven_stages or bool(said.get("layers_per_stage")),
     )
     return replace(stack, features=features)

@@ -8,6 +8,7 @@ from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.layout import stage_layers
 from optimizer.job import Job
+from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import modules_of
 from optimizer.reports.terms import runs
@@ -80,9 +81,16 @@ def row(search: Search, answer: Answer) -> list[str]:
         f"{certificate.best:.4g} s",
         f"{max(0.0, gain):.1%}" if gain is not None else "",
         runs(stage_layers(found, model.layers)),
-        runs(found.recompute_layers) if any(found.recompute_layers) else " + ".join(modules_of(found.recompute)),
+        recomputed(found),
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),
     ]
+
+
+def recomputed(plan: Plan) -> str:
+    """The layers that each stage or every virtual stage recomputes, or the modules that all layers do."""
+    if plan.recompute == "full" and not plan.recompute_layers:
+        return f"{plan.recompute_first} a virtual stage" if plan.recompute_first else "all"
+    return runs(plan.recompute_layers) if any(plan.recompute_layers) else " + ".join(modules_of(plan.recompute))
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -8,14 +9,25 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.folder import write_exports, write_texts
+from optimizer.exports.sbatch import sbatch_script
+from optimizer.plan import Plan
 
-NAMES = {"megatron.args", "megatron.sbatch", "megatron-bridge.overrides", "torchtitan.toml"}
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-bridge.overrides"}
 
 
 def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
-    paths = write_exports(gpt3_answer, tmp_path / "new" / "folder")
+    paths, refused = write_exports(gpt3_answer, tmp_path / "new" / "folder")
     assert {path.name for path in paths} == NAMES
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == NAMES
+    assert refused.keys() == {"torchtitan.toml"}
+    assert "ZeRO-1" in refused["torchtitan.toml"]
+
+
+def test_what_no_software_can_run_is_an_input_error(gpt3_answer: Answer, tmp_path: Path) -> None:
+    plan = Plan(pp=8, dp=128, num_microbatches=12, recompute="full", recompute_layers=(1, *(0,) * 7))
+    with pytest.raises(InputError, match="it lacks recomputation of other layers on each stage"):
+        write_exports(replace(gpt3_answer, plan=plan), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_existing_files_are_kept_unless_forced(tmp_path: Path) -> None:
@@ -40,16 +52,78 @@ def test_the_batch_script_asks_for_the_nodes_and_is_valid_shell(gpt3_answer: Ans
     assert "#SBATCH --nodes=128\n" in script
     assert "#SBATCH --gpus-per-node=8\n" in script
     assert "    --tensor-model-parallel-size 8\n" in script
-    assert "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in script
-    # 12 % of 132 multiprocessors
-    assert "export NCCL_MAX_CTAS=16\n" in script
+    assert "\nCUDA_DEVICE_MAX_CONNECTIONS=1\nexport MASTER_ADDR MASTER_PORT CUDA_DEVICE_MAX_CONNECTIONS\n" in script
+    # 12 % of 132 multiprocessors, for data parallelism alone
+    assert '"dp": {"max_ctas": 16}' in script.replace("\n  ", "").replace("\n ", "")
+    assert "NCCL_MAX_CTAS" not in script
+    for option in ("--kill-on-bad-exit=1", "--log-throughput", "--exit-signal-handler", "scontrol requeue"):
+        assert option in script
+    for option in ("cpus-per-task", "time", "output", "requeue", "signal"):
+        assert f"#SBATCH --{option}" in script
+
+
+def test_a_script_called_without_arguments_says_how(gpt3_answer: Answer, tmp_path: Path) -> None:
+    write_exports(gpt3_answer, tmp_path)
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    found = subprocess.run([bash, str(tmp_path / "megatron.sbatch")], capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "usage: sbatch" in found.stderr
+
+
+@pytest.mark.parametrize("name", ["a; touch OUCH", "a\ntouch OUCH", "$(touch OUCH)", "`touch OUCH`", "a' 'b\"c", "\\"])
+def test_no_name_of_a_model_is_a_command(gpt3_answer: Answer, tmp_path: Path, name: str) -> None:
+    job = replace(gpt3_answer.job, model=replace(gpt3_answer.job.model, name=name))
+    script = sbatch_script(replace(gpt3_answer, job=job))
+    plain = sbatch_script(gpt3_answer)
+    assert [line for line in script.splitlines() if "--job-name" not in line] == [
+        line for line in plain.splitlines() if "--job-name" not in line
+    ]
+    (path := tmp_path / "script").write_text(script)
     if bash := shutil.which("bash"):
-        subprocess.run([bash, "-n", str(tmp_path / "megatron.sbatch")], check=True)
+        subprocess.run([bash, str(path)], capture_output=True, cwd=tmp_path, check=False)
+    assert not (tmp_path / "OUCH").exists()
+
+
+def test_the_ranks_get_the_arguments_and_the_job_is_queued_again(gpt3_answer: Answer, tmp_path: Path) -> None:
+    """With stand-ins for Slurm's commands: what a rank is called with, and what the warning of the time limit does."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    for name, text in {
+        "scontrol": 'if [[ $1 == show ]]; then echo node-1; else echo "scontrol $*" >>"$CALLS"; fi',
+        "scancel": 'echo "scancel $*" >>"$CALLS"',
+        "srun": 'printf "%s\\n" "$@" >"$CALLS.srun"; kill -USR1 "$PPID"; sleep 1',
+    }.items():
+        (tmp_path / name).write_text(f"#!{bash}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (path := tmp_path / "script").write_text(sbatch_script(gpt3_answer))
+    variables = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "CALLS": str(tmp_path / "calls"),
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "node-[1-2]",
+    }
+    folders = [str(tmp_path / "megatron lm"), str(tmp_path / "check points")]
+    subprocess.run([bash, str(path), *folders, "--train-iters", "5"], env=variables, cwd=tmp_path, check=True)
+    words = (tmp_path / "calls.srun").read_text().splitlines()
+    assert f"{folders[0]}/pretrain_gpt.py" in words
+    assert words[-2:] == ["--train-iters", "5"]
+    given = words[words.index("--nccl-communicator-config-path") + 1]
+    assert json.loads(Path(given).read_text())["dp_cp"]["max_ctas"] == 16
+    assert words[words.index("--load") + 1] == folders[1]
+    assert (tmp_path / "calls").read_text().splitlines() == ["scancel --signal=TERM 7.0", "scontrol requeue 7"]
 
 
 def test_fewer_gpus_than_a_node_has(gpt3_answer: Answer, tmp_path: Path) -> None:
     write_exports(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=4)), tmp_path)
-    assert (
-        "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n"
-        in (tmp_path / "megatron.sbatch").read_text()
-    )
+    wanted = "#SBATCH --nodes=1\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-node=4\n"
+    assert wanted in (tmp_path / "megatron.sbatch").read_text()
+
+
+def test_twelve_gpus_are_twelve_ranks(gpt3_answer: Answer) -> None:
+    script = sbatch_script(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=12)))
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks=12\n" in script
+    assert "--distribution=plane=8" in script
+    assert "WORLD_SIZE=$SLURM_NTASKS" in script

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -5,10 +6,11 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError, InvalidFile
 from optimizer.exports.megatron import (
+    RELEASE,
     arguments,
-    launch_notes,
+    communicators,
+    dispatcher_flags,
     megatron_arguments,
-    model_flags,
     offload_flags,
     parallel_flags,
     plan_flags,
@@ -16,13 +18,15 @@ from optimizer.exports.megatron import (
     recipe_flags,
     recompute_flags,
     sharding_flags,
-    zero_bubble_flags,
+    unexpressed,
 )
+from optimizer.exports.megatron_model import differing, lacking, model_flags
 from optimizer.exports.sbatch import environment
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_model
-from optimizer.readers.megatron_args import read_megatron_arguments
+from optimizer.presets import load_cluster, load_model, load_stack, model_names
+from optimizer.presets.launchers import MEGATRON_LM, argument_names
+from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.variables import DISPATCHERS
 
 
@@ -93,18 +97,15 @@ def test_without_a_plan_there_is_nothing_to_export(infeasible_answer: Answer) ->
         megatron_arguments(infeasible_answer)
 
 
-def test_megatron_recomputes_as_many_layers_on_every_stage(gpt3_job: Job) -> None:
-    """One number for all virtual stages: the most that any needs, and a note where that is more than the plan says."""
-    plan = Plan(pp=4, vpp=2, recompute="full", layers_per_stage=(24,) * 4, recompute_layers=(7, 4, 0, 0))
-    assert recompute_flags(plan) == {
+def test_megatron_recomputes_as_many_layers_on_every_virtual_stage(gpt3_job: Job) -> None:
+    assert recompute_flags(Plan(pp=4, vpp=2, recompute="full", recompute_first=4)) == {
         "--recompute-granularity": "full",
         "--recompute-method": "block",
         "--recompute-num-layers": "4",
     }
-    (note,) = launch_notes(plan)
-    assert "every stage, 8; the plan recomputes 7 4 0 0" in note
-    assert launch_notes(replace(plan, recompute_layers=(8,) * 4)) == ()
-    assert recompute_flags(replace(plan, recompute_layers=(0,) * 4)) == {}
+    assert recompute_flags(Plan(recompute="full"))["--recompute-method"] == "uniform"
+    one_stage = Plan(pp=4, vpp=2, recompute="full", recompute_layers=(7, 4, 0, 0))
+    assert unexpressed(gpt3_job, one_stage) == ("recomputation of other layers on each stage",)
 
 
 def test_modules_to_recompute_are_listed_and_delayed_scaling_is_avoided(gpt3_job: Job) -> None:
@@ -121,15 +122,77 @@ def test_activations_on_the_host_name_their_modules(gpt3_job: Job) -> None:
     flags = offload_flags(job, Plan(recompute="layernorm", activation_offload=50))
     assert flags["--offload-modules"] == "core_attn attn_proj mlp_norm expert_fc1 moe_act"
     assert flags["--activation-offload-fraction"] == "0.5"
-    assert environment(job, Plan(activation_offload=50), Knobs())["NVTE_CPU_OFFLOAD_V1"] == "1"
+    assert environment(job, Plan(activation_offload=50))["NVTE_CPU_OFFLOAD_V1"] == "1"
     assert offload_flags(job, Plan()) == {}
 
 
-def test_zero_bubble_schedules_name_their_fork() -> None:
-    plan = Plan(pp=8, schedule="zero-bubble-2p")
-    assert zero_bubble_flags(plan) == {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": "16"}
-    assert "sail-sg" in launch_notes(plan)[0]
-    assert zero_bubble_flags(Plan(pp=8)) == {}
+def test_zero_bubble_schedules_are_refused(gpt3_answer: Answer) -> None:
+    assert gpt3_answer.plan is not None
+    plan = replace(gpt3_answer.plan, vpp=1, schedule="zero-bubble-2p")
+    with pytest.raises(InputError, match="it lacks the schedule zero-bubble-2p"):
+        megatron_arguments(replace(gpt3_answer, plan=plan))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("gemma2-9b", "the activation geglu"),
+        ("falcon-40b", "parallel blocks"),
+        ("bloom-176b", "alibi positions"),
+        ("opt-6.7b", "the activation relu"),
+        ("olmo2-7b", "norms over all heads"),
+    ],
+)
+def test_a_model_that_megatron_lacks_is_refused_with_the_reason(gpt3_answer: Answer, model: str, reason: str) -> None:
+    job = replace(gpt3_answer.job, model=load_model(model))
+    with pytest.raises(InputError, match=f"core_v0.19.0 cannot run {model} so: it lacks .*{reason}"):
+        megatron_arguments(replace(gpt3_answer, job=job))
+
+
+@pytest.mark.parametrize("model", [name for name in model_names() if not lacking(load_model(name))])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8", "fp4"])
+def test_every_argument_is_one_of_the_release(gpt3_job: Job, model: str, dtype: str) -> None:
+    job = replace(gpt3_job, model=load_model(model))
+    job = replace(job, cluster=load_cluster("gb200-nvl72" if dtype == "fp4" else "dgx-h100"), dtype=dtype)
+    for plan in (
+        Plan(tp=4, pp=4, vpp=2, ep=2, cp=2, dp=8, sequence_parallel=True, recompute="full", recompute_first=1),
+        Plan(pp=4, dp=4, zero_stage=3, shard=2, recompute="layernorm", layers_per_stage=(9, 9, 9, 3)),
+        Plan(dp=8, ep=4, activation_offload=30, recompute="selective"),
+    ):
+        flags = plan_flags(job, plan, Knobs(offload=0.5))
+        assert set(flags) <= argument_names(RELEASE)
+        new = {"--activation-offload-fraction"}
+        assert set(flags) - new <= argument_names(MEGATRON_LM[0])
+
+
+def test_what_is_trained_is_what_is_priced(gpt3_job: Job) -> None:
+    flags = plan_flags(gpt3_job, Plan(tp=8, pp=8, dp=16), Knobs())
+    assert (flags["--attention-dropout"], flags["--hidden-dropout"]) == ("0.0", "0.0")
+    assert flags["--attention-backend"] == "fused"
+    assert "--accumulate-allreduce-grads-in-fp32" in flags
+    old = replace(gpt3_job, stack=load_stack("megatron-2021"))
+    flags = plan_flags(old, Plan(tp=8, pp=8, dp=16), Knobs())
+    assert (flags["--attention-dropout"], flags["--attention-backend"]) == ("0.1", "unfused")
+    assert "--grad-reduce-in-bf16" in flags
+    sharded = sharding_flags(gpt3_job, Plan(dp=16, zero_stage=3), Knobs())
+    assert sharded["--ckpt-format"] == "fsdp_dtensor"
+
+
+def test_numerics_are_those_of_the_model() -> None:
+    glm, llama = model_flags(load_model("glm-4.5")), model_flags(load_model("llama3-8b"), 16384)
+    assert (glm["--rotary-base"], glm["--rotary-percent"], glm["--norm-epsilon"]) == ("1000000", "0.5", "1e-05")
+    assert "--qk-layernorm" in glm
+    assert glm["--moe-router-score-function"] == "sigmoid"
+    assert llama["--max-position-embeddings"] == "16384"  # never fewer positions than the sequence has
+    assert "--moe-router-pre-softmax" in model_flags(load_model("deepseek-v2"))
+    assert model_flags(load_model("gpt-oss-20b"))["--softmax-type"] == "learnable"
+    assert differing(load_model("dbrx")) != ()
+
+
+def test_only_data_parallel_communicators_are_bounded(gpt3_job: Job) -> None:
+    groups = json.loads(communicators(gpt3_job, Knobs(comm_sm_share=33 / 132)))
+    assert {options["max_ctas"] for options in groups.values()} == {33}
+    assert not groups.keys() & {"tp", "cp", "ep", "pp"}
 
 
 def test_kernels_of_their_own_need_the_flex_dispatcher(gpt3_job: Job) -> None:
@@ -141,6 +204,9 @@ def test_kernels_of_their_own_need_the_flex_dispatcher(gpt3_job: Job) -> None:
         assert flags["--moe-token-dispatcher-type"] == ("flex" if backend else "alltoall")
         assert flags.get("--moe-flex-dispatcher-backend") == backend
         assert read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].dispatcher == dispatcher
+
+    assert dispatcher_flags(job, Plan(ep=1, dispatcher="deepep")) == {"--moe-token-dispatcher-type": "alltoall"}
+    assert dispatcher_flags(gpt3_job, Plan()) == {}
 
 
 def test_a_flex_dispatcher_must_be_one_that_is_known() -> None:

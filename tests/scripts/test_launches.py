@@ -88,7 +88,7 @@ CASES: list[tuple[dict[str, str], dict[str, Any], str, dict[str, Any], dict[str,
         {"primus.yaml": launches.PRIMUS},
         {"gpus": 8},
         "llama3.1-8b",
-        {"tp": 1, "pp": 2, "dp": 4, "micro_batch": 2, "zero_stage": 1, "recompute": "full", "recompute_layers": (4, 4)},
+        {"tp": 1, "pp": 2, "dp": 4, "micro_batch": 2, "zero_stage": 1, "recompute": "full", "recompute_first": 4},
         {"gpus": 8, "seq_len": 8192, "global_batch": 128},
     ),
     (

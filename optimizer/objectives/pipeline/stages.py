@@ -141,7 +141,10 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
     """Every stage of every plan, as many as the deepest pipeline has; mixtures of a stage are recomputed before others.
 
     Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
-    virtual stages before it, and are recomputed whenever recomputation is full.
+    virtual stages before it. They are recomputed whenever recomputation is full, but where only the first layers of the
+    virtual stages are.
+
+    Source: Megatron-LM core_v0.19.0, megatron/core/recompute.py (block) and transformer/multi_token_prediction.py.
     """
     placements = plans.placements or (Placement(),) * len(plans)
     depth = int(plans.pp.max(initial=1))
@@ -159,7 +162,8 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
     if model.experts:
         counts[MOE], again[MOE] = moe, moe_again
     if model.mtp_layers:
-        counts[MTP], again[MTP] = mtp, mtp * (plans.recompute == FULL)
+        counts[MTP] = mtp
+        again[MTP] = mtp * (plans.recompute == FULL) * np.array([placed.first == 0 for placed in placements])
     return Stages(
         counts=counts,
         recomputed=again,
@@ -179,7 +183,12 @@ def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) 
         columns[1] = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
     columns[0] = held - columns[1]
     columns[2, (pp * vpp - 1 - placed.mtp_ahead) % pp] = model.mtp_layers
-    if recomputes:
+    if recomputes and placed.first:
+        moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
+        again, starts = np.minimum(counts, placed.first), np.minimum(np.cumsum(counts) - counts, model.layers)
+        mixtures = moe_before[np.minimum(starts + again, model.layers)] - moe_before[starts]
+        columns[3:] = [row.reshape(vpp, pp).sum(axis=0) for row in (again - mixtures, mixtures)]
+    elif recomputes:
         again = np.array(placed.recomputed) if placed.recomputed else held
         columns[4] = np.minimum(columns[1], again)
         columns[3] = np.minimum(columns[0], again - columns[4])

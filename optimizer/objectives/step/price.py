@@ -27,7 +27,7 @@ from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plans, virtual_stages
 
 BLOCK = 1 << 14  # plans that are priced together
 BROKEN_DOWN = ("time", "memory")
@@ -266,7 +266,8 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
 
     Modules add two operations for each of their parameters and token (`module_flops`). Prediction layers are recomputed
-    whenever recomputation is full. Masked scores are not computed, and do not count.
+    whenever recomputation is full, but where only the first layers of the virtual stages are. Masked scores are not
+    computed, and do not count.
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
@@ -278,6 +279,10 @@ def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
     if plans.placements is not None:
         whole = job.model.layers + mtp
         share = np.array([(sum(p.recomputed) + mtp) / whole if p.recomputed else 1.0 for p in plans.placements])
+        for index in [index for index, placed in enumerate(plans.placements) if placed.first]:
+            placed, pp, vpp = plans.placements[index], int(plans.pp[index]), int(plans.vpp[index])
+            counts = virtual_stages(placed.layers, job.model.layers, pp, vpp)
+            share[index] = sum(min(placed.first, count) for count in counts) / whole
     again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
     for module, operations in module_flops(job.model, scores / 3).items():
         again = again + np.where(recomputes(plans.recompute, module), operations, 0.0)

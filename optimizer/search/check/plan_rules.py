@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.constraints.given_layout import rule_of
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans, virtual_stages
+from optimizer.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.plan.alternatives import estimate_of
+from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class Finding:
 def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
     """What the plan costs, with the layers on its stages as written if they can lie so, else evenly split."""
     if not all(finding.holds for finding in placement_findings(job, plan)):
-        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
+        plan = plan.lying(Placement())
     # A plan that breaks rules may be of any size: what overflows is a claim that does not hold.
     with np.errstate(over="ignore", invalid="ignore"):
         return estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
@@ -37,7 +39,7 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
     """Every rule of the job by its own `check`, memory at these knobs, and the layers on the stages."""
     placement = placement_findings(job, plan)
     if not all(finding.holds for finding in placement):
-        plan = replace(plan, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
+        plan = plan.lying(Placement())
     plans = Plans.of([plan])
     rules = (*structural(job), Memory(knobs=knobs))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -51,7 +53,7 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
     """Whether the layers that a plan places are the model's, and those it recomputes or predicts with are there."""
     found = [_layers(job, plan)]
-    if plan.recompute_layers:
+    if plan.recompute_layers or plan.recompute_first:
         found.append(_recomputed(job, plan))
     if plan.mtp_ahead:
         found.append(_predicting(job, plan, found[0].holds))
@@ -81,8 +83,18 @@ def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
 
 
 def _recomputed(job: Job, plan: Plan) -> Finding:
-    recomputed = plan.recompute_layers
+    recomputed, by = plan.recompute_layers, job.stack.features.recompute_by
     held = [0] * plan.pp
+    if recomputed and plan.recompute_first:
+        reason = "layers are recomputed by stage or by virtual stage, not by both"
+        return Finding(name="recomputed layers", holds=False, reason=reason)
+    if by not in ((BY_STAGE,) if recomputed else (BY_STAGE, BY_VIRTUAL_STAGE)):
+        reason = f"other layers are given{rule_of(job)}"
+        return Finding(name="recomputed layers", holds=False, reason=reason)
+    if plan.recompute_first:
+        whole, what = plan.recompute == "full", f"the first {plan.recompute_first} layers of every virtual stage"
+        reason = f"{what} are recomputed under full recomputation; {plan.recompute} is given"
+        return Finding(name="recomputed layers", holds=whole, reason=reason)
     if _layers(job, plan).holds:
         counts = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
         held = [sum(counts[stage :: plan.pp]) for stage in range(plan.pp)]

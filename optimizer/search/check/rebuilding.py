@@ -25,6 +25,7 @@ from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.why.comparison import why_not
+from optimizer.target import unbuilt
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.
@@ -144,7 +145,9 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
         alternatives=_alternatives(saved, main),
         formats=tuple(_format(other, main) for other in others),
         conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
-        flags=flags(saved.job, main.estimate) if main.estimate else (),
+        flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
+        if main.estimate and main.plan
+        else (),
         trials=saved.trials,
         seed=saved.seed,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.answer import Clash
 from optimizer.constraints.batch import Batch
-from optimizer.constraints.given_layout import GivenLayout
+from optimizer.constraints.given_layout import GivenLayout, given_layouts
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
@@ -117,6 +117,8 @@ def conflict(job: Job, *, memory: LeastMemory | None = None) -> tuple[Clash, ...
     Both hold for every layout of the layers; `memory` says at which knobs, else all optimizer state is on the host.
     Facts of model and software (heads, layers, ...) take part only when the job is infeasible before memory counts.
     """
+    if alone := [rule for rule in given_layouts(job) if rule.beyond(job)]:
+        return tuple(Clash(rule=r.name, reason=r.explain(job), relaxation=r.relax(job, 1.0)[1]) for r in alone)
     question = Question(job=job, memory=memory or LeastMemory())
     rules = question.rules()
     names = minimal(question, rules)

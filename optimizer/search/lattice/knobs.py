@@ -115,10 +115,16 @@ class _Spot:
         return work_of(self.bill, self.stages)
 
     def knobs(self, place: FloatArray) -> KnobColumns:
-        """Settings at places: rows of bucket and share, with axes for several settings and for the plans."""
-        axes = zip(place, BOX.values(), DIGITS.values(), strict=True)
-        sides = [np.round(low * (high / low) ** unit, digits) for unit, (low, high), digits in axes]
-        return KnobColumns(bucket=sides[0], comm_sm_share=sides[1], offload=self.offload + np.zeros_like(sides[0]))
+        """Settings at places, as a launcher sets them: whole gradients in a bucket, whole multiprocessors.
+
+        A place has rows of bucket and share, with axes for several settings and for the plans.
+        """
+        bucket, share = (low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True))
+        job, zero = self.bill.job, np.zeros_like(bucket)
+        whole = job.stack.features.grad_bytes
+        return KnobColumns(
+            bucket=np.round(bucket / whole) * whole, comm_sm_share=_whole_sms(job, share), offload=self.offload + zero
+        )
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""
@@ -169,6 +175,18 @@ class _Spot:
         first = np.argmin(seconds, axis=0)[None]
         better = np.take_along_axis(seconds, first, axis=0)[0] < before - NOTEWORTHY * rest
         return np.where(better, np.take_along_axis(places, first[None], axis=1)[:, 0], place)
+
+
+def _whole_sms(job: Job, share: FloatArray) -> FloatArray:
+    """Shares of the multiprocessors as whole numbers of them, of which each runs a block of a communicator.
+
+    The default where a device has none that a launcher could count.
+    """
+    sms = job.cluster.device.sms
+    if sms <= 1:
+        return np.full_like(share, Knobs().comm_sm_share)
+    low, high = (round_(bound * sms) for round_, bound in zip((np.ceil, np.floor), BOX["comm_sm_share"], strict=True))
+    return np.asarray(np.clip(np.round(share * sms), low, max(low, high)) / sms)
 
 
 @cache

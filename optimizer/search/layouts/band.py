@@ -393,7 +393,7 @@ def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | flo
         seconds = floor.step_of(layout.objective, index)
         return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
 
-    even = even_layout(problem, recompute=False)
+    even = even_layout(problem, recompute=problem.alike)
     if max(even.memory) <= search.job.usable_memory:
         split = candidate(even, True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):

@@ -12,10 +12,10 @@ from optimizer.constraints.given_layout import placements
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
-from optimizer.objectives.pipeline.stages import layer_sequence, moe_pattern, placed_stages
+from optimizer.objectives.pipeline.stages import FULL, layer_sequence, moe_pattern, placed_stages
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
-from optimizer.search.layouts.problem import alternates
+from optimizer.search.layouts.problem import alternates, firsts
 
 
 def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
@@ -34,9 +34,17 @@ def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
 
 
 def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
-    """All layers recomputed under full recomputation; none; and mixtures only, where there are dense layers too."""
+    """All layers recomputed under full recomputation; none; and mixtures only, where there are dense layers too.
+
+    Where the software recomputes equally many layers on every virtual stage, the numbers that may be leanest.
+    """
     every = placements(job, plans)
     yield every
+    full = (plans.recompute == FULL).tolist()
+    if job.recomputes_alike and any(full):
+        *some, whole = firsts(layer_sequence(job.model))
+        for first in (*some, whole) if job.model.mtp_layers else some:
+            yield tuple(replace(placed, first=first if on else 0) for placed, on in zip(every, full, strict=True))
     if any(placed.recomputed for placed in every):
         yield tuple(replace(placed, recomputed=(0,) * len(placed.recomputed)) for placed in every)
         if 0 < job.model.moe_layers < job.model.layers:

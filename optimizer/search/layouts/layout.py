@@ -26,7 +26,8 @@ class Layout:
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
     micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline, and of what the slowest
     stage does once per step [s]. proven: no other layout is faster (by more than the rounding of times to 1e-7 of a
-    micro-batch). chosen: a layer may be recomputed or spared.
+    micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so many layers of every
+    virtual stage are recomputed (0: all, or as `recomputed` says).
     """
 
     kinds: tuple[Runs, ...]
@@ -37,6 +38,7 @@ class Layout:
     objective: float
     proven: bool = False
     chosen: bool = False
+    first: int = 0
 
     @property
     def slowest(self) -> float:
@@ -46,7 +48,7 @@ class Layout:
     @property
     def recomputed_per_stage(self) -> tuple[int, ...]:
         """Layers that each stage recomputes."""
-        return tuple(sum(count for _, count in runs) for runs in self.recomputed)
+        return tuple(sum(count for kind, count in runs if kind in (DENSE, MOE)) for runs in self.recomputed)
 
     @cached_property
     def layers_per_virtual_stage(self) -> tuple[int, ...]:
@@ -67,6 +69,7 @@ class Layout:
             plan,
             layers_per_stage=stages if counts == dealt else counts,
             recompute_layers=self.recomputed_per_stage if self.chosen else (),
+            recompute_first=self.first,
             mtp_ahead=len(counts) - 1 - predicting[0] if predicting else 0,
         )
 
@@ -134,6 +137,8 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
         before = [run for run in here if run[0] == EMBEDDING]
         after = [run for run in here if run[0] != EMBEDDING]
         runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+    if problem.alike:
+        return recomputed_alike(problem, runs, placed.first)
     recomputed = []
     for stage in range(problem.pp):
         left = placed.recomputed[stage] if placed.recomputed else len(problem.sequence) * sum(counts)
@@ -146,8 +151,29 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
     return assess(problem, runs, recomputed)
 
 
+def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
+    """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and prediction layers."""
+    recomputed: list[dict[str, int]] = [dict.fromkeys(recomputable(problem), 0) for _ in range(problem.pp)]
+    most = max(sum(n for kind, n in held if kind in (DENSE, MOE)) for held in runs)
+    predicting = any(kind == MTP for kind, _ in problem.sequence)
+    first = min(first, most) if first < most or predicting else 0
+    for virtual, held in enumerate(runs):
+        left = first or most
+        for kind, count in held:
+            again = min(left, count) if kind in (DENSE, MOE) else count * (kind == MTP and not first)
+            left -= again
+            if kind in recomputed[virtual % problem.pp]:
+                recomputed[virtual % problem.pp][kind] += again
+    return assess(problem, runs, recomputed, proven=proven, first=first)
+
+
 def assess(
-    problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]], *, proven: bool = False
+    problem: LayoutProblem,
+    runs: Sequence[Runs],
+    recomputed: Sequence[Mapping[str, int]],
+    *,
+    proven: bool = False,
+    first: int = 0,
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
     seconds, memory, once = [], [], []
@@ -172,11 +198,15 @@ def assess(
         memory=tuple(memory),
         objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
         proven=proven,
-        chosen=bool(recomputable(problem)),
+        chosen=bool(recomputable(problem)) and not problem.alike,
+        first=first,
     )
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:
+    if variables.problem.alike:
+        first = variables.first_layers(values)
+        return recomputed_alike(variables.problem, variables.runs(values), first, proven=proven)
     recomputed = [{kind: values[index] for kind, index in stage.items()} for stage in variables.recomputed]
     return assess(variables.problem, variables.runs(values), recomputed, proven=proven)
 

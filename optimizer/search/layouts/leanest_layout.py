@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from optimizer.errors import Infeasible
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import Placement
-from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout
-from optimizer.search.layouts.problem import LayoutProblem, recomputable, virtual_stage_limits
+from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout, recomputed_alike
+from optimizer.search.layouts.problem import LayoutProblem, firsts, recomputable, virtual_stage_limits
 
 PRECISION = 1e-6  # share of the least memory to which it is found
 
@@ -70,16 +71,20 @@ def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
     predicting = any(kind == MTP for kind, _ in problem.sequence)
     possible = False
-    for ahead in (0, 1) if predicting and problem.pp > 2 else (0,):
-        counts = _filled(problem, names, ahead, empty=False)
+    aheads = (0, 1) if predicting and problem.pp > 2 else (0,)
+    for ahead, first in product(aheads, (0, *firsts(problem.sequence)) if problem.alike else (0,)):
+        counts = _filled(problem, names, ahead, first, empty=False)
         if counts is not None:
             return leanest_recomputed(problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))), True
-        possible = possible or _filled(problem, names, ahead, empty=True) is not None
+        possible = possible or _filled(problem, names, ahead, first, empty=True) is not None
     return None, possible
 
 
 def leanest_recomputed(problem: LayoutProblem, layout: Layout) -> Layout:
     """The layout with those layers of each stage recomputed with which the stage reserves least."""
+    if problem.alike:
+        options = [recomputed_alike(problem, layout.kinds, first) for first in (0, *firsts(problem.sequence))]
+        return min(options, key=lambda option: max(option.memory))
     held = [[run for virtual in layout.kinds[stage :: problem.pp] for run in virtual] for stage in range(problem.pp)]
     counts = [{kind: sum(n for name, n in runs if name == kind) for kind in (DENSE, MOE)} for runs in held]
     chosen = []
@@ -90,13 +95,18 @@ def leanest_recomputed(problem: LayoutProblem, layout: Layout) -> Layout:
     return assess(problem, layout.kinds, chosen)
 
 
-def _filled(problem: LayoutProblem, names: Sequence[str], ahead: int, *, empty: bool) -> tuple[int, ...] | None:
-    """Layers on each stage, none on some if they may be empty, or None where they do not all find room."""
+def _filled(
+    problem: LayoutProblem, names: Sequence[str], ahead: int, first: int, *, empty: bool
+) -> tuple[int, ...] | None:
+    """Layers on each stage, none on some if they may be empty, or None where they do not all find room.
+
+    Where stages recompute alike, they do the `first` layers of each, or all for 0.
+    """
     mixtures = np.concatenate([[0], np.cumsum([kind == MOE for kind in names])]).tolist()
     last, predicted = problem.pp - 1, problem.pp - 1 - ahead
     predicting = sum(count for kind, count in problem.sequence if kind == MTP)
-    held = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
-    least = [int(not (empty or something)) for something in held]
+    ended = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
+    least = [int(not (empty or something)) for something in ended]
     counts: list[int] = []
     start, again = 0, recomputable(problem)
     for stage in range(problem.pp):
@@ -106,13 +116,29 @@ def _filled(problem: LayoutProblem, names: Sequence[str], ahead: int, *, empty: 
         while low < high:
             middle = (low + high + 1) // 2
             moe = mixtures[start + middle] - mixtures[start]
-            space = _leanest(problem, stage, {**ends, DENSE: middle - moe, MOE: moe}, again)[0]
+            held = {**ends, DENSE: middle - moe, MOE: moe}
+            if problem.alike:
+                mixed = mixtures[start + min(first or middle, middle)] - mixtures[start]
+                chosen = {DENSE: min(first or middle, middle) - mixed, MOE: mixed, MTP: 0 if first else ends[MTP]}
+                space = _reserved(problem, stage, held, {kind: chosen[kind] for kind in again})
+            else:
+                space = _leanest(problem, stage, held, again)[0]
             low, high = (middle, high) if space <= problem.usable else (low, middle - 1)
         if low < least[stage]:
             return None
         counts.append(low)
         start += low
     return tuple(counts) if start == len(names) else None
+
+
+def _reserved(problem: LayoutProblem, stage: int, held: Mapping[str, int], recomputed: Mapping[str, int]) -> float:
+    """What a stage with these layers reserves when it recomputes those [B]."""
+    flying, costs = problem.in_flight[stage], problem.kinds
+    here = {kind: n for kind, n in held.items() if n}
+    space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in here.items())
+    space -= sum(n * flying * (costs[kind].kept - costs[kind].kept_recomputed) for kind, n in recomputed.items() if n)
+    once = [costs[kind].held_once for kind in here if recomputed.get(kind) or not costs[kind].recomputes]
+    return space + max(once, default=0.0)
 
 
 def _leanest(

@@ -16,7 +16,13 @@ from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, 
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.plan import SCHEDULES, Knobs, Plan, Plans, virtual_stages
 from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
+from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 
+RECOMPUTED_BY = {
+    BY_STAGE: "",
+    BY_VIRTUAL_STAGE: "recomputes equally many layers on every virtual stage",
+    ALL_LAYERS: "recomputes all layers or none",
+}
 FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
 
 
@@ -28,7 +34,8 @@ class LayoutProblem:
     to the first and the head to the last virtual stage. in_flight: micro-batches that each stage keeps. seconds, fixed:
     what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage [B].
     filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. hides: share of what can hide
-    once per step that does [1]. even: the software cuts the layers into equal virtual stages only.
+    once per step that does [1]. even: the software cuts the layers into equal virtual stages only. alike: it recomputes
+    the first so many layers of every virtual stage, equally many on all, or all with the prediction layers.
     """
 
     kinds: Mapping[str, LayerCosts]
@@ -43,13 +50,14 @@ class LayoutProblem:
     filled: float = 0.0
     hides: float = 0.0
     even: bool = False
+    alike: bool = False
 
     def __post_init__(self) -> None:
         problems = []
         if len(self.in_flight) != self.pp:
             problems.append(f"in_flight needs one value for each of {self.pp} stages, but got {len(self.in_flight)}")
         problems += [f"{kind!r} has no costs" for kind, _ in self.sequence if kind not in self.kinds]
-        layers = sum(count for kind, count in self.sequence if kind in (DENSE, MOE))
+        layers = self.layers
         if self.pp * self.vpp > layers + 2:
             problems.append(f"{layers} layers cannot fill {self.pp} x {self.vpp} virtual stages")
         if self.even and layers % (self.pp * self.vpp):
@@ -61,6 +69,11 @@ class LayoutProblem:
     def virtual_stages(self) -> int:
         """Virtual stages of the whole pipeline."""
         return self.pp * self.vpp
+
+    @property
+    def layers(self) -> int:
+        """Transformer layers."""
+        return sum(count for kind, count in self.sequence if kind in (DENSE, MOE))
 
     def pipeline(self, slowest: float, total: float) -> float:
         """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
@@ -109,12 +122,26 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         filled=float(passes) * mean,
         hides=costs.hides,
         even=not job.stack.features.uneven_stages,
+        alike=job.recomputes_alike and any(cost.recomputes for cost in costs.kinds.values()),
     )
 
 
 def recomputable(problem: LayoutProblem) -> tuple[str, ...]:
     """Kinds of layers that may be recomputed."""
     return tuple(kind for kind in dict.fromkeys(kind for kind, _ in problem.sequence) if problem.kinds[kind].recomputes)
+
+
+def firsts(sequence: Runs) -> tuple[int, ...]:
+    """Numbers of first layers among which is the leanest to recompute on every virtual stage, whatever the cuts.
+
+    One layer more frees memory, but where it is the first of its kind: what a stage holds while it recomputes a layer
+    may be more. So all layers are leanest, or so many that no virtual stage comes to its second kind.
+
+    >>> firsts((("embedding", 1), ("dense", 3), ("moe", 58), ("head", 1)))
+    (1, 2, 3, 61)
+    """
+    runs = [count for kind, count in sequence if kind in (DENSE, MOE)]
+    return (*range(1, max(runs[:-1], default=0) + 1), sum(runs))
 
 
 def alternates(sequence: Runs) -> bool:
@@ -128,7 +155,14 @@ def alternates(sequence: Runs) -> bool:
 
 
 def layouts_searched(job: Job) -> str:
-    """Which layouts the search compares, in a sentence; nothing where it compares all of them."""
+    """Which layouts the search compares, in sentences; nothing where it compares all of them."""
+    software = "" if "full" not in job.stack.features.recompute else RECOMPUTED_BY[job.stack.features.recompute_by]
+    asked = job.layout_given or "recompute" in job.limits.fixed
+    rule = f"{job.stack.name} {software}, and so do the layouts searched." if software and not asked else ""
+    return " ".join(words for words in (_cuts_searched(job), rule) if words)
+
+
+def _cuts_searched(job: Job) -> str:
     if job.layout_given:
         asked = ", ".join(f"{name}={job.limits.fixed[name]}" for name in PLACING if name in job.limits.fixed)
         recomputed = (
@@ -149,7 +183,7 @@ def layouts_searched(job: Job) -> str:
         )
     return (
         "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
-        "last virtual stage."
+        f"last virtual stage{'; none less where some layers are recomputed' if job.recomputes_alike else ''}."
     )
 
 
@@ -161,7 +195,7 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     objective does not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers
     alternate in kind, since virtual stages that differ in both ways stall it most.
     """
-    total = sum(count for kind, count in problem.sequence if kind in (DENSE, MOE))
+    total = problem.layers
     share = total / problem.virtual_stages
     if problem.even:
         return [(total // problem.virtual_stages,) * 2] * problem.virtual_stages
@@ -177,3 +211,18 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
         something = 0 if virtual in (0, problem.virtual_stages - 1) else empty
         limits.append((max(least, something), ceil(share) + 1))
     return limits
+
+
+def partly_recomputed_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
+    """The same where every virtual stage recomputes some of its layers: as even as can be, but for the last ones.
+
+    Cuts that give a virtual stage less to recompute would stall the schedule, and the objective does not see it.
+    """
+    limits = virtual_stage_limits(problem)
+    if problem.vpp == 1 or all(low == high for low, high in limits):
+        return limits
+    share, last = problem.layers // problem.virtual_stages, problem.virtual_stages - problem.pp
+    return [
+        (low if virtual >= last else max(low, share), min(high, share + 1))
+        for virtual, (low, high) in enumerate(limits)
+    ]

@@ -11,7 +11,14 @@ import numpy as np
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.step.time_terms import before_last, passes_beside
-from optimizer.search.layouts.problem import FEW, LayoutProblem, recomputable, virtual_stage_limits
+from optimizer.search.layouts.dealing import dealings, dealt
+from optimizer.search.layouts.problem import (
+    FEW,
+    LayoutProblem,
+    partly_recomputed_limits,
+    recomputable,
+    virtual_stage_limits,
+)
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
@@ -38,10 +45,17 @@ class LayoutProgram:
         self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
         self.predicted = self._predict()
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
+        if problem.alike:
+            # How many first layers of every virtual stage are recomputed, all and prediction layers where `whole`.
+            self.first, self.whole = self.program.variable(1, len(self.names)), self.program.variable(0, 1)
+        self.again: list[dict[str, list[Term]]] = []
         self.layers = self._counted(runs) if len(runs) <= FEW else self._cut()
         self._follow()
         self.held = [self._held(stage) for stage in range(problem.pp)]
-        self.recomputed = [self._recomputed(stage) for stage in range(problem.pp)]
+        choose = self._recomputed if not problem.alike else self._dealt_alike if self.folded else self._recomputed_alike
+        self.recomputed = [choose(stage) for stage in range(problem.pp)]
+        if problem.alike:
+            self._bound_first()
         # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
         self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
@@ -75,6 +89,9 @@ class LayoutProgram:
     def _counted(self, runs: Sequence[tuple[str, int]]) -> list[dict[str, list[Term]]]:
         """Layers of every run on each place; a place holds some only if the run before ends there or earlier."""
         limits, earlier, total_before = self._limits(), None, 0
+        so_long: list[list[Term]] = [[] for _ in limits]
+        again: list[int | None] = [None for _ in limits]
+        self.again = [{} for _ in limits]
         found: list[dict[str, list[Term]]] = [{} for _ in limits]
         for kind, total in runs:
             numbers = [self.program.variable(0, total) for _ in limits]
@@ -86,6 +103,13 @@ class LayoutProgram:
                     so_far: list[Term] = [(before, 1) for before in earlier[: place + 1]]
                     self.program.linear([*so_far, (ended, -total_before)], 0, total_before)
                     self.program.linear([(number, 1), (ended, -total)], -total, 0)
+                if self.problem.alike and not self.folded:
+                    so_long[place].append((number, 1))
+                    here = self._first_of(so_long[place])
+                    before = again[place]
+                    more: list[Term] = [(here, 1)] if before is None else [(here, 1), (before, -1)]
+                    self.again[place].setdefault(kind, []).extend(more)
+                    again[place] = here
             earlier, total_before = numbers, total
         for (low, high), kinds in zip(limits, found, strict=True):
             self.program.linear([term for terms in kinds.values() for term in terms], low, high)
@@ -107,7 +131,21 @@ class LayoutProgram:
             self.program.linear(whole, low, high)
             found.append({MOE: moe, DENSE: [*whole, *((variable, -sign) for variable, sign in moe)]})
             self.program.linear(found[-1][DENSE], 0, None)
+            if self.problem.alike:
+                here, until = self._first_of(whole), self.program.variable(0, total)
+                self.program.linear([(until, 1), (cuts[place], -1), (here, -1)], 0, 0)
+                inside = self.program.variable(0, ahead[-1])
+                self.program.allow((until, inside), list(enumerate(ahead)))
+                mixed: list[Term] = [(inside, 1), (mixtures[place], -1)]
+                self.again.append({MOE: mixed, DENSE: [(here, 1), *((variable, -sign) for variable, sign in mixed)]})
         return found
+
+    def _first_of(self, layers: Sequence[Term]) -> int:
+        """How many of these layers, the first of a virtual stage, are recomputed."""
+        total = len(self.names)
+        count = self.program.variable(0, total)
+        self.program.linear([(count, -1), *layers], 0, 0)
+        return self.program.lesser(count, self.first, total)
 
     def _follow(self) -> None:
         """No place is empty, and prediction layers follow all others."""
@@ -149,6 +187,52 @@ class LayoutProgram:
             self.program.linear([(self.held[stage][MOE], 1), (found[MOE], -1), (whole, total)], None, total)
             self.program.linear([(found[DENSE], 1), (whole, -total)], None, 0)
         return found
+
+    def _recomputed_alike(self, stage: int) -> dict[str, int]:
+        """Layers of each kind among the first ones of a stage's virtual stages; prediction layers if all layers are."""
+        found = {}
+        for kind in recomputable(self.problem):
+            held = self.held[stage][kind]
+            found[kind] = self.program.variable(0, sum(n for name, n in self.problem.sequence if name == kind))
+            if kind == MTP:
+                self.program.linear([(found[kind], 1), (held, -1)], None, 0)
+                self.program.linear([(found[kind], 1), (self.whole, -self.predicting)], None, 0)
+                self.program.linear(
+                    [(found[kind], 1), (held, -1), (self.whole, -self.predicting)], -self.predicting, None
+                )
+                continue
+            places = range(stage, self.places, self.problem.pp)
+            here = [term for place in places for term in self.again[place][kind]]
+            self.program.linear([(found[kind], -1), *here], 0, 0)
+        return found
+
+    def _dealt_alike(self, stage: int) -> dict[str, int]:
+        """The same where places are stages of one kind of layers: what they recompute if their layers are dealt so."""
+        (kind,) = self.held[stage].keys() - {EMBEDDING, HEAD}
+        found = self.program.variable(0, len(self.names))
+        total = len(self.names)
+        low, high = self._limits()[stage]
+        rows = {(layers, total, layers) for layers in range(low, high + 1)}
+        mine = tuple(partly_recomputed_limits(self.problem)[stage :: self.problem.pp])
+        for first in range(1, max(most for _, most in mine) + 1):
+            rows |= {(layers, first, again) for layers, again in dealings(mine, first)[-1]}
+        self.program.allow((self.held[stage][kind], self.first, found), sorted(rows))
+        return {kind: found}
+
+    def _bound_first(self) -> None:
+        """All layers are recomputed, or so many of the first ones as a virtual stage may hold where some are."""
+        total, limits = len(self.names), partly_recomputed_limits(self.problem)
+        most = min(total - self.folded, max(high for _, high in limits))
+        self.program.linear([(self.first, 1), (self.whole, -total)], 0, None)
+        self.program.linear([(self.first, 1), (self.whole, most - total)], None, most)
+        if self.folded:
+            return
+        for (low, high), (least, largest), kinds in zip(self._limits(), limits, self.layers, strict=True):
+            here = [term for terms in kinds.values() for term in terms]
+            if least > low:
+                self.program.linear([*here, (self.whole, least)], least, None)
+            if largest < high:
+                self.program.linear([*here, (self.whole, -total)], None, largest)
 
     def _fit(self, stage: int) -> None:
         """The stage's bytes stay within its memory, with the largest layer that is being recomputed."""
@@ -246,7 +330,7 @@ class LayoutProgram:
             sum(sign * values[variable] for terms in kinds.values() for variable, sign in terms)
             for kinds in self.layers
         ]
-        counts, found, start = self._dealt(numbers) if self.folded else numbers, [], 0
+        counts, found, start = self._dealt(numbers, values) if self.folded else numbers, [], 0
         for virtual, count in enumerate(counts):
             held = self.names[start : start + count]
             start += count
@@ -255,8 +339,22 @@ class LayoutProgram:
             found.append((*runs, *[(HEAD, 1)] * (virtual == len(counts) - 1)))
         return found
 
-    def _dealt(self, stages: Sequence[int]) -> list[int]:
-        """The layers of every stage dealt to its virtual stages, each time to the shortest that may have one more."""
+    def first_layers(self, values: Sequence[int]) -> int:
+        """How many first layers of every virtual stage are recomputed; 0 for all, or where each stage differs."""
+        return 0 if not self.problem.alike or values[self.whole] else values[self.first]
+
+    def _dealt(self, stages: Sequence[int], values: Sequence[int]) -> list[int]:
+        """The layers of every stage dealt to its virtual stages, each time to the shortest that may have one more.
+
+        Where some are recomputed, so that the stage recomputes as many as was found.
+        """
+        if first := self.first_layers(values):
+            found, bounds = [0] * self.problem.virtual_stages, partly_recomputed_limits(self.problem)
+            for stage, total in enumerate(stages):
+                (again,) = (values[variable] for variable in self.recomputed[stage].values())
+                every = slice(stage, None, self.problem.pp)
+                found[every] = dealt(tuple(bounds[every]), first, total, again)
+            return found
         limits, last = virtual_stage_limits(self.problem), self.problem.virtual_stages - 1
         head, layer = (self.problem.kinds[kind].seconds for kind in (HEAD, self.names[0]))
         counts = [low for low, _ in limits]

@@ -99,7 +99,8 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     """The costs from which a step adds up, layer by layer; knobs are the same for all plans or one per plan.
 
     Under full recomputation each layer may or may not be recomputed, unless the job pins it; else the mode's cost is in
-    `backward` and `kept`. Prediction layers are always recomputed under full recomputation.
+    `backward` and `kept`. Prediction layers are always recomputed under full recomputation, but where the software
+    recomputes equally many layers on every virtual stage: there they are if all layers are.
     """
     job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
     held = byte_table(bill, knobs)
@@ -159,7 +160,7 @@ def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
 def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
     """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0]."""
     whole = (bill.plans.recompute == FULL) * float(kind in LAYERS)
-    always = whole * float(kind == MTP or bill.job.recomputes_all)
+    always = whole * float(bill.job.recomputes_all or (kind == MTP and not bill.job.recomputes_alike))
     return always, whole - always
 
 

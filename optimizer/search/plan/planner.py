@@ -20,6 +20,7 @@ from optimizer.search.layouts.band import best_even, smoothed
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
+from optimizer.target import unbuilt
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _searched(
         certificate=certificate,
         alternatives=others,
         near_ties=ties,
-        flags=flags(job, estimate, ceilings),
+        flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, best)),
     )
 
 
@@ -123,7 +124,7 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
         estimate=estimate,
         certificate=unfinished(job, swept, even.seconds),
         near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
-        flags=flags(job, estimate, ceilings),
+        flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, even.plan)),
     )
 
 

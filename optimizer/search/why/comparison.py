@@ -116,11 +116,15 @@ def pinned_job(job: Job, pins: Pins) -> Job:
 
 
 def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
-    """The rules that leave no plan: each that the pins break by themselves, and those that clash with them."""
+    """The rules that leave no plan: each that the pins break by themselves, and those that clash with them.
+
+    Where no other rule does, a pin asks for what the software or the model cannot have: the pin itself, which says so.
+    """
     asked = {f"{kind} {pins_text({name: value})}" for name, value in pins.items() for kind in ("fix", "range")}
-    clashes = {clash.rule: clash for clash in conflict(job) if clash.rule not in asked}
+    clashing = conflict(job)
+    clashes = {clash.rule: clash for clash in clashing if clash.rule not in asked}
     alone = {name: Clash(rule=name, reason=reason) for name, reason in broken_alone(job).items()}
-    return tuple({**alone, **clashes}.values())
+    return tuple({**alone, **clashes}.values()) or clashing
 
 
 def broken_alone(job: Job) -> dict[str, str]:

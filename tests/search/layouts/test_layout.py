@@ -191,9 +191,17 @@ def test_interleaved_virtual_stages_are_alike() -> None:
 
 
 def test_recomputation_is_chosen_stage_by_stage() -> None:
-    job = job_of("llama3.1-405b", 16384, 8192, 2048)
+    """Where the software can; Megatron-LM recomputes equally many layers on every stage, which costs more."""
+    alike = job_of("llama3.1-405b", 16384, 8192, 2048)
+    free = replace(alike.stack, features=replace(alike.stack.features, recompute_by="stage"))
+    job = replace(alike, stack=free)
     plan = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True, recompute="full")
     found = best_assignment(layout_problem(job, plan))
+    other = best_assignment(layout_problem(alike, plan))
+    assert set(other.recomputed_per_stage) <= {other.first, min(other.layers_per_stage)}
+    assert 0 < other.first < min(found.layers_per_stage)
+    assert found.objective < other.objective
+    assert max(other.memory) <= job.usable_memory
     assert found.proven
     assert 0 < sum(found.recomputed_per_stage) < 16
     assert max(found.memory) <= job.usable_memory

@@ -38,12 +38,13 @@ CASES = [
 ]
 
 
-def job_of(model: str, hbm: float) -> Job:
+def job_of(model: str, hbm: float, recompute_by: str = "virtual stage") -> Job:
+    stack = load_stack("megatron-core")
     deepseek = model == "deepseek-v3"
     return Job(
         model=load_model(model),
         cluster=load_cluster("dgx-h100"),
-        stack=load_stack("megatron-core"),
+        stack=replace(stack, features=replace(stack.features, recompute_by=recompute_by)),
         gpus=2048 if deepseek else 16384,
         seq_len=4096 if deepseek else 8192,
         global_batch=15360 if deepseek else 2048,
@@ -67,26 +68,30 @@ def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan
     assert max(layout.memory) == pytest.approx(reserved, rel=1e-9)
 
 
+@pytest.mark.parametrize("by", ["stage", "virtual stage"])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_step_of_any_layout_is_what_its_stages_add_up_to(seed: int) -> None:
+def test_the_step_of_any_layout_is_what_its_stages_add_up_to(seed: int, by: str) -> None:
     random = np.random.default_rng(seed)
     model, plan = CASES[seed % len(CASES)]
-    job, virtual_stages = job_of(model, 80e9), plan.pp * plan.vpp
+    job, virtual_stages = job_of(model, 80e9, by), plan.pp * plan.vpp
     cuts = np.sort(random.integers(0, job.model.layers + 1, virtual_stages - 1))
     layers = tuple(int(n) for n in np.diff([0, *cuts, job.model.layers]))
     held = np.array(layers).reshape(plan.vpp, plan.pp).sum(axis=0)
-    recomputed = tuple(int(random.integers(0, n + 1)) for n in held) if plan.recompute == "full" else ()
+    full, alike = plan.recompute == "full", by == "virtual stage"
+    recomputed = tuple(int(random.integers(0, n + 1)) for n in held) if full and not alike else ()
+    first = int(random.integers(0, max(layers))) if full and alike else 0
     ahead = int(random.integers(0, 3)) if job.model.mtp_layers else 0
-    placed = replace(plan, layers_per_stage=layers, recompute_layers=recomputed, mtp_ahead=ahead)
+    placed = replace(plan, layers_per_stage=layers, recompute_layers=recomputed, recompute_first=first, mtp_ahead=ahead)
     problem = layout_problem(job, placed)
     layout = placed_layout(problem, placed.placement)
     seconds, reserved = laid_seconds(job, placed)
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
     assert max(layout.memory) == pytest.approx(reserved, rel=1e-9)
-    assert layout.recomputed_per_stage == (recomputed or (0,) * plan.pp)
+    if not (full and alike):
+        assert layout.recomputed_per_stage == (recomputed or (0,) * plan.pp)
     again = placed_layout(problem, layout.of(plan).placement)
     assert again == layout
-    assert assess(problem, again.kinds, [dict(runs) for runs in again.recomputed]) == layout
+    assert assess(problem, again.kinds, [dict(runs) for runs in again.recomputed], first=again.first) == layout
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "mlp"])

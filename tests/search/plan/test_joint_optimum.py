@@ -19,9 +19,10 @@ from optimizer.model import LatentAttention
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import layer_sequence
 from optimizer.objectives.step.price import price
-from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
+from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.check.plan_rules import placement_findings
-from optimizer.search.lattice.enumerate import alike, lattice
+from optimizer.search.lattice.enumerate import alike as alike_plans
+from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import BOX, columns, taken, tuned
 from optimizer.search.layouts.problem import alternates
 from optimizer.search.plan.best import best_plan
@@ -54,6 +55,8 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
     hbm = draw(st.sampled_from([0.0, 3.2e9, 3.5e9, 4e9, 5e9, 7e9]))
     lists = draw(st.sampled_from([{}, {}, {}, {}, *LISTS]))
     limits = replace(job.limits, hbm=hbm, bubble=draw(st.sampled_from([0.3, 1.0])), choices=lists)
+    by = draw(st.sampled_from(["stage", "virtual stage", "virtual stage", "all layers"]))
+    job = replace(job, stack=replace(job.stack, features=replace(job.stack.features, recompute_by=by)))
     model = replace(job.model, layers=layers, mla=draw(st.sampled_from([None, None, LATENT])))
     if model.mla:
         model = replace(model, kv_heads=model.heads)
@@ -69,11 +72,34 @@ def layouts(job: Job, given_plan: Plan) -> Iterator[Plan]:
     for ahead, counts in product(aheads, compositions(layers, pp * vpp)):
         if not allowed(job, given_plan, counts, ahead):
             continue
-        held = [sum(counts[stage::pp]) for stage in range(pp)]
-        chosen = given_plan.recompute == "full" and "recompute" not in job.limits.fixed
-        recomputed = product(*(range(n + 1) for n in held)) if chosen else [()]
-        for numbers in recomputed:
-            yield replace(given_plan, layers_per_stage=counts, recompute_layers=tuple(numbers), mtp_ahead=ahead)
+        for placed in recomputations(job, given_plan, counts):
+            yield given_plan.lying(replace(placed, layers=counts, mtp_ahead=ahead))
+
+
+def recomputations(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> Iterator[Placement]:
+    """What of the layers of a layout may be recomputed: any number on each stage, the first ones of all virtual stages
+    alike, or all.
+    """
+    by = job.stack.features.recompute_by
+    if given_plan.recompute != "full" or "recompute" in job.limits.fixed or by != "stage":
+        yield Placement()
+    if given_plan.recompute != "full" or "recompute" in job.limits.fixed or by == "all layers":
+        return
+    if by == "stage":
+        held = [sum(counts[stage :: given_plan.pp]) for stage in range(given_plan.pp)]
+        yield from (Placement(recomputed=numbers) for numbers in product(*(range(n + 1) for n in held)))
+    elif alike(job, given_plan, counts):
+        yield from (Placement(first=first) for first in range(1, max(counts) + 1))
+
+
+def alike(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> bool:
+    """Whether virtual stages differ by one layer at most, but for those of the last round, which may hold fewer."""
+    whole = not job.stack.features.uneven_stages or alternates(layer_sequence(job.model))
+    if given_plan.vpp == 1 or whole:
+        return True
+    share = job.model.layers // len(counts)
+    last = len(counts) - given_plan.pp
+    return all(n <= share + 1 and (n >= share or place >= last) for place, n in enumerate(counts))
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
@@ -195,7 +221,7 @@ def compare(job: Job) -> None:
     assert all(other.estimate.step_time >= best * (1 - 1e-7) for other in answer.alternatives)
     assert again is not None
     assert (again.plan, again.knobs, again.estimate) == (answer.plan, answer.knobs, answer.estimate)
-    (own,) = np.flatnonzero(alike(plans, answer.plan))
+    (own,) = np.flatnonzero(alike_plans(plans, answer.plan))
     assert answer.knobs in [
         Knobs(**{name: float(getattr(knobs, name)[own]) for name in ("bucket", "comm_sm_share", "offload")})
         for knobs in settings_of(job, plans)

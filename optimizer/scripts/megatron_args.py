@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from optimizer.errors import InvalidFile, nearest
-from optimizer.plan import Plan, virtual_stages
+from optimizer.plan import Knobs, Plan, balanced, virtual_stages
+from optimizer.presets.launchers import MEGATRON_LM, argument_names
 from optimizer.readers.text import readable
 from optimizer.recomputation import MODULES, RESCALED, named
 from optimizer.variables import DISPATCHERS
@@ -39,6 +42,7 @@ COUNTS: Mapping[str, str] = {
     "--num-experts": "experts",
     "--moe-router-topk": "top_k",
     "--recompute-num-layers": "recompute_num_layers",
+    "--ddp-bucket-size": "bucket",
     "--world-size": "gpus",
     "--nnodes": "nodes",
     "--nproc-per-node": "gpus_per_node",
@@ -53,6 +57,8 @@ TEXTS: Mapping[str, str] = {
     "--activation-offload-fraction": "offload_fraction",
     "--moe-token-dispatcher-type": "dispatcher",
     "--moe-flex-dispatcher-backend": "flex_backend",
+    "--optimizer-offload-fraction": "optimizer_offload",
+    "--nccl-communicator-config-path": "communicators",
 }
 LISTS: Mapping[str, str] = {"--recompute-modules": "recompute_modules"}
 SWITCHES: Mapping[str, str] = {
@@ -63,8 +69,12 @@ SWITCHES: Mapping[str, str] = {
     "--fine-grained-activation-offloading": "offloads",
     "--bf16": "bf16",
     "--fp16": "fp16",
+    "--accumulate-allreduce-grads-in-fp32": "fp32_gradients",
+    "--grad-reduce-in-bf16": "bf16_gradients",
+    "--optimizer-cpu-offload": "offloads_optimizer",
 }
 JOB_SETTINGS = ("global_batch", "seq_len", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
+MOST_LAYERS = 10_000
 REQUIRED = ("micro_batch", "global_batch", "seq_len", "layers")
 
 
@@ -81,8 +91,10 @@ class _Found:
 
 
 def read_megatron_arguments(source: str | Path, gpus: int | None = None) -> tuple[Plan, dict[str, object]]:
-    """The plan of a Megatron-LM command line, and its job: sizes, batch, dtype, GPUs, and the arguments ignored.
+    """The plan of a Megatron-LM command line, and its job: sizes, batch, dtype, GPUs, knobs, and the arguments ignored.
 
+    Where the arguments name a file of communicators that lies beside theirs, `blocks` are those that data parallelism
+    may have on the multiprocessors.
     `source` is a file (a Path, or text without blanks that names one) or the arguments themselves; shell line
     continuations and a torchrun prefix may stay. `gpus` is needed when neither --nnodes nor --world-size is there.
     Raises InvalidFile with every unknown, missing or contradictory argument by name.
@@ -102,7 +114,19 @@ def read_megatron_arguments(source: str | Path, gpus: int | None = None) -> tupl
         plan, job = _plan(found)
     if found.problems:
         raise InvalidFile(name, found.problems)
+    if blocks := _blocks(Path(name).parent, found.texts.get("communicators", "")):
+        job["blocks"] = blocks
     return plan, job
+
+
+def _blocks(folder: Path, name: str) -> int:
+    """Thread blocks of the data-parallel communicators in a file that NCCL's options are read from; 0 if not told."""
+    try:
+        groups = json.loads((folder / name).read_text(encoding="utf-8")) if name else {}
+    except (OSError, ValueError):
+        return 0
+    told = groups.get("dp_cp", {}).get("max_ctas", 0) if isinstance(groups, dict) else 0
+    return told if isinstance(told, int) else 0
 
 
 def _text(source: str | Path) -> tuple[str, str]:
@@ -135,7 +159,9 @@ def _scan(text: str) -> _Found:
         elif flag in LISTS:
             rest = takewhile(lambda word: not word.startswith("--"), words[position + 1 :])
             found.lists[LISTS[flag]] = tuple([joined] if equals else rest)
-        elif misspelt := _misspelt(flag, known):
+        elif not any(flag in argument_names(release) for release in MEGATRON_LM) and (
+            misspelt := _misspelt(flag, known)
+        ):
             found.problems.append(f"unknown argument {flag}; did you mean {misspelt}?")
         else:
             found.ignored.append(flag)
@@ -198,12 +224,43 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         activation_offload=_offload(found),
         schedule="interleaved" if vpp > 1 else "1f1b",
         dispatcher=_dispatcher(found),
-        layers_per_stage=per_stage,
-        recompute_layers=_recomputed(found, per_stage, numbers["layers"], pp, vpp) if mode == "full" else (),
+        layers_per_stage=per_stage or _even(numbers["layers"], pp),
+        recompute_first=_recomputed(found) if mode == "full" else 0,
         mtp_ahead=_ahead(found),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
-    return plan, {**job, "gpus": gpus, "dtype": _dtype(found), "ignored": tuple(found.ignored)}
+    job |= {"gpus": gpus, "dtype": _dtype(found), "knobs": _knobs(found), "ignored": tuple(found.ignored)}
+    return plan, job
+
+
+def _even(layers: int, pp: int) -> tuple[int, ...]:
+    """As even a split as can be; none for more stages than any model has layers, which other rules refuse."""
+    return balanced(layers, pp) if pp <= min(layers, MOST_LAYERS) else ()
+
+
+def _knobs(found: _Found) -> Knobs:
+    """The gradient bucket [B] and the optimizer's share on the host, the defaults where nothing is said."""
+    narrow = "bf16_gradients" in found.switches or {"fp16", "fp32_gradients"} & found.switches == {"fp16"}
+    width = 2 if narrow else 4
+    bucket = found.numbers.get("bucket")
+    knobs = Knobs() if bucket is None else Knobs(bucket=float(width * bucket))
+    if "offloads_optimizer" not in found.switches:
+        return knobs
+    # Megatron-LM keeps all of it there unless a fraction is given.
+    return replace(knobs, offload=_fraction(found, "optimizer_offload", "--optimizer-offload-fraction"))
+
+
+def _fraction(found: _Found, key: str, flag: str) -> float:
+    """A number from 0 to 1, 1 where it is not given."""
+    text = found.texts.get(key, "1")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        found.problems.append(f"{flag} must be a number from 0 to 1, but got {text!r}")
+        return 0.0
+    return share
 
 
 def _dispatcher(found: _Found) -> str:
@@ -281,13 +338,10 @@ def _ahead(found: _Found) -> int:
     return len(stages) - 1 - predicting[0] if predicting else 0
 
 
-def _recomputed(found: _Found, per_stage: tuple[int, ...], layers: int, pp: int, vpp: int) -> tuple[int, ...]:
-    """Layers that each stage recomputes under --recompute-method block, as many on each virtual stage; () for all."""
-    count = found.numbers.get("recompute_num_layers")
-    if found.texts.get("recompute_method") != "block" or count is None or found.problems:
-        return ()
-    counts = virtual_stages(per_stage, layers, pp, vpp)
-    return tuple(sum(min(count, held) for held in counts[stage::pp]) for stage in range(pp))
+def _recomputed(found: _Found) -> int:
+    """Layers that each virtual stage recomputes under --recompute-method block, its first ones; 0 for all."""
+    count = found.numbers.get("recompute_num_layers", 0)
+    return count if found.texts.get("recompute_method") == "block" else 0
 
 
 def expanded(layout: str) -> str:
@@ -338,15 +392,7 @@ def _offload(found: _Found) -> int:
     """Share of the activations on the host [%]: all that may go there unless a fraction is given."""
     if "offloads" not in found.switches:
         return 0
-    text = found.texts.get("offload_fraction", "1")
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        found.problems.append(f"--activation-offload-fraction must be a number from 0 to 1, but got {text!r}")
-        return 0
-    return round(100 * share)
+    return round(100 * _fraction(found, "offload_fraction", "--activation-offload-fraction"))
 
 
 def _dtype(found: _Found) -> str:

@@ -1,0 +1,20 @@
+"""What launchers call their arguments, by release: presets/launchers, generated from the commits named there."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from optimizer.presets.files import csv_rows, presets_folder
+
+MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0")  # releases whose arguments are listed, oldest first
+
+
+@cache
+def argument_names(release: str) -> frozenset[str]:
+    """Every argument of a release of Megatron-LM.
+
+    >>> "--recompute-num-layers" in argument_names("core_v0.19.0"), "--recompute" in argument_names("core_v0.19.0")
+    (True, False)
+    """
+    rows = csv_rows(presets_folder() / "launchers" / "megatron-lm.csv")
+    return frozenset(row["name"] for _, row in rows if row[release] == "true")

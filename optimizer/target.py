@@ -1,0 +1,108 @@
+"""The launcher that a plan is for: a stack whose search keeps to what the launcher can express, or to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InputError, nearest
+from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE, Features, Stack
+from optimizer.variables import SCHEDULES
+
+if TYPE_CHECKING:
+    from optimizer.plan import Plan
+
+ANY = "any"
+AT = "@"  # between the name of a stack and its target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """What a launcher can express, in the words of Features, and the makers of devices that it runs on."""
+
+    schedules: tuple[str, ...]
+    zero_stages: tuple[int, ...]
+    recompute_by: str
+    modules: bool
+    offload: bool
+    vendors: tuple[str, ...] = ("NVIDIA", "AMD")
+
+
+MEGATRON = Launcher(
+    schedules=("1f1b", "interleaved"),
+    zero_stages=(0, 1, 2, 3),
+    recompute_by=BY_VIRTUAL_STAGE,
+    modules=True,
+    offload=True,
+)
+LAUNCHERS: Mapping[str, Launcher] = {
+    "megatron-lm": MEGATRON,
+    "megatron-bridge": MEGATRON,
+    "torchtitan": Launcher(
+        schedules=("1f1b", "interleaved", "zero-bubble"),
+        zero_stages=(0, 2, 3),
+        recompute_by=ALL_LAYERS,
+        modules=False,
+        offload=False,
+    ),
+}
+TARGETS = (*LAUNCHERS, ANY)
+
+
+def aimed(stack: Stack, target: str) -> Stack:
+    """The stack with the features that the target can express, under a name that says so; for `any` with all.
+
+    Raises InputError for an unknown target, or one that has nothing of the stack.
+
+    >>> aimed(Stack(name="mine"), "megatron-lm").features.recompute_by
+    'virtual stage'
+    """
+    if target not in TARGETS:
+        near = nearest(target, TARGETS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"unknown target {target!r}: expected one of {', '.join(TARGETS)}{hint}")
+    features = _lifted(stack.features) if target == ANY else _kept(stack.features, LAUNCHERS[target])
+    empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]
+    if empty:
+        raise InputError(
+            f"{target} has none of the {', '.join(empty)} of {stack.name}: give another --stack or --target"
+        )
+    return replace(stack, name=f"{stack.name}{AT}{target}", features=features)
+
+
+def target_of(stack: Stack) -> str:
+    """The target of a stack, "" for its own software."""
+    return stack.name.partition(AT)[2]
+
+
+def unbuilt(stack: Stack, plan: Plan) -> tuple[str, ...]:
+    """What of a plan the stack's own software cannot do, in words: what would have to be built to run it."""
+    counts, lifted = plan.recompute_layers, stack.features.lifted
+    missing = {
+        "recomputation of another number of layers on each stage": "recompute_by" in lifted and len(set(counts)) > 1,
+        f"the schedule {plan.schedule}": f"schedule {plan.schedule}" in lifted,
+        "stages of unlike length": "uneven_stages" in lifted and len(set(plan.layers_per_stage)) > 1,
+    }
+    return tuple(f"would have to be built: {what}" for what, holds in missing.items() if holds)
+
+
+def _lifted(own: Features) -> Features:
+    schedules = tuple(f"schedule {name}" for name in SCHEDULES if name not in own.schedules)
+    recompute = ("recompute_by",) * (own.recompute_by != BY_STAGE)
+    lifted = (*recompute, *schedules, *("uneven_stages",) * (not own.uneven_stages))
+    return replace(own, recompute_by=BY_STAGE, schedules=SCHEDULES, uneven_stages=True, lifted=lifted)
+
+
+def _kept(own: Features, can: Launcher) -> Features:
+    order = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
+    selective = own.selective == ("core" if can.modules else "ops")
+    return replace(
+        own,
+        recompute_by=max(own.recompute_by, can.recompute_by, key=order.index),
+        schedules=tuple(name for name in own.schedules if name in can.schedules),
+        zero_stages=tuple(stage for stage in own.zero_stages if stage in can.zero_stages),
+        recompute=tuple(mode for mode in own.recompute if mode != "selective" or selective),
+        recompute_modules=own.recompute_modules if can.modules else (),
+        activation_offload=own.activation_offload and can.offload,
+    )
