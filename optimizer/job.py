@@ -86,6 +86,11 @@ class Job:
         return (self.limits.hbm or self.cluster.device.memory) - self.stack["context_memory"]
 
     @property
+    def most_offload(self) -> float:
+        """Share of the optimizer state that may lie on the host [1]: all, or none where the launcher cannot set it."""
+        return float("offload" in self.stack.features.settable)
+
+    @property
     def peak_flops(self) -> float:
         """Dense peak of one GPU in the job's dtype [FLOP/s]."""
         return self.cluster.device.peak(self.dtype)

@@ -133,6 +133,7 @@ SELECTIVE = ("core", "ops", "qkv")
 ROUTING: Mapping[str, float] = {"forced": 1.0, "trained": 1.65, "fresh": 4.0}
 COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
+SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
@@ -167,9 +168,10 @@ class Features:
     holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
     without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
-    gathers it again. sharded_rate: rate of ZeRO-3's collectives / those of whole layers, below 1 where weights are
-    gathered one by one. lifted: what is assumed beyond the software
-    itself, as optimizer.target does it.
+    gathers it again. settable: the knobs (fields of optimizer.plan.Knobs) that its launcher can set, each for its own
+    traffic alone; others stay at their default. sharded_rate: rate of ZeRO-3's collectives / those of whole layers,
+    below 1 where weights are gathered one by one. lifted: what is assumed beyond the software itself, as
+    optimizer.target does it.
     """
 
     attention: str = "flash"
@@ -196,6 +198,7 @@ class Features:
     dropout: bool = False
     dispatcher: str = "alltoall"
     dispatchers: tuple[str, ...] = ()
+    settable: tuple[str, ...] = SETTABLE
     fp8_dispatch: bool = False
     overlap_exchange: bool = True
     eager_experts: bool = False

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError, nearest
-from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE, Features, Stack
-from optimizer.variables import SCHEDULES
+from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE, Features, Stack
+from optimizer.variables import DISPATCHERS, SCHEDULES
 
 if TYPE_CHECKING:
     from optimizer.plan import Plan
@@ -25,6 +25,8 @@ class Launcher:
     zero_stages: tuple[int, ...]
     recompute_by: str
     modules: bool
+    settable: tuple[str, ...]
+    dispatchers: tuple[str, ...]
     offload: bool
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
 
@@ -34,6 +36,8 @@ MEGATRON = Launcher(
     zero_stages=(0, 1, 2, 3),
     recompute_by=BY_VIRTUAL_STAGE,
     modules=True,
+    settable=SETTABLE,
+    dispatchers=DISPATCHERS,
     offload=True,
 )
 LAUNCHERS: Mapping[str, Launcher] = {
@@ -44,6 +48,8 @@ LAUNCHERS: Mapping[str, Launcher] = {
         zero_stages=(0, 2, 3),
         recompute_by=ALL_LAYERS,
         modules=False,
+        settable=(),
+        dispatchers=DISPATCHERS[:1],
         offload=False,
     ),
 }
@@ -62,7 +68,7 @@ def aimed(stack: Stack, target: str) -> Stack:
         near = nearest(target, TARGETS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"unknown target {target!r}: expected one of {', '.join(TARGETS)}{hint}")
-    features = _lifted(stack.features) if target == ANY else _kept(stack.features, LAUNCHERS[target])
+    features = _lifted(stack.features) if target == ANY else _kept(stack, LAUNCHERS[target])
     empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]
     if empty:
         raise InputError(
@@ -94,7 +100,8 @@ def _lifted(own: Features) -> Features:
     return replace(own, recompute_by=BY_STAGE, schedules=SCHEDULES, uneven_stages=True, lifted=lifted)
 
 
-def _kept(own: Features, can: Launcher) -> Features:
+def _kept(stack: Stack, can: Launcher) -> Features:
+    own = stack.features
     order = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
     selective = own.selective == ("core" if can.modules else "ops")
     return replace(
@@ -105,4 +112,6 @@ def _kept(own: Features, can: Launcher) -> Features:
         recompute=tuple(mode for mode in own.recompute if mode != "selective" or selective),
         recompute_modules=own.recompute_modules if can.modules else (),
         activation_offload=own.activation_offload and can.offload,
+        settable=tuple(name for name in own.settable if name in can.settable),
+        dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
     )

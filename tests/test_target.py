@@ -11,10 +11,13 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.errors import InputError
-from optimizer.plan import Plan
-from optimizer.presets import load_stack, stack_names
+from optimizer.plan import Knobs, Plan
+from optimizer.presets import load_model, load_stack, stack_names
+from optimizer.search.check.plan_rules import rule_findings
+from optimizer.search.plan.planner import plan
 from optimizer.stack import Features, Stack
 from optimizer.target import LAUNCHERS, aimed, target_of, unbuilt
+from tests.search.jobs import small_job
 
 SMALL = ("--model", "gpt3-125m", "--gpus", "8")
 
@@ -30,9 +33,24 @@ def test_a_target_leaves_what_it_can_express_of_a_stack(stack: str, target: str)
         return
     assert set(found.features.schedules) <= set(can.schedules) & set(own.features.schedules)
     assert set(found.features.zero_stages) <= set(can.zero_stages) & set(own.features.zero_stages)
+    assert set(found.features.settable) <= set(can.settable) & set(own.features.settable)
+    assert set(found.dispatchers) <= set(can.dispatchers) & set(own.dispatchers)
     assert found.features.recompute_by in (can.recompute_by, "all layers")
     assert (target_of(found), target_of(own)) == (target, "")
     assert load_stack(f"{stack}@{target}") == found
+
+
+def test_what_a_launcher_cannot_set_is_not_searched() -> None:
+    """Without the host a model of 8 billion parameters needs several GPUs; knobs are at their defaults."""
+    job = replace(small_job(1, model=load_model("llama3-8b"), hbm=70e9), stack=Stack(name="mine"))
+    bare = replace(job, stack=Stack(name="mine", features=Features(settable=())))
+    assert (plan(job).status, plan(bare).status) == ("optimal", "infeasible")
+    roomy = plan(replace(bare, gpus=4))
+    assert roomy.knobs == Knobs()
+    assert roomy.plan
+    assert all(finding.holds for finding in rule_findings(bare, roomy.plan, Knobs()) if finding.name == "knobs")
+    moved = rule_findings(bare, roomy.plan, Knobs(offload=0.5))
+    assert [finding.name for finding in moved if not finding.holds and finding.name == "knobs"] == ["knobs"]
 
 
 def test_any_asks_for_no_software_and_says_what_would_have_to_be_built() -> None:

@@ -45,6 +45,7 @@ from optimizer.stack import (
     RECOMPUTE_BY,
     ROUTING,
     SELECTIVE,
+    SETTABLE,
     Features,
     Fixed,
     Parameter,
@@ -102,6 +103,7 @@ _FEATURES = table_of(
     routing=one_of(("", *ROUTING)),
     unsplit_head_rate=Share,
     sharded_rate=Share,
+    settable=one_of(SETTABLE, several=True),
     lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}

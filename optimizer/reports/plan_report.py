@@ -113,12 +113,15 @@ def grid(*justify: str, expand: str = "") -> Table:
     return table
 
 
-def knobs_text(knobs: Knobs) -> str:
-    """The continuous settings in words."""
-    return (
-        f"gradient bucket {show(knobs.bucket, 'B')}, {knobs.comm_sm_share:.0%} of the SMs to communication, "
-        f"{knobs.offload:.0%} of the optimizer on the host"
-    )
+def knobs_text(job: Job, knobs: Knobs) -> str:
+    """The continuous settings that the software has, in words."""
+    words = {
+        "bucket": f"gradient bucket {show(knobs.bucket, 'B')}",
+        "comm_sm_share": f"{knobs.comm_sm_share:.0%} of the SMs to communication",
+        "offload": f"{knobs.offload:.0%} of the optimizer on the host",
+    }
+    settable = job.stack.features.settable
+    return ", ".join(text for name, text in words.items() if name in settable) or "none that the software can set"
 
 
 def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
@@ -132,7 +135,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
         table.add_row(name, words)
     table.add_row(
         "knobs",
-        knobs_text(knobs),
+        knobs_text(job, knobs),
     )
     table.add_row(
         "rates",

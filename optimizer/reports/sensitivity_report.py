@@ -34,7 +34,7 @@ def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed:
         Text(subject(job)),
         Text(
             f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
-            f"{knobs_text(base.knobs)}"
+            f"{knobs_text(job, base.knobs)}"
         ),
         title("What more of each buys, in tokens per second, planned again"),
         tornado(found.effects),

@@ -68,6 +68,7 @@ def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] 
         recompute_modules=modules,
         sequence_parallel=features.sequence_parallel or bool(said.get("sequence_parallel")),
         activation_offload=features.activation_offload or int(said.get("activation_offload", 0)) > 0,
+        settable=tuple(dict.fromkeys((*features.settable, *("offload",) * bool(said.get("offload"))))),
         recompute_by=BY_VIRTUAL_STAGE if said.get("recompute_first") else features.recompute_by,
         uneven_stages=features.uneven_stages or bool(said.get("layers_per_stage")),
     )

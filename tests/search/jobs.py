@@ -13,7 +13,7 @@ from optimizer.model import Experts, LatentAttention, Model
 from optimizer.presets import load_cluster
 from optimizer.recomputation import MODULES
 from optimizer.search.check.answer_file import Claims, SavedAnswer, SavedPlan
-from optimizer.stack import Features, Stack
+from optimizer.stack import SETTABLE, Features, Stack
 
 DENSE = Model(
     name="small",
@@ -94,6 +94,7 @@ def jobs(draw: st.DrawFn) -> Job:
         activation_offload=draw(st.booleans()),
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
+        settable=draw(st.sampled_from([SETTABLE, SETTABLE, ("bucket", "comm_sm_share"), ()])),
     )
     limits = Limits(
         bubble=draw(st.sampled_from([0.05, 0.1, 0.3, 1.0])),

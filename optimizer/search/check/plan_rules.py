@@ -14,7 +14,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.plan.alternatives import estimate_of
-from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE
+from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,18 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
             Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))
             for rule in rules
         ]
-    return (*found, *placement)
+    return (*found, *_set(job, knobs), *placement)
+
+
+def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
+    """Whether the knobs that the software cannot set are at their defaults; nothing where it can set all of them."""
+    beyond = {name: vars(Knobs())[name] for name in SETTABLE if name not in job.stack.features.settable}
+    if not beyond:
+        return ()
+    reason = (
+        f"{job.stack.name} cannot set {', '.join(f'{name} (its default: {own:g})' for name, own in beyond.items())}"
+    )
+    return (Finding(name="knobs", holds=all(vars(knobs)[name] == own for name, own in beyond.items()), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
@@ -88,7 +99,7 @@ def _recomputed(job: Job, plan: Plan) -> Finding:
     if recomputed and plan.recompute_first:
         reason = "layers are recomputed by stage or by virtual stage, not by both"
         return Finding(name="recomputed layers", holds=False, reason=reason)
-    if by not in ((BY_STAGE,) if recomputed else (BY_STAGE, BY_VIRTUAL_STAGE)):
+    if by not in ((BY_STAGE,) if recomputed else (BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE)):
         reason = f"other layers are given{rule_of(job)}"
         return Finding(name="recomputed layers", holds=False, reason=reason)
     if plan.recompute_first:

@@ -184,7 +184,7 @@ def _leanest(question: Question, least: float) -> str:
     if not np.isfinite(least):
         return ""
     settled = question.job.layout_given
-    host = "" if question.memory.knobs.offload < 1 else " with all optimizer state on the host"
+    host = "" if question.memory.at(question.job).offload < 1 else " with all optimizer state on the host"
     return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
 
 

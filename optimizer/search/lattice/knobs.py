@@ -85,15 +85,17 @@ def columns(knobs: Knobs, count: int) -> KnobColumns:
 def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
 
-    Every stage must be left with (reserved - usable) / optimizer bytes less of it; all where even that is too much.
+    Every stage must be left with (reserved - usable) / optimizer bytes less of it; all that may be where even that is
+    too much.
     """
     memory = stage_memory(bill, stages, Knobs())
     state = memory.terms["optimizer"] * stages.exists
     excess = np.maximum(memory.reserved - bill.job.usable_memory, 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
-    fits = share <= 1.0
-    whole = np.ceil(np.minimum(share, 1.0) / OFFLOAD_STEP) * OFFLOAD_STEP
-    return np.minimum(whole, 1.0), fits
+    most = bill.job.most_offload
+    fits = share <= most
+    whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
+    return np.minimum(whole, most), fits
 
 
 def needed_offload(bill: Bill, stages: Stages) -> FloatArray:
@@ -117,14 +119,16 @@ class _Spot:
     def knobs(self, place: FloatArray) -> KnobColumns:
         """Settings at places, as a launcher sets them: whole gradients in a bucket, whole multiprocessors.
 
-        A place has rows of bucket and share, with axes for several settings and for the plans.
+        What it cannot set stays at its default. A place has rows of bucket and share, with axes for several settings
+        and for the plans.
         """
         bucket, share = (low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True))
         job, zero = self.bill.job, np.zeros_like(bucket)
         whole = job.stack.features.grad_bytes
-        return KnobColumns(
-            bucket=np.round(bucket / whole) * whole, comm_sm_share=_whole_sms(job, share), offload=self.offload + zero
-        )
+        found = {"bucket": np.round(bucket / whole) * whole, "comm_sm_share": _whole_sms(job, share)}
+        for name in found.keys() - set(job.stack.features.settable):
+            found[name] = zero + getattr(Knobs(), name)
+        return KnobColumns(**found, offload=self.offload + zero)
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""

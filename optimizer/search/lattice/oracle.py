@@ -135,7 +135,7 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         without = memory.reserved - stages.exists * memory.terms["optimizer"]
-        rescued = ~fits & (without.max(axis=0) <= job.usable_memory)
+        rescued = ~fits & (without.max(axis=0) <= job.usable_memory) & (job.most_offload > 0)
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)

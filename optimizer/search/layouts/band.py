@@ -34,7 +34,6 @@ EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layou
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
-ON_HOST = Knobs(offload=1.0)
 Settings = list[tuple[KnobColumns, BoolArray]]  # settings for each plan, and the plans that are to have them
 
 
@@ -282,7 +281,7 @@ def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, bes
 def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
     """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits [s]."""
     any_knobs = tuning.fixed is None
-    table = layer_table(bill, tuning.fixed or ON_HOST)
+    table = layer_table(bill, tuning.fixed or Knobs(offload=bill.job.most_offload))
     slowest = fitting_slowest(bill.job, floor, table, bill.plans, limit, any_knobs=any_knobs)
     return floor.step_time(slowest, any_knobs=any_knobs)
 
@@ -372,11 +371,12 @@ def _settings(tuning: Tuning, bill: Bill) -> Settings:
     if tuning.fixed is not None:
         return [(columns(tuning.fixed, len(bill)), every)]
     own = tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
-    none, whole = np.zeros(len(bill)), np.ones(len(bill))
+    most = bill.job.most_offload
+    none, whole = np.zeros(len(bill)), np.full(len(bill), most)
     return [
         (own, every),
         (replace(own, offload=none), own.offload > 0),
-        (replace(own, offload=whole), own.offload < 1),
+        (replace(own, offload=whole), own.offload < most),
     ]
 
 

@@ -159,7 +159,7 @@ def host_share(bill: Bill) -> FloatArray:
         for name, (shared, experts) in state_bytes(job, plans).items()
     }
     room = plans.pp * (job.usable_memory - job.stack["workspace"])
-    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, 1.0)
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, job.most_offload)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)

@@ -28,7 +28,7 @@ CLOSE = 0.05e9  # bytes to which the least memory is told
 
 @dataclass(frozen=True, kw_only=True)
 class LeastMemory:
-    """What plans reserve at these knobs under their leanest layout.
+    """What plans reserve at these knobs, or as near as the software can set them, under their leanest layout.
 
     Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
     else decides it: the memory and whether all layers are to be recomputed.
@@ -36,6 +36,10 @@ class LeastMemory:
 
     knobs: Knobs = Knobs(offload=1.0)
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
+
+    def at(self, job: Job) -> Knobs:
+        """The knobs, with no more on the host than the job's software can put there."""
+        return replace(self.knobs, offload=min(self.knobs.offload, job.most_offload))
 
     def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
         """Whether some layout of some plan fits in the job's memory."""
@@ -53,7 +57,7 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                fits = even_memory(bill_of(job, some), self.knobs) <= job.usable_memory
+                fits = even_memory(bill_of(job, some), self.at(job)) <= job.usable_memory
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -69,7 +73,7 @@ class LeastMemory:
         if job.layout_given:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
-        table = byte_table(bill, self.knobs)
+        table = byte_table(bill, self.at(job))
         low = np.flatnonzero(mean_need(job, plans, table) <= usable)
         if len(low):
             needs = needs_of(job, plans.take(low), table.take(low))
@@ -78,7 +82,7 @@ class LeastMemory:
         found = np.zeros(len(plans), dtype=np.bool_)
         found[low[~alike]] = True
         if alike.any():
-            found[low[alike]] = even_memory(bill.take(low[alike]), self.knobs) <= usable
+            found[low[alike]] = even_memory(bill.take(low[alike]), self.at(job)) <= usable
         return found
 
     def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
@@ -94,7 +98,7 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.knobs)
+            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.at(job))
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))
@@ -128,8 +132,8 @@ class LeastMemory:
         Where it is soon seen to be more than `at_most` [B] it is infinite.
         """
         if job.layout_given:
-            return reserved_memory(job, plans, self.knobs)
-        table = byte_table(bill_of(job, plans), self.knobs)
+            return reserved_memory(job, plans, self.at(job))
+        table = byte_table(bill_of(job, plans), self.at(job))
         low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
@@ -137,7 +141,7 @@ class LeastMemory:
         return found
 
     def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
-        table = byte_table(bill_of(job, plans), self.knobs)
+        table = byte_table(bill_of(job, plans), self.at(job))
         return table, needs_of(job, plans, table)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:

@@ -156,7 +156,7 @@ def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
     """The plan and layout that reserve least, all state on the host, and their price; None without any."""
     memory = LeastMemory()
     plan = memory.least(job, lattice(job, structural(job)))[1]
-    return plan, estimate_of(job, price(job, Plans.of([plan]), memory.knobs), 0) if plan else None
+    return plan, estimate_of(job, price(job, Plans.of([plan]), memory.at(job)), 0) if plan else None
 
 
 def _verdict(ours: float, other: Best) -> str:

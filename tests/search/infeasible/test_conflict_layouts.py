@@ -27,7 +27,12 @@ from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, small_job
 from tests.search.plan.test_joint_optimum import MOST_PLANS, layouts, tiny_jobs
 
-LEAN = Knobs(offload=1.0)  # with which a plan fits if it does with any
+
+def lean(job: Job) -> Knobs:
+    """The knobs with which a plan fits if it does with any."""
+    return Knobs(offload=job.most_offload)
+
+
 MOST_LAYOUTS = 6000
 STEPS = 3  # nearer numbers that are looked at
 
@@ -58,7 +63,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     assume(sum(map(len, parts)) <= MOST_PLANS)
     every = list(islice(every_layout(job, parts), MOST_LAYOUTS + 1))
     assume(len(every) <= MOST_LAYOUTS)
-    return bool(every) and bool(np.any(price(job, Plans.of(every), LEAN).reserved <= job.usable_memory))
+    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= job.usable_memory))
 
 
 def holds(job: Job, rules: Sequence[Rule]) -> bool:
@@ -162,5 +167,5 @@ def test_61_layers_that_fit_unevenly_only_need_no_more_memory() -> None:
     least, evenly = (float(text.split()[3]) for text in told)
     assert least < evenly
     for job, size in ((free, least), (even, evenly)):
-        assert best_plan(job.with_limits(hbm=size * 1e9), Tuning(fixed=LEAN)) is not None
-        assert best_plan(job.with_limits(hbm=(size - 1) * 1e9), Tuning(fixed=LEAN)) is None
+        assert best_plan(job.with_limits(hbm=size * 1e9), Tuning(fixed=lean(job))) is not None
+        assert best_plan(job.with_limits(hbm=(size - 1) * 1e9), Tuning(fixed=lean(job))) is None
