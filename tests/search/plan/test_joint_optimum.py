@@ -151,7 +151,7 @@ def every_layout(job: Job) -> tuple[Plans, list[Plan], NDArray[np.int64]] | None
 
 
 def settings_of(job: Job, plans: Plans) -> tuple[KnobColumns, ...]:
-    """The knobs of each plan: its own, and those with none and with all that may be of the optimizer's state on the host."""
+    """The knobs of each plan: its own, and those with none and with all of the optimizer that may be on the host."""
     own = tuned(bill_of(job, plans)).knobs
     return own, replace(own, offload=0 * own.offload), replace(own, offload=0 * own.offload + job.most_offload)
 
