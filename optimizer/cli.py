@@ -14,6 +14,7 @@ from optimizer.commands.calibrate import calibrate
 from optimizer.commands.check import check
 from optimizer.commands.communication import communication
 from optimizer.commands.improve import improve
+from optimizer.commands.measure import measure
 from optimizer.commands.network import calibrate_link, topology
 from optimizer.commands.pareto import pareto
 from optimizer.commands.plan import plan_options, run_plan
@@ -90,7 +91,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 for command in (
     *(batch, presets, communication, scaling, timeline, pareto),
-    *(improve, read, check, sensitivity, validate, calibrate, calibrate_link, topology),
+    *(improve, read, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)
 

@@ -38,7 +38,11 @@ DIMENSIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One accelerator. Peaks are dense [FLOP/s] by dtype; `memory` is what a process can allocate at most [B]."""
+    """One accelerator. Peaks are dense [FLOP/s] by dtype; `memory` is what a process can allocate at most [B].
+
+    `gemm` are parameters of its matrix products that were measured on the user's own, by "bf16" or "fp8" and name
+    (optimizer.objectives.kernels.gemm_curve); what it leaves out is that of the nearest preset.
+    """
 
     name: str
     vendor: str = "NVIDIA"
@@ -51,6 +55,7 @@ class Device:
     sms: int = 1
     power: float = 0.0
     measured_matmul: Mapping[str, float] = field(default_factory=dict)
+    gemm: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
 
     def peak(self, dtype: str) -> float:

@@ -42,8 +42,9 @@ def test_every_option_used_in_an_example_exists() -> None:
             command: click.Command = cli
             for word in call.split()[1:]:
                 if isinstance(command, click.Group):
-                    # What is no command of `batch` goes to its `run`.
-                    command = command.commands.get(word, command.commands.get("run", command))
+                    # What is no command of `batch` goes to its `run`, of `measure` to its `write`.
+                    usual = command.commands.get("run") or command.commands.get("write") or command
+                    command = command.commands.get(word, usual)
             known = {name for parameter in command.params for name in parameter.opts}
             assert set(re.findall(r"--[a-z-]+", call)) <= known, call
 

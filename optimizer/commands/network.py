@@ -100,16 +100,15 @@ def print_lines(text: str) -> None:
 def _as_text(fit: LinkFit, base: str) -> str:
     import numpy as np
 
+    from optimizer.calibration.tier_toml import link_lines, quantity_lines
+
     before = float(np.median(np.abs(np.expm1(fit.before))))
     lines = [
         f"# {len(fit.samples)} samples; median error {before:.1%} as {base}, {fit.median_error:.1%} fitted",
         "[[tiers]]",
         'name = "fitted"',
-        f'link = "{base}"',
-        f'latency = "{fit.link.latency * 1e6:.4g} us"',
-        f"efficiency = {min(1.0, fit.link.efficiency):.4g}",
-        "[tiers.quantities]",
-        *(f"{name} = {value:.6g}" for name, value in _quantities(fit.link).items()),
+        *link_lines(fit.link, base),
+        *quantity_lines(fit.link),
     ]
     return "\n".join(lines) + "\n"
 

@@ -13,11 +13,10 @@ from optimizer.errors import InputError, InvalidFile
 
 if TYPE_CHECKING:
     from optimizer.logs.diagnosis import Diagnosis
+    from optimizer.logs.held_to import HeldTo
     from optimizer.logs.measured import Measured
-    from optimizer.search.check.answer_file import SavedAnswer
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-SIZES = ("global_batch", "seq_len", "gpus")
 HELP = """Read training logs: the steady step time, its spread, stalls, trend, memory and failures.
 
 Logs of Megatron-LM, Megatron-Bridge, NeMo 2, torchtitan, DeepSpeed, nanotron, llm-foundry, the Hugging Face Trainer,
@@ -25,12 +24,14 @@ MaxText and Primus, plain or packed by gzip; the program is found by itself. Sev
 runs. Step times and token rates count, never a printed TFLOP/s.
 
 With --plan, the output of optimize --json: measured against predicted, and which single cause would explain the gap,
-how likely that is, and the cheapest test that tells the first two apart. --append adds a row to a table that
-optimize validate and calibrate read; without --plan, --set gives the columns that the log does not print.
+how likely that is, and the cheapest test that tells the first two apart. --script does the same with the launch
+script or config that started the run, read as optimize improve does; several files are one launch. --append adds a row
+to a table that optimize validate and calibrate read; --set gives the columns that neither the log nor the plan has.
 
 \b
 optimize read train.log
 optimize read train.log --plan answer.json
+optimize read train.log --script train.sh
 optimize read rank*.log --append runs.csv --set model=llama3-8b \\
     --set gpu=h100 --set gpus=64 --set micro_batch=1
 """
@@ -39,30 +40,44 @@ optimize read rank*.log --append runs.csv --set model=llama3-8b \\
 @click.command(help=HELP, short_help="What a training log says, and why it is slower than its plan.")
 @click.argument("logs", nargs=-1, required=True, type=FILE)
 @click.option("--plan", "plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.")
+@click.option("--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.")
+@click.option("--cluster", default="", metavar="NAME|FILE", help="With --script: where it ran. [as the script says]")
 @click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
 @click.option(
     "--set", "settings", multiple=True, metavar="COLUMN=VALUE", help="What the log does not say: gpus=64; repeatable."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def read(logs: Sequence[Path], plan: str | None, append: Path | None, settings: Sequence[str], as_json: bool) -> None:
+def read(
+    logs: Sequence[Path],
+    plan: str | None,
+    scripts: Sequence[str],
+    cluster: str,
+    append: Path | None,
+    settings: Sequence[str],
+    as_json: bool,
+) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.logs.measured import read_runs_of
 
-    saved = _plan(plan) if plan else None
-    told = {**(_sizes(saved) if saved else {}), **_settings(settings)}
-    runs = read_runs_of(logs, told)
-    diagnoses = _diagnoses(runs, saved)
+    if plan and scripts:
+        raise click.UsageError("give one of --plan and --script")
+    if cluster and not scripts:
+        raise click.UsageError("--cluster goes with --script")
+    told = _settings(settings)
+    held = _held(plan) if plan else _started(logs, scripts, told, cluster) if scripts else None
+    runs = read_runs_of(logs, {**(held.sizes if held else {}), **told})
+    diagnoses = _diagnoses(runs, held)
     if append is not None:
-        _append(append, runs, saved)
+        _append(append, runs, held)
     if as_json:
         from optimizer.logs.report.as_json import logs_json
 
-        click.echo(logs_json(runs, diagnoses))
+        click.echo(logs_json(runs, diagnoses, held))
         return
     from optimizer.logs.report.text import logs_report
     from optimizer.reports.screen import screen_text
 
-    click.echo(screen_text(logs_report(runs, diagnoses)), nl=False)
+    click.echo(screen_text(logs_report(runs, diagnoses, held)), nl=False)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -85,14 +100,20 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _plan(plan: str) -> SavedAnswer:
+def _held(plan: str) -> HeldTo:
     """The answer that the run is held to; raises InputError for one without a plan."""
+    from optimizer.logs.held_to import held_to_answer
     from optimizer.search.check.answer_file import read_answer
 
-    saved = read_answer(_text(plan), "stdin" if plan == "-" else plan)
-    if saved.plan is None:
-        raise InputError(f"{plan}: the answer has no plan that a run could be held to")
-    return saved
+    return held_to_answer(read_answer(_text(plan), "stdin" if plan == "-" else plan), plan)
+
+
+def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, str], cluster: str) -> HeldTo:
+    """The launch that the run is held to; what it leaves open the logs may say."""
+    from optimizer.logs.held_to import held_to_script
+    from optimizer.logs.measured import read_runs_of
+
+    return held_to_script(scripts, told, read_runs_of(logs, told), cluster)
 
 
 def _text(plan: str) -> str:
@@ -104,26 +125,22 @@ def _text(plan: str) -> str:
         raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
 
 
-def _sizes(saved: SavedAnswer) -> dict[str, str]:
-    return {name: str(getattr(saved.job, name)) for name in SIZES}
-
-
-def _diagnoses(runs: Sequence[Measured], saved: SavedAnswer | None) -> list[Diagnosis | None]:
+def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
-    if saved is None or saved.plan is None:
+    if held is None:
         return [None] * len(runs)
     from optimizer.logs.causes.question import Question
     from optimizer.logs.diagnosis import diagnose
 
-    question = Question(job=saved.job, plan=saved.plan, knobs=saved.knobs)
+    question = Question(job=held.job, plan=held.plan, knobs=held.knobs)
     return [diagnose(question, run) if run.steady else None for run in runs]
 
 
-def _append(path: Path, runs: Sequence[Measured], saved: SavedAnswer | None) -> None:
+def _append(path: Path, runs: Sequence[Measured], held: HeldTo | None) -> None:
     from optimizer.logs.row import append_rows, row_of
 
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written: its folder does not exist")
-    rows: list[Mapping[str, str]] = [row_of(run, *((saved.job, saved.plan) if saved else ())) for run in runs]
+    rows: list[Mapping[str, str]] = [row_of(run, *((held.job, held.plan) if held else ())) for run in runs]
     append_rows(path, rows)
     click.echo(f"added {len(rows)} row{'s' * (len(rows) > 1)} to {path}", err=True)

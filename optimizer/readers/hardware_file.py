@@ -4,6 +4,9 @@ name = "my-cluster"
 device = "h100"                     # or a table [device], complete or `like` a preset
 gpus_per_node = 8
 
+[device.gemm.bf16]                  # only where `device` is a table: its matrix products as measured
+ceiling = 0.72
+
 [[tiers]]
 name = "node"
 link = "nvlink4"

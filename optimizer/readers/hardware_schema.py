@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from optimizer.errors import InputError
-from optimizer.readers.tables import Count, Flag, Number, Positive, Share, Table, Text
+from optimizer.readers.tables import Count, Flag, Number, Positive, Share, Table, Text, Unsigned
 from optimizer.units import HUGE, parse
 
 EXAMPLES = {"B/s": "400 Gb/s", "B": "80 GB", "FLOP/s": "989.5 TFLOP/s", "s": "2 us", "W": "700 W", "J/bit": "5 pJ/bit"}
@@ -48,6 +48,17 @@ Topology = Annotated[Literal["switch", "mesh", "torus", "bus"], "one of switch, 
 _ONE_WAY = "does not say which way; write {}_one_way [B/s]"
 
 
+class GemmTable(Table):
+    """How fast a device multiplies matrices, as measured on it: parameters of gemm_curve, in SI units."""
+
+    ceiling: Share | None = None
+    small_rate: Share | None = None
+    wave_softness: Annotated[float, Field(strict=True, ge=0, le=1), "a number from 0 to 1"] | None = None
+    k_half: Unsigned | None = None
+    launch: Unsigned | None = None
+    memory_efficiency: Share | None = None
+
+
 class DeviceTable(Table):
     """A device: complete, or `like` a preset with some values of its own."""
 
@@ -62,6 +73,7 @@ class DeviceTable(Table):
     sms: Count | None = None
     power: Power | None = None
     measured_matmul: dict[str, Flops] | None = None
+    gemm: dict[Annotated[Literal["bf16", "fp8"], "one of bf16, fp8"], GemmTable] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> DeviceTable:

@@ -6,16 +6,31 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from optimizer.answer import job_dict, plan_dict
 from optimizer.logs.diagnosis import Diagnosis
+from optimizer.logs.held_to import HeldTo
 from optimizer.logs.measured import Measured
 
 SCHEMA_VERSION = 1
 
 
-def logs_json(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None]) -> str:
-    """Strict JSON; the first run's fields are also at the top, for who reads one log."""
+def logs_json(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], held: HeldTo | None = None) -> str:
+    """Strict JSON; the first run's fields are also at the top, for who reads one log; `held_to` is what they are held
+    to.
+    """
     rows = [run_dict(run, diagnosis) for run, diagnosis in zip(runs, diagnoses, strict=True)]
-    return json.dumps({"schema_version": SCHEMA_VERSION, **rows[0], "runs": rows}, indent=2, allow_nan=False)
+    beside = {"held_to": held_dict(held)} if held else {}
+    return json.dumps({"schema_version": SCHEMA_VERSION, **rows[0], **beside, "runs": rows}, indent=2, allow_nan=False)
+
+
+def held_dict(held: HeldTo) -> dict[str, Any]:
+    """The job and plan of a launch or an answer, and what was assumed of them or ignored."""
+    return {
+        "job": job_dict(held.job),
+        "plan": plan_dict(held.plan),
+        "assumed": list(held.assumed),
+        "ignored": list(held.ignored),
+    }
 
 
 def run_dict(run: Measured, diagnosis: Diagnosis | None = None) -> dict[str, Any]:

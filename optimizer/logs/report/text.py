@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
+    from optimizer.logs.held_to import HeldTo
+
 TOLD = (2.0, 0.5)  # signs that are told: so many times likelier under a cause, or less likely
 
 
-def logs_report(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None]) -> Group:
-    """Every run, one after the other."""
+def logs_report(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], held: HeldTo | None = None) -> Group:
+    """Every run, one after the other, and last what was assumed of the launch that they are held to."""
     from rich.console import Group
     from rich.text import Text
 
@@ -32,6 +34,10 @@ def logs_report(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None])
         if diagnosis:
             parts += _diagnosed(diagnosis)
         parts += notes("Mind", run.warnings)
+    if held and held.assumed:
+        parts += notes("Assumed of the launch", held.assumed)
+    if held and held.ignored:
+        parts += notes("Ignored in the launch: means nothing to the price", [", ".join(held.ignored)])
     return Group(*parts)
 
 

@@ -34,11 +34,12 @@ _VENDOR_WIDE = "any"  # the dtype of rows that hold a vendor's default
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePreset:
-    """The parameters of one measured device and dtype, in SI units."""
+    """The parameters of one measured device and dtype, in SI units; `own`: measured on the user's device itself."""
 
     device: str
     dtype: str
     values: Mapping[str, float] = field(default_factory=dict)
+    own: bool = False
 
     def __getitem__(self, parameter: str) -> float:
         return self.values[parameter]
@@ -53,7 +54,7 @@ class CurvePreset:
 
     def is_of(self, device: Device) -> bool:
         """Whether it was measured on this device, at whatever clock: it bears its name and has as many SMs."""
-        return self.names(device) and device.sms == self["sms"]
+        return self.own or (self.names(device) and device.sms == self["sms"])
 
     def has_units_of(self, device: Device, peak: float) -> bool:
         """Whether these are the device's own units: as many SMs, and the same peak within 1 %."""
@@ -77,15 +78,27 @@ class CurvePreset:
 
 
 def preset_for(device: Device, peak: float, dtype: str) -> CurvePreset:
-    """The preset that bears the device's name, else the nearest by peak per SM; dtype is "bf16" or "fp8"."""
-    return min(_candidates(device, dtype), key=lambda curve: (curve.distance(device, peak), curve.device))
+    """What was measured on the device itself, else the preset that bears its name, else the nearest by peak per SM.
+
+    `dtype` is "bf16" or "fp8". Parameters that the device does not give are the preset's; its own hold what the power
+    limit takes, so that none of it is taken again.
+    """
+    preset = min(_candidates(device, dtype), key=lambda curve: (curve.distance(device, peak), curve.device))
+    own = device.gemm.get(dtype)
+    if own is None:
+        return preset
+    place = {"peak": peak, "sms": float(device.sms), "bandwidth": device.memory_bandwidth, "throttle": 0.0}
+    return CurvePreset(device=device.name, dtype=dtype, values={**preset.values, **place, **own}, own=True)
 
 
 def peak_of_slower(device: Device, peak: float, dtype: str) -> float | None:
     """The highest peak with which the device would borrow the units of the next slower preset, if any [FLOP/s].
 
-    None where nobody knows how many SMs it has (1): its rate per SM says nothing of its units.
+    None where nobody knows how many SMs it has (1): its rate per SM says nothing of its units; and where they were
+    measured.
     """
+    if dtype in device.gemm:
+        return None
     rates = sorted({curve.rate for curve in _candidates(device, dtype)})
     borders = [device.sms * math.sqrt(slower * faster) for slower, faster in itertools.pairwise(rates)]
     # A peak that is scaled to just below a border may miss it by a rounding error: it must not be told again.

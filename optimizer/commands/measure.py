@@ -1,0 +1,117 @@
+"""`optimize measure`: a program that measures the user's nodes, and the hardware files that its numbers make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
+from optimizer.errors import InputError
+
+OUT = click.Path(dir_okay=False, path_type=Path)
+POSITIVE = click.IntRange(min=1)
+SHORTEST, LONGEST = 10.0, 600.0  # s
+HELP = """Write one Python file that measures your nodes: it needs PyTorch and nothing else.
+
+It times matrix products over the model's shapes and a grid, memory, launches, attention, and all-reduce, all-gather,
+reduce-scatter and all-to-all inside a node and between nodes at 20 sizes, each part in its own share of --seconds. Rank
+0 writes measure.json, from which `optimize measure read` makes a device file and a cluster file.
+
+\b
+optimize measure --model llama3-8b --out measure.py
+torchrun --nproc-per-node 8 measure.py                 # on a node, or on several
+optimize measure read measure.json --out mine.toml
+optimize --model llama3-8b --gpus 64 --cluster ./mine.toml
+"""
+READ_HELP = """Turn the measure.json of a node into files for --cluster, and say what was measured.
+
+--out FILE.toml is the cluster, and FILE-device.toml beside it its device. What was not measured is the catalogue's: by
+the name of the GPU, or of --device or --cluster.
+"""
+
+
+class Measure(click.Group):
+    """A group whose command `write` needs no name: `optimize measure --model llama3-8b`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `write` before what is no command."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["write", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=Measure,
+    help=HELP,
+    short_help="Measure your own nodes, for a device and a cluster file.",
+    no_args_is_help=True,
+    subcommand_metavar="--model NAME | COMMAND [ARGS]...",
+)
+def measure() -> None:
+    """Write the program, or read what it measured."""
+
+
+@measure.command(help=HELP)
+@click.option("--model", required=True, metavar="NAME|FILE", help="Model whose shapes are measured.")
+@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence. [the model's longest, at most 8,192]")
+@click.option("--seconds", type=click.FloatRange(SHORTEST, LONGEST), default=480.0, help="Time of all parts. [480]")
+@click.option("--out", type=OUT, default=Path("measure.py"), metavar="FILE.py", help="[measure.py]")
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
+    """The shapes of the job, written into the program."""
+    from optimizer.measure.program import program_text
+    from optimizer.measure.request import measure_request
+
+    request = Request(model=model, gpus=1, cluster=DEFAULT_CLUSTER, seq_len=seq_len, limits={})
+    text = program_text(measure_request(job_of(request)[0], seconds))
+    _save({out: text}, force)
+    click.echo(f"run it where you train: torchrun --nproc-per-node GPUS_OF_A_NODE {out}", err=True)
+
+
+@measure.command("read", help=READ_HELP)
+@click.argument("file", type=OUT)
+@click.option("--out", type=OUT, metavar="FILE.toml", help="Write the cluster there, and its device beside it.")
+@click.option("--device", default="", metavar="NAME", help="Device preset, where the GPU's name does not tell it.")
+@click.option("--cluster", default="", metavar="NAME", help="Cluster preset for what was not measured.")
+@click.option("--force", is_flag=True, help="Overwrite the files.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def read(file: Path, out: Path | None, device: str, cluster: str, force: bool, as_json: bool) -> None:
+    """Read, fit, write, print."""
+    from optimizer.measure.hardware_of import hardware_of
+    from optimizer.measure.hardware_toml import cluster_toml, device_toml
+    from optimizer.measure.measured import read_measured
+    from optimizer.measure.report import measured_dict, measured_report
+
+    if device and cluster:
+        raise InputError("give one of --device and --cluster: a cluster has its device")
+    if out is not None and out.suffix != ".toml":
+        raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")
+    measured = read_measured(file)
+    made = hardware_of(measured, device=device, cluster=cluster, name=out.stem if out else "measured")
+    if out is not None:
+        beside = out.with_name(f"{out.stem}-device.toml")
+        _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
+    if as_json:
+        from optimizer.reports.table import json_text
+
+        click.echo(json_text(measured_dict(made, measured)))
+        return
+    from optimizer.commands.study import print_screen
+
+    print_screen(measured_report(made, measured))
+
+
+def _save(files: dict[Path, str], force: bool) -> None:
+    """Write every file, none where one is in the way."""
+    for path in files:
+        if path.exists() and not force:
+            raise InputError(f"{path} exists already; give --force to overwrite it, or another --out")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"{path} cannot be written: its folder does not exist")
+    for path, text in files.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        click.echo(f"wrote {path}", err=True)

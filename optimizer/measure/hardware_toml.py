@@ -1,0 +1,77 @@
+"""Measured hardware as the TOML files that `--cluster` and device files take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from optimizer.calibration.tier_toml import tier_lines
+from optimizer.hardware import Device
+from optimizer.measure.hardware_of import Made
+from optimizer.measure.measured import Measured
+
+
+def device_toml(made: Made, measured: Measured, table: str = "") -> str:
+    """The device, as a file of its own or as a `table` of a cluster file."""
+    device, known = made.device, made.known
+    dot = f"{table}." if table else ""
+    lines = [f"[{table}]"] if table else [_head(measured)]
+    lines += [f"name = {json.dumps(device.name)}"]
+    if known:
+        lines += [f"like = {json.dumps(device.name)}  # what is not said here is the catalogue's"]
+    else:
+        lines += [f"vendor = {json.dumps(device.vendor)}"]
+    lines += [
+        f'memory = "{device.memory:.0f} B"  # measured: what the driver says',
+        f'memory_nominal = "{device.memory_nominal:.0f} B"',
+        f'memory_bandwidth = "{device.memory_bandwidth / 1e9:.6g} GB/s"  # measured: {_stream(made)}',
+        f"sms = {device.sms}",
+    ]
+    if not known:
+        lines += [f"[{dot}peak_flops]  # the best product that was measured", *_rates(device.peak_flops)]
+    lines += [f"[{dot}measured_matmul]", *_rates({key: device.measured_matmul[key] for key in _dtypes(device, made)})]
+    for dtype, parameters in device.gemm.items():
+        lines += [
+            f"[{dot}gemm.{dtype}]  # fitted to {made.products.ratios.size} products, median error "
+            f"{made.products.median_error:.1%}",
+            *(f"{name} = {value:.6g}" for name, value in parameters.items()),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def cluster_toml(made: Made, measured: Measured) -> str:
+    """The whole cluster: the device and its tiers, each with what it was fitted to."""
+    cluster = made.cluster
+    lines = [
+        _head(measured).rstrip(),
+        f"name = {json.dumps(cluster.name)}",
+        f"gpus_per_node = {cluster.gpus_per_node}",
+        f"max_gpus = {cluster.max_gpus}",
+        f'host_bandwidth_one_way = "{cluster.host_bandwidth / 1e9:.6g} GB/s"',
+        "",
+        device_toml(made, measured, "device"),
+    ]
+    for tier in cluster.tiers:
+        fit = made.links.get(tier.name)
+        told = f"fitted to {len(fit.samples)} collectives, median error {fit.median_error:.1%}" if fit else "catalogue"
+        lines += [*tier_lines(tier, made.known, [told]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _head(measured: Measured) -> str:
+    machine = measured.machine
+    software = " ".join(text for text in (f"PyTorch {machine.torch}", machine.backend, machine.runtime) if text)
+    return f"# {machine.ranks} x {machine.name}, measured by optimize measure; {software}"
+
+
+def _stream(made: Made) -> str:
+    share = made.products.parameters["memory_efficiency"]
+    return f"kernels reach {made.stream / 1e9:.4g} GB/s, {share:.1%} of it" if share < 1 else "what kernels reach"
+
+
+def _dtypes(device: Device, made: Made) -> list[str]:
+    return [key for key, value in device.measured_matmul.items() if value == made.best]
+
+
+def _rates(rates: Mapping[str, float]) -> list[str]:
+    return [f'{dtype} = "{rate / 1e12:.6g} TFLOP/s"' for dtype, rate in rates.items()]

@@ -1,0 +1,83 @@
+"""What a node should measure for a job: shapes of products and attention, and sizes of messages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.kernels.operators import Layer, Shapes, head_operators, layer_operators
+
+SPLITS = (1.0, 2.0, 4.0, 8.0)  # tensor (and expert) parallelism of the shapes
+MICRO_BATCHES = (1.0, 2.0)
+# Edges of the grid besides the job's own shapes: the curve that is fitted must also hold for other models.
+GRIDS = ((512, 2048, 8192), (1024, 4096, 16384))
+MESSAGES = tuple(2**power for power in range(11, 31))  # 20 sizes, 2 KiB to 1 GiB
+LARGEST_ARRAY = 2**30  # B, of the memory part
+
+
+def measure_request(job: Job, seconds: float) -> dict[str, Any]:
+    """The request that the node program holds; `seconds` [s] is the time of all parts.
+
+    Products are (m, n, k) of the forward pass and (n, k, m) of weight gradients, over SPLITS and MICRO_BATCHES.
+    """
+    layers = _layers(job)
+    return {
+        "job": {"model": job.model.name, "seq_len": job.seq_len, "dtype": job.dtype},
+        "seconds": seconds,
+        "products": sorted({*_grid(), *_products(layers)}),
+        "attention": _attention(job, layers),
+        "memory": LARGEST_ARRAY,
+        "messages": MESSAGES,
+    }
+
+
+def _layers(job: Job) -> list[Layer]:
+    """The operators of every kind of layer and of the head, each over all the splits."""
+    model = job.model
+    splits = [tp for tp in SPLITS if model.heads % tp == 0]
+    tp, micro = (np.array(column) for column in zip(*itertools.product(splits, MICRO_BATCHES), strict=True))
+    experts = model.experts.count if model.experts else 1
+    shapes = Shapes(
+        tp=tp,
+        cp=np.ones_like(tp),
+        ep=np.array([float(math.gcd(experts, 8))] * tp.size),
+        etp=np.ones_like(tp),
+        micro_batch=micro,
+        sequence_parallel=tp > 1,
+        seq_len=job.seq_len,
+    )
+    kinds = {False, True} if model.experts and model.experts.first_dense_layers else {bool(model.experts)}
+    return [
+        *(layer_operators(model, shapes, job.stack, moe) for moe in kinds),
+        head_operators(model, shapes, job.stack),
+    ]
+
+
+def _products(layers: list[Layer]) -> set[tuple[int, int, int]]:
+    found = set()
+    for gemm in (gemm for layer in layers for gemm in layer.gemms):
+        for m, n, k in zip(
+            *(np.maximum(1, np.round(x)).astype(int).tolist() for x in (gemm.m, gemm.n, gemm.k)), strict=True
+        ):
+            found |= {(m, n, k), (n, k, m)}
+    return found
+
+
+def _grid() -> set[tuple[int, int, int]]:
+    return {(m, n, k) for edges in GRIDS for m, n, k in itertools.product(edges, repeat=3)}
+
+
+def _attention(job: Job, layers: list[Layer]) -> list[dict[str, int]]:
+    """Heads of one rank over the job's sequence, and over shorter ones."""
+    core = next(layer.attention for layer in layers if layer.attention is not None)
+    heads = sorted({max(1, round(value)) for value in core.heads.tolist()})
+    lengths = sorted({length for length in (1024, 4096, job.seq_len) if length <= job.seq_len})
+    return [
+        {"batch": 1, "heads": count, "seq_len": length, "qk_dim": core.qk_dim, "v_dim": core.v_dim}
+        for length in lengths
+        for count in heads
+    ]

@@ -1,0 +1,225 @@
+"""From measure.json to files for --cluster. tests/measure/data: runs on a processor with gloo, of two ranks on one node
+and of four ranks on two nodes (two torchruns on one machine), cut short by their budgets.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from optimizer.cli import cli
+from optimizer.hardware import Cluster
+from optimizer.measure.fit_messages import alpha_betas
+from optimizer.measure.hardware_of import hardware_of
+from optimizer.measure.hardware_toml import cluster_toml, device_toml
+from optimizer.measure.measured import Machine, Measured, Product, Transfer, read_measured
+from optimizer.objectives.kernels.gemm import gemm_time
+from optimizer.objectives.kernels.gemm_curve import curve_for
+from optimizer.objectives.network.collectives import collective_time
+from optimizer.objectives.network.protocols import profile
+from optimizer.objectives.network.topology import span
+from optimizer.presets import load_cluster, load_device
+from optimizer.readers.nccl_tests import CollectiveSample
+
+DATA = Path(__file__).parent / "data"
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+SLOWER_NETWORK, SLOWER_UNITS = 0.6, 0.9
+
+
+def slow_cluster() -> Cluster:
+    usual = load_cluster("dgx-h100")
+    inner, *outer = usual.tiers
+    slow = [replace(tier, link=replace(tier.link, bandwidth=SLOWER_NETWORK * tier.link.bandwidth)) for tier in outer]
+    return replace(usual, tiers=(inner, *slow))
+
+
+def planted() -> Measured:
+    """Two nodes of 8 H100 whose units reach 90 % and whose network 60 % of what is usual: times of the model."""
+    cluster = slow_cluster()
+    curve = replace(curve_for(cluster.device, "bf16"), throttle=0.0)
+    curve = replace(curve, ceiling=SLOWER_UNITS * curve.ceiling)
+    edges = (512, 1024, 2048, 4096, 8192, 16384)
+    products = tuple(
+        Product(m=m, n=n, k=k, seconds=float(gemm_time(m, n, k, curve)))
+        for m in edges
+        for n in edges[::2]
+        for k in edges[1::2]
+    )
+    sizes = [2.0**power for power in range(11, 31)]
+    samples = tuple(
+        CollectiveSample(kind=kind, message=size, time=float(time), ranks=ranks, nodes=nodes)
+        for ranks, nodes in ((8, 1), (16, 2))
+        for kind in KINDS
+        for size, time in zip(
+            sizes, collective_time(kind, sizes, span(cluster, np.full(20, ranks), 1), cluster), strict=True
+        )
+    )
+    stream = 0.95 * 3350e9 * curve.memory_efficiency
+    return Measured(
+        source="planted",
+        job={"model": "llama3-8b"},
+        machine=Machine(
+            processor="gpu",
+            name="NVIDIA H100 80GB HBM3",
+            dtype="bfloat16",
+            ranks=16,
+            ranks_per_node=8,
+            gpus_of_node=8,
+            memory=85.0e9,
+            sms=132,
+            vendor="NVIDIA",
+        ),
+        launches={"host": 5e-6, "kernel": 2e-6},
+        memory=(Transfer(kind="add", bytes=2**30, seconds=2**30 / stream),),
+        products=products,
+        attention=(),
+        collectives=samples,
+        ranks=(1.0,) * 15 + (1.2,),
+    )
+
+
+@pytest.fixture(scope="module")
+def slow() -> Measured:
+    return planted()
+
+
+def loaded(tmp_path: Path, measured: Measured, **options: str) -> Cluster:
+    path = tmp_path / "mine.toml"
+    path.write_text(cluster_toml(hardware_of(measured, name="mine", **options), measured))
+    return load_cluster(path)
+
+
+def test_planted_units_and_network_are_found(slow: Measured, tmp_path: Path) -> None:
+    made = hardware_of(slow)
+    usual = curve_for(load_device("h100"), "bf16")
+    curve = curve_for(made.device, "bf16")
+    assert made.device.name == "h100"
+    assert curve.ceiling == pytest.approx(SLOWER_UNITS * usual.ceiling, rel=0.02)
+    assert not curve.extrapolated
+    assert made.products.median_error < 0.01
+    assert made.device.memory_bandwidth == pytest.approx(0.95 * 3350e9)
+    big = Product(m=16384, n=8192, k=8192, seconds=1.0)
+    slower = gemm_time(big.m, big.n, big.k, curve) / gemm_time(big.m, big.n, big.k, replace(usual, throttle=0.0))
+    assert float(slower) == pytest.approx(1 / SLOWER_UNITS, rel=0.02)
+    cluster = loaded(tmp_path, slow)
+    for kind in KINDS:
+        for message in (2.0**14, 2.0**22, 2.0**30):
+            mine, true = (
+                float(collective_time(kind, message, span(each, np.array([16]), 1), each)[0])
+                for each in (cluster, slow_cluster())
+            )
+            assert mine == pytest.approx(true, rel=0.1)
+    assert [tier.size for tier in cluster.tiers] == [8, 256, 1_000_000]
+
+
+def test_the_written_cluster_is_the_one_that_was_made(slow: Measured, tmp_path: Path) -> None:
+    made, read = hardware_of(slow), loaded(tmp_path, slow)
+    assert read.host_bandwidth == made.cluster.host_bandwidth
+    assert read.device.gemm["bf16"] == pytest.approx(made.device.gemm["bf16"], rel=1e-4)
+    assert read.device.peak_flops == made.device.peak_flops
+    for number, (mine, theirs) in enumerate(zip(made.cluster.tiers, read.tiers, strict=True)):
+        assert (mine.size, mine.oversubscription) == (theirs.size, theirs.oversubscription)
+        assert theirs.bandwidth == pytest.approx(mine.bandwidth, rel=1e-4)
+        a, b = profile(mine.link, number > 0), profile(theirs.link, number > 0)
+        for first, second in zip((*a.ring, *a.pairwise), (*b.ring, *b.pairwise), strict=True):
+            assert (second.base, second.step, second.share) == pytest.approx(
+                (first.base, first.step, first.share), rel=1e-3, abs=2e-9
+            )
+
+
+def test_tiers_that_were_not_measured_are_the_catalogues(slow: Measured, tmp_path: Path) -> None:
+    alone = replace(slow, collectives=())
+    made = hardware_of(alone)
+    assert made.links == {}
+    assert any("rail: not measured" in line for line in made.told)
+    cluster, usual = loaded(tmp_path, alone), load_cluster("dgx-h100")
+    for ranks in (2, 8, 64, 1024):
+        for kind in KINDS:
+            mine, theirs = (
+                float(collective_time(kind, 1e8, span(each, np.array([ranks]), 1), each)[0])
+                for each in (cluster, usual)
+            )
+            assert mine == pytest.approx(theirs, rel=0.01)
+
+
+def test_a_gpu_of_no_catalogue_is_its_own_peak(slow: Measured, tmp_path: Path) -> None:
+    unknown = replace(slow, machine=replace(slow.machine, name="Fantasia 9000", vendor="Fantasia"))
+    cluster = loaded(tmp_path, unknown)
+    assert cluster.device.name == "fantasia-9000"
+    assert cluster.device.peak("bf16") == pytest.approx(max(p.rate for p in slow.products))
+    assert [tier.name for tier in cluster.tiers] == ["node", "network"]
+    assert "no catalogue has 'Fantasia 9000'" in hardware_of(unknown).told[0]
+    assert loaded(tmp_path, unknown, device="a100").device.name == "a100-80"
+
+
+def test_more_than_the_peak_is_told(slow: Measured) -> None:
+    fast = replace(slow, products=(Product(m=8192, n=8192, k=8192, seconds=1e-3),))
+    made = hardware_of(fast)
+    assert any("above the peak of h100" in line for line in made.told)
+    assert set(made.products.parameters) == {"ceiling", "memory_efficiency"}
+
+
+def test_alpha_and_beta_of_planted_times() -> None:
+    samples = [
+        CollectiveSample(kind="all_gather", message=float(m), time=7 * 3e-6 + m * 7 / 8 / 40e9, ranks=8)
+        for m in (2**11, 2**15, 2**20, 2**25, 2**30)
+    ]
+    (found,) = alpha_betas(samples)
+    assert found.alpha == pytest.approx(3e-6, rel=1e-3)
+    assert found.bandwidth == pytest.approx(40e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "tiers"), [("one_node", ["node"]), ("two_nodes", ["node", "network"])])
+def test_a_run_on_the_processor_makes_files_that_plan(name: str, tiers: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    done = CliRunner().invoke(cli, ["measure", "read", str(DATA / f"{name}.json"), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    for words in ("2 a node", "Collectives", "all_to_all", "Left out", "best bf16 product", "least squares"):
+        assert words in done.stdout
+    cluster = load_cluster(out)
+    assert [tier.name for tier in cluster.tiers] == tiers
+    assert load_device(tmp_path / "mine-device.toml").gemm == cluster.device.gemm
+    arguments = ["--model", "gpt2-xl", "--gpus", "2", "--global-batch", "8", "--cluster", str(out), "--json"]
+    planned = CliRunner().invoke(cli, arguments)
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["job"]["cluster"] == "mine"
+    again = CliRunner().invoke(cli, ["measure", "read", str(DATA / f"{name}.json"), "--out", str(out)])
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+
+
+def test_fits_on_the_processor_meet_the_times(tmp_path: Path) -> None:
+    measured = read_measured(DATA / "one_node.json")
+    made = hardware_of(measured)
+    assert made.products.median_error < 0.25
+    for fit in made.links.values():
+        assert fit.median_error < np.median(np.abs(np.expm1(fit.before)))
+    assert "[gemm.bf16]" in device_toml(made, measured)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "write and run the program again"),
+        ({"products": []}, "products: expected a list of products, one at least"),
+        ({"products": [{"m": 1, "n": 2, "k": 3, "seconds": -1.0}]}, "seconds: expected a number above 0"),
+        ({"memory": []}, "the memory was not measured"),
+        ({"surprise": 1}, "surprise: unknown key"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "measure.json"
+    path.write_text(json.dumps({**json.loads((DATA / "one_node.json").read_text()), **change}))
+    done = CliRunner().invoke(cli, ["measure", "read", str(path)])
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_the_slow_rank_is_named(slow: Measured, tmp_path: Path) -> None:
+    from optimizer.measure.report import measured_dict
+
+    assert "rank 15 multiplies 20.0% slower than the median rank" in measured_dict(hardware_of(slow), slow)["told"]
