@@ -23,15 +23,17 @@ SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
 HELP = """Read a launch as it is, say what it is worth, and what to change.
 
-FILE is a bash script that starts Megatron-LM or Megatron-DeepSpeed, a torchtitan TOML, a DeepSpeed JSON with or without
-Accelerate's and the Trainer's YAML, or a YAML of nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText;
-several files are one launch. They are parsed, never run. Shown are what was understood, assumed and ignored; the price
-with its interval and the chance that it fits; and the best single change, the best two, and all on the way to the best
-plan. Global batch, sequence length and learning schedule stay as they are.
+FILE is a bash script that starts Megatron-LM or Megatron-DeepSpeed, a torchtitan TOML or config_registry.py:FUNCTION,
+a DeepSpeed JSON with or without Accelerate's and the Trainer's YAML, or a YAML of nanotron, llm-foundry, Megatron-
+Bridge, NeMo, Primus or MaxText; several files are one launch, and so is a script whose command gives keys of a
+config. They are parsed, never run. Shown are what was understood, assumed and ignored; the price with its interval
+and the chance that it fits; and the best single change, the best two, and all on the way to the best plan. Global
+batch, sequence length and learning schedule stay as they are.
 
 \b
 optimize improve train.sh
 optimize improve train.slurm --gpus 512 --device a100-80 --tokens 300e9
+optimize improve run.sh config_registry.py
 optimize improve ds.json accelerate.yaml --model llama3-8b --seq-len 4096
 optimize improve train.sh --diff --take one > better.patch
 """

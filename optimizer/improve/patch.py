@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from optimizer.errors import InputError, OptimizerError
@@ -31,7 +32,7 @@ def patched(source: Source, question: Question, edit: Edit, files: Sequence[File
     Raises InputError where there is none: the script takes its flags from where they cannot be changed.
     """
     for texts in source.edited(changes_of(source, question, edit)):
-        written = [File(file.name, texts.get(file.name, file.data)) for file in files]
+        written = [replace(file, data=texts.get(file.name, file.data)) for file in files]
         try:
             found = again(written)
         except OptimizerError:

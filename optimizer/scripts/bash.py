@@ -7,7 +7,8 @@ shell would count an unset variable, and one on files or commands as false.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +18,8 @@ from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words,
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
+SOURCES = ("source", ".")
+Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
@@ -41,30 +44,39 @@ class Document:
 
 @dataclass
 class Reading:
-    """What was seen: commands and documents in order, variables, what had to be guessed."""
+    """What was seen: commands and documents in order, variables, what had to be guessed.
+
+    `sourced` are files that were read where the script reads them, `missing` those that nobody had.
+    """
 
     commands: list[Command] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
     variables: dict[str, list[Word]] = field(default_factory=dict)
     guesses: list[str] = field(default_factory=list)
+    sourced: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     broken: int = 0
 
 
-def read_bash(data: bytes, given: Mapping[str, Word]) -> Reading:
-    """Read a script; `given` are variables that the cluster would set, such as SLURM_NNODES.
+def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: None) -> Reading:
+    """Read a script; `given` are variables that the cluster would set, such as SLURM_NNODES; `find` has its sources.
 
     `broken` is the line of the first place that is no bash, 0 for none.
     """
-    import tree_sitter
-    import tree_sitter_bash
-
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    root = parser.parse(data).root_node
-    walker = _Walker(data)
+    root = _parsed(data)
+    walker = _Walker(data, find)
     walker.seen.variables |= {name: [word] for name, word in given.items()}
     walker.run(root, 0)
     walker.seen.broken = _first_error(root)
     return walker.seen
+
+
+def _parsed(data: bytes) -> Any:
+    import tree_sitter
+    import tree_sitter_bash
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return parser.parse(data).root_node
 
 
 def _first_error(root: Any) -> int:
@@ -82,10 +94,11 @@ def _first_error(root: Any) -> int:
 class _Walker:
     """Statements one after the other, with the variables as they stand."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.seen = data, Reading()
-        self.functions: dict[str, Any] = {}
+    def __init__(self, data: bytes, find: Find) -> None:
+        self.data, self.find, self.seen = data, find, Reading()
+        self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = 0
+        self.away = False  # in a file that is sourced
 
     def start(self, node: Any) -> int:
         """First byte of a node, without the blanks that the parser counts to some of those in strings."""
@@ -122,7 +135,7 @@ class _Walker:
             self.loop(node, depth)
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
-            self.functions[self.text(name)] = node.child_by_field_name("body")
+            self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
 
     def assign(self, node: Any) -> None:
         name = node.child_by_field_name("name")
@@ -150,7 +163,9 @@ class _Walker:
             return
         called = text_of(words[0])
         if called in self.functions:
-            self.call(self.functions[called], words[1:], depth)
+            self.call(*self.functions[called], words[1:], depth)
+        elif called in SOURCES and len(words) > 1:
+            self.source(known_text(words[1]), depth)
         elif called == "read" or called == "unset":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
@@ -171,7 +186,41 @@ class _Walker:
                 at = match.end()
         yield piece if at == 0 else replace(piece, text=piece.text[at:], sites=())
 
-    def call(self, body: Any, arguments: Sequence[Word], depth: int) -> None:
+    def source(self, path: str, depth: int) -> None:
+        """Read another file in place, as the shell would run it."""
+        data = self.find(path) if len(self.seen.sourced) < DEEPEST else None
+        if data is None:
+            self.seen.missing.append(path)
+            return
+        self.seen.sourced.append(path)
+        with self.within(data):
+            self.run(_parsed(data), depth + 1)
+
+    @contextmanager
+    def within(self, data: bytes) -> Iterator[None]:
+        """Read other text; what is written there has no place in ours. Our own places are kept aside meanwhile."""
+        ours, count = self.data, len(self.seen.commands)
+        outer, self.away = self.away, True
+        self._mark(kept_aside if outer else aside, count)
+        self.data = data
+        yield
+        self.data, self.away = ours, outer
+        self._mark(kept_aside if outer else back, count)
+
+    def _mark(self, mark: Callable[[Piece], Piece], count: int) -> None:
+        """Change the places of every piece held, and of the commands from a number on."""
+        held, commands = self.seen.variables, self.seen.commands
+        for name, words in held.items():
+            held[name] = [tuple(map(mark, word)) for word in words]
+        commands[count:] = [Command(tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
+
+    def call(self, data: bytes, body: Any, arguments: Sequence[Word], depth: int) -> None:
+        """Run a function; one of another file is read there."""
+        if body is not None and data is not self.data:
+            arguments = [tuple(map(aside, word)) for word in arguments]
+            with self.within(data):
+                self.call(data, body, arguments, depth)
+            return
         if body is None:
             return
         kept = {name: value for name, value in self.seen.variables.items() if name.isdigit()}
@@ -448,6 +497,25 @@ class _Walker:
                 yield Piece(str(value), (site,))
                 return
         yield Piece(text.replace(" ", "_"), (site,), text)
+
+
+def aside(piece: Piece) -> Piece:
+    """A piece of our text while another file is read: its places are negative there, and those of the other gone.
+
+    >>> aside(Piece("8", ((3, 4),))).sites, back(aside(Piece("8", ((3, 4),)))).sites
+    (((-4, -5),), ((3, 4),))
+    """
+    return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start >= 0))
+
+
+def kept_aside(piece: Piece) -> Piece:
+    """A piece on the way between two other files: with our own places alone."""
+    return replace(piece, sites=tuple(site for site in piece.sites if site[0] < 0))
+
+
+def back(piece: Piece) -> Piece:
+    """A piece when our own text is read again: without places in the other file."""
+    return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start < 0))
 
 
 def _parts(node: Any) -> Iterator[tuple[Any, bool]]:

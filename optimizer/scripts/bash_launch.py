@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.scripts.bash import Command, Document, Reading, read_bash
+from optimizer.scripts.bash import Command, Document, Find, Reading, read_bash
 from optimizer.scripts.bash_edit import edited
 from optimizer.scripts.flags import Flag, flags_of, flat
 from optimizer.scripts.launch import Launch
@@ -51,13 +52,28 @@ class BashLaunch:
             yield {self.name: text}
 
 
-def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
-    """Read a script.
+Options = Mapping[str, tuple[int, str, Piece]]
+
+
+def read_script(data: bytes, find: Find) -> tuple[Reading, Options]:
+    """What a script would run, and what its #SBATCH lines ask for."""
+    options = batch_options(data)
+    return read_bash(data, slurm_variables(options), find), options
+
+
+def told(launch: Launch, reading: Reading) -> None:
+    """Note the files that a script sources: read, or missing."""
+    launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
+    for path in reading.missing:
+        launch.ignore(f"source {path}".strip())
+
+
+def bash_launch(name: str, data: bytes, gpus: int | None = None, find: Find = lambda path: None) -> BashLaunch:
+    """Read a script; `find` has the files that it sources.
 
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
-    options = batch_options(data)
-    reading = read_bash(data, slurm_variables(options))
+    reading, options = read_script(data, find)
     command = training_command(reading)
     placed = command is not None
     if command is None and data.lstrip().startswith(b"--"):
@@ -68,7 +84,7 @@ def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
         for document in reading.documents:
             if all(mark in document.text for mark in WRAPPERS[1:]):
                 text = document.text.encode()
-                options = options | batch_options(text)
+                options = {**options, **batch_options(text)}
                 inner = read_bash(text, {**{k: v[0] for k, v in reading.variables.items()}, **slurm_variables(options)})
                 command = training_command(inner)
                 if command is not None:
@@ -78,8 +94,9 @@ def bash_launch(name: str, data: bytes, gpus: int | None = None) -> BashLaunch:
         raise InvalidFile(name, [_nothing(reading)])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
+    told(launch, reading)
     _from_slurm(launch, options)
-    device = device_in(" ".join(_lines(data)))
+    device = device_in(" ".join(sbatch_lines(data)))
     if device:
         launch.say("device", device, "#SBATCH")
     flags = flags_of(flat(command.words))
@@ -114,11 +131,12 @@ def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:
     return [flag for flag in flags if gpus is None or flag.name not in counted]
 
 
-def _lines(data: bytes) -> list[str]:
+def sbatch_lines(data: bytes) -> list[str]:
+    """The lines that ask the batch system for something."""
     return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
 
 
-def _from_slurm(launch: Launch, options: Mapping[str, tuple[int, str, Piece]]) -> None:
+def _from_slurm(launch: Launch, options: Options) -> None:
     for key in ("nodes", "gpus_per_node", "gpus"):
         if key in options:
             launch.say(key, options[key][0], options[key][1])

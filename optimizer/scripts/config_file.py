@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from optimizer.errors import InvalidFile
+from optimizer.scripts.torchtitan_python import titan_changed, titan_spans, titan_values
 
 Span = tuple[int, int]
 REFERENCE = re.compile(r"^\$\{([\w.]+)\}$")
 DEFAULTED = re.compile(r"\$\{(\w+):([^}]*)\}")
 DEEPEST = 50
+PYTHON = "python"
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
 NUMBER = re.compile(r"^[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
@@ -22,15 +24,19 @@ NUMBER = re.compile(r"^[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """One config: its text, format ("yaml", "json", "toml" or "overrides"), and what it says."""
+    """One config: its text, format ("yaml", "json", "toml", "python" or "overrides"), and what it says.
+
+    `function` is the one that a Python file makes the config with.
+    """
 
     name: str
     text: str
     kind: str
+    function: str = ""
 
     @cached_property
     def tree(self) -> dict[str, Any]:
-        """The whole content; raises InvalidFile where it is none."""
+        """The whole content; raises InvalidFile where it is none. That of Python is flat already."""
         try:
             found = self._parsed()
         except InvalidFile:
@@ -51,6 +57,8 @@ class ConfigFile:
             return tomllib.loads(self.text)
         if self.kind == "json":
             return json.loads(self.text)
+        if self.kind == PYTHON:
+            return titan_values(self.text, self.function)
         if self.kind == OVERRIDES:
             return {key: plain(value) for key, value, *_ in self._lines()}
         import yaml
@@ -75,6 +83,8 @@ class ConfigFile:
         """Where the scalars of YAML and JSON stand in the text."""
         if self.kind == "toml":
             return {}
+        if self.kind == PYTHON:
+            return titan_spans(self.text, self.function)
         if self.kind == OVERRIDES:
             return {key: span for key, _, span in self._lines()}
         import yaml
@@ -84,6 +94,8 @@ class ConfigFile:
 
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The config with one value set, added where it is not there, or taken out where it is None."""
+        if self.kind == PYTHON:
+            return replace(self, text=titan_changed(self.text, self.function, path, value))
         if self.kind == "toml":
             return ConfigFile(self.name, _toml(self.text, path.split("."), value), self.kind)
         if path in self.spans:

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
 from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, torchtitan
-from optimizer.scripts.bash_launch import bash_launch
-from optimizer.scripts.config_file import OVERRIDE, OVERRIDES, ConfigFile
+from optimizer.scripts.bash import Find, Reading
+from optimizer.scripts.bash_config import TrainingCommand, training_with_config
+from optimizer.scripts.bash_launch import bash_launch, read_script, sbatch_lines, told, training_command
+from optimizer.scripts.config_file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
 from optimizer.scripts.config_launch import ConfigLaunch, checked
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import device_in
+from optimizer.scripts.pieces import Piece
+from optimizer.scripts.python_config import config_functions
 from optimizer.scripts.source import Source
 
 BASH = "bash"
-KINDS: Mapping[str, str] = {".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 KNOWN = (
     "a Megatron script",
-    "a torchtitan TOML",
+    "a torchtitan TOML or config_registry.py",
     "a DeepSpeed JSON",
     "an Accelerate, nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText YAML",
 )
+PART = re.compile(r"(.*\.py):(\w+)$")
+MODULES = (torchtitan, nanotron, llm_foundry, maxtext, deepspeed)
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
 @dataclass(frozen=True)
 class File:
-    """One file as it was found."""
+    """One file as it was found; `part` is the function of a Python file that the user names after a colon."""
 
     name: str
     data: bytes
+    part: str = ""
 
     @property
     def text(self) -> str:
@@ -47,6 +55,10 @@ def read_files(paths: Sequence[str]) -> list[File]:
 
 
 def _file(path: str) -> File:
+    if match := PART.match(path):
+        path, part = match[1], match[2]
+    else:
+        part = ""
     try:
         size = Path(path).stat().st_size
         if size > LARGEST:
@@ -54,7 +66,7 @@ def _file(path: str) -> File:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
-    found = File(path, data)
+    found = File(path, data, part)
     try:
         text = found.text
     except UnicodeDecodeError as error:
@@ -86,17 +98,134 @@ def _place(file: File) -> str:
 
 def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     scripts = [file for file in files if kind_of(file) == BASH]
-    configs = tuple(ConfigFile(file.name, file.text, kind_of(file)) for file in files if kind_of(file) != BASH)
-    if len(scripts) > 1:
-        raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
+    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
     if not scripts:
         return config_launch(configs, gpus, model)
-    found = bash_launch(scripts[0].name, scripts[0].data, gpus)
-    for config in configs:
-        if not deepspeed.recognised(config.values):
-            raise InputError(f"{config.name} does not belong to {scripts[0].name}: only a DeepSpeed config does")
-        _with_deepspeed(found.launch, config)
+    script = main_script(scripts)
+    find = sources(script, scripts)
+    reading, options = read_script(script.data, find)
+    trains = training_command(reading)
+    with_config = training_with_config(script.name, script.data, reading)
+    named = _named(script, with_config) if with_config and trains is None and not configs else ()
+    if trains is not None or with_config is None or not _is_config(with_config, configs, named):
+        found: Source = bash_launch(script.name, script.data, gpus, find)
+        for config in configs:
+            if not deepspeed.recognised(config.values):
+                raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
+            _with_deepspeed(found.launch, config)
+        return found
+    return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+
+
+def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:
+    """Whether a command trains by a config that is there, or by keys that are one by themselves."""
+    if configs or named:
+        return True
+    if command.function:
+        where = f"config_registry.py of {command.module or 'its module'}"
+        raise InvalidFile(
+            command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
+        )
+    values = command.keys.values
+    return bool(megatron_yaml.recognised(values)) or any(each.recognised(values) for each in MODULES)
+
+
+def _keyed_launch(
+    script: File,
+    command: TrainingCommand,
+    configs: Sequence[ConfigFile],
+    beside: Sequence[ConfigFile],
+    reading: Reading,
+    options: Mapping[str, tuple[int, str, Piece]],
+    gpus: int | None,
+    model: str,
+) -> Source:
+    """A launch by configs with the keys of a script's command over them."""
+    configs = [replace(c, function=command.function or c.function) if c.kind == PYTHON else c for c in configs]
+    machines = {name: value for name, (value, *_) in options.items()} | dict(command.machines)
+    if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
+        machines["gpus_per_node"] = machines["tasks_per_node"]
+    if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines):
+        gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
+    gpus = gpus or machines.get("gpus")
+    known = {path for config in configs for path in config.values}
+    keys = command.keys
+    if known:  # flags of the program itself are no keys of its config
+        kept = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
+        keys = replace(keys, given=kept)
+    found = config_launch((*configs, keys), gpus, model)
+    if gpus is not None and "gpus" not in found.launch.written:
+        found.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
+    found.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in beside]
+    told(found.launch, reading)
+    if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
+        found.launch.say("device", device, "#SBATCH")
     return found
+
+
+def _named(script: File, command: TrainingCommand) -> tuple[ConfigFile, ...]:
+    """Configs that a command names and that lie where it says, or beside the script."""
+    found: dict[str, ConfigFile] = {}
+    for path in command.configs:
+        if place := _lying(script, path):
+            found[str(place)] = config_of(_file(str(place)))
+    return tuple(found.values())
+
+
+def _lying(script: File, path: str) -> Path | None:
+    """A file that a script names: from its folder, or beside it; None where it is not there."""
+    folder = Path(script.name).parent
+    name = Path(path).name
+    if not name:
+        return None
+    places = [folder / path, folder / name] if not path.startswith(("/", "$")) else [folder / name]
+    return next((place for place in places if place.is_file()), None)
+
+
+def main_script(scripts: Sequence[File]) -> File:
+    """The script that starts the others; raises InputError where several start by themselves."""
+    if len(scripts) == 1:
+        return scripts[0]
+    taken = {
+        Path(path).name for script in scripts for path in read_script(script.data, lambda _: None)[0].missing if path
+    }
+    left = [script for script in scripts if Path(script.name).name not in taken]
+    if len(left) != 1:
+        raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
+    return left[0]
+
+
+def sources(script: File, scripts: Sequence[File]) -> Find:
+    """Finds what a script sources: among the files given, else lying beside it."""
+
+    def find(path: str) -> bytes | None:
+        name = Path(path).name
+        given = next((each for each in scripts if each is not script and Path(each.name).name == name), None)
+        if given is not None:
+            return given.data
+        place = _lying(script, path)
+        if place is None or place.resolve() == Path(script.name).resolve() or place.stat().st_size > LARGEST:
+            return None
+        return place.read_bytes()
+
+    return find
+
+
+def config_of(file: File) -> ConfigFile:
+    """A file as a config; of a Python file the function that its name tells, or its only one."""
+    kind = kind_of(file)
+    if kind != PYTHON:
+        return ConfigFile(file.name, file.text, kind)
+    try:
+        functions = config_functions(file.text)
+    except (SyntaxError, RecursionError, ValueError) as error:
+        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+    if file.part and file.part not in functions:
+        raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
+    if not functions:
+        raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
+    chosen = file.part or (functions[0] if len(functions) == 1 else "")
+    return ConfigFile(file.name, file.text, kind, chosen)
 
 
 def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
@@ -111,7 +240,11 @@ def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
 
 
 def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:
-    """The launch that configs say, by the format that their keys belong to."""
+    """The launch that configs say, by the format that their keys belong to; of a key in several the last one."""
+    for config in configs:
+        if config.kind == PYTHON and not config.function:
+            names = ", ".join(config_functions(config.text))
+            raise InvalidFile(config.name, [f"several configs: give {config.name}:NAME, NAME being one of {names}"])
     values = {path: value for config in configs for path, value in config.values.items()}
     names = ", ".join(config.name for config in configs)
     program = megatron_yaml.recognised(values) if not maxtext.recognised(values) else ""
@@ -119,7 +252,7 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str 
         found = megatron_yaml.read(program, configs, gpus, model)
         checked(names, found.launch)
         return found
-    for module in (torchtitan, nanotron, llm_foundry, maxtext, deepspeed):
+    for module in MODULES:
         if module.recognised(values):
             launch = Launch(program=module.PROGRAM)
             if gpus is not None:

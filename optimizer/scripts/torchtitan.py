@@ -1,6 +1,6 @@
-"""torchtitan's TOML.
+"""torchtitan's TOML, and its Python configs in the same keys.
 
-Source of the keys and defaults: pytorch/torchtitan, torchtitan/config/job_config.py.
+Source of the keys and defaults: pytorch/torchtitan, torchtitan/config/job_config.py, since 2026 configs.py.
 """
 
 from __future__ import annotations
@@ -34,8 +34,14 @@ RESHARD, SCHEDULE, SLICE = (
 )
 LOCAL = ("training.local_batch_size", "training.batch_size")
 GLOBAL, LENGTH, STEPS = "training.global_batch_size", "training.seq_len", "training.steps"
+# Since the summer of 2026 batches are counted in tokens, and a pipeline's micro-batches by their number.
+LOCAL_TOKENS, STEP_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
+LONGEST, PIPED = "training.max_context_length", "parallelism.num_pp_microbatches"
+LEAST_TOKENS = 16_384
+ASSETS = "hf_assets_path"
+SEQUENCE = "parallelism.enable_sequence_parallel"
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
-ASYNC = "parallelism.enable_async_tensor_parallel"
+ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "llama3": ("llama3.1", "llama3", "llama3.2"),
     "deepseek_v3": ("deepseek-v3",),
@@ -45,7 +51,16 @@ COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 
 def recognised(values: Values) -> bool:
     """Whether a TOML is torchtitan's."""
-    return any(path in values for path in (*LOCAL, FLAVOR, LENGTH))
+    return any(path in values for path in (*LOCAL, FLAVOR, LENGTH, LOCAL_TOKENS, LONGEST))
+
+
+def by_tokens(values: Values) -> bool:
+    """Whether a config counts batches in tokens.
+
+    >>> by_tokens({"training.max_context_length": 8192}), by_tokens({"training.seq_len": 8192})
+    (True, False)
+    """
+    return any(path in values for path in (LOCAL_TOKENS, STEP_TOKENS, LONGEST, PIPED))
 
 
 def find(values: Values, key: str) -> str:
@@ -56,7 +71,7 @@ def find(values: Values, key: str) -> str:
 def read(launch: Launch, values: Values, text: str = "") -> None:
     """Note what it says; GPUs from the degrees, or from a comment that counts them."""
     take(launch, values, {find(values, key): name for key, name in DEGREES.items()})
-    take(launch, values, {LENGTH: "seq_len"})
+    take(launch, values, {LONGEST if by_tokens(values) else LENGTH: "seq_len"})
     said = launch.settings
     if said.get("etp", 1) == 0 or "etp" not in said:
         said["etp"] = 1
@@ -70,20 +85,23 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
     gpus = said.get("gpus") or said.get("dp", 0) * ranks
     dp = max(1, gpus // ranks)
-    launch.say("sequence_parallel", said.get("tp", 1) > 1)
+    launch.say(
+        "sequence_parallel", said.get("tp", 1) > 1 and values.get(SEQUENCE) is not False, _there(values, SEQUENCE)
+    )
     _sharding(launch, values, replicas, shards, dp * said.get("cp", 1))
-    _batch(launch, values, dp)
+    (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     _numbers(launch, values)
     name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
     model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
-    model = model or named(f"{FAMILIES.get(name, (name,))[0]}")
+    model = model or named(str(values.get(ASSETS, ""))) or named(f"{FAMILIES.get(name, (name,))[0]}")
     if model:
-        launch.say("model", model, FLAVOR)
-    else:
+        launch.say("model", model, _there(values, FLAVOR) or ASSETS)
+    elif name or flavor:
         launch.kept.append(f"{NAME} {name} {flavor} is no model that is known")
     mode = str(values.get(MODE, "selective"))
     launch.say("recompute", mode if mode in ("none", "selective", "full") else "selective", _there(values, MODE))
-    launch.say("tp_overlap", bool(values.get(ASYNC)), _there(values, ASYNC))
+    hidden = next((path for path in ASYNC if values.get(path)), "")
+    launch.say("tp_overlap", bool(hidden), hidden or next((path for path in ASYNC if path in values), ""))
     schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
     if said.get("pp", 1) > 1 and "interleaved" in schedule:
         launch.say("vpp", 2, find(values, SCHEDULE))
@@ -92,7 +110,8 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= said.keys():
         launch.say("tokens", values[STEPS] * said["global_batch"] * said["seq_len"], STEPS)
     known = [find(values, key) for key in (*DEGREES, REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
-    rest(launch, values, (*known, *LOCAL, GLOBAL, NAME, FLAVOR, MODE, ASYNC, "model.converters"))
+    tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED)
+    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, "model.converters", ASSETS))
 
 
 def _comments(text: str) -> list[str]:
@@ -127,9 +146,26 @@ def _batch(launch: Launch, values: Values, dp: int) -> None:
     launch.say("global_batch", batch if batch > 0 else local * dp, GLOBAL if batch > 0 else path)
 
 
+def _token_batch(launch: Launch, values: Values, dp: int) -> None:
+    """Batches in tokens: of a micro-batch on a rank, and of a step where it is told."""
+    said = launch.settings
+    length = said.get("seq_len") or 2048
+    said.setdefault("seq_len", length)
+    local = (whole(launch, values, LOCAL_TOKENS) if LOCAL_TOKENS in values else None) or LEAST_TOKENS
+    if local % length:
+        launch.kept.append(f"{LOCAL_TOKENS}: {local:,} tokens are priced as {max(1, local // length)} whole sequences")
+    micro = max(1, local // length)
+    launch.say("micro_batch", micro, _there(values, LOCAL_TOKENS))
+    count = (whole(launch, values, PIPED) if PIPED in values and said.get("pp", 1) > 1 else None) or 1
+    total = values.get(STEP_TOKENS, -1)
+    total = -1 if total == -1 else whole(launch, values, STEP_TOKENS) or -1
+    batch = total // length if total > 0 else micro * count * dp
+    launch.say("global_batch", max(1, batch), STEP_TOKENS if total > 0 else _there(values, LOCAL_TOKENS))
+
+
 def _numbers(launch: Launch, values: Values) -> None:
     converters = values.get("model.converters") or []
-    float8 = any("float8" in str(name) or "mx" in str(name) for name in converters)
+    float8 = any("float8" in str(name).lower() or "mx" in str(name).lower() for name in converters)
     launch.say("dtype", "fp8" if float8 else "bf16", "model.converters" if float8 else "")
     if values.get("training.mixed_precision_reduce") == "bfloat16":
         launch.say("grad_bytes", 2, "training.mixed_precision_reduce")
@@ -139,15 +175,19 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     """Keys of another plan."""
     names = {name: find(values, key) for key, name in DEGREES.items()}
     wanted = tied(values, names, before, after)
-    local = next((path for path in LOCAL if path in values), LOCAL[0])
+    tokens = by_tokens(values)
+    local = LOCAL_TOKENS if tokens else next((path for path in LOCAL if path in values), LOCAL[0])
     shards, replicas = find(values, SHARD), find(values, REPLICATE)
     group = after.shard or after.dp * after.cp
-    if after.pp > 1:
+    if tokens:
+        wanted[local] = after.micro_batch * job.seq_len
+        wanted[PIPED] = after.num_microbatches if after.pp > 1 else 1
+    elif after.pp > 1:
         wanted[local] = after.micro_batch * after.num_microbatches
         wanted[find(values, SLICE)] = after.micro_batch
     else:
         wanted[local] = after.micro_batch
-    wanted[GLOBAL] = job.global_batch
+    wanted[STEP_TOKENS if tokens else GLOBAL] = job.global_batch * (job.seq_len if tokens else 1)
     if after.zero_stage == 0:
         wanted |= {shards: 1, replicas: after.dp * after.cp}
     elif values.get(shards, -1) > 0 or after.shard != before.shard or before.zero_stage == 0:
@@ -158,6 +198,6 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[MODE] = after.recompute
     if before.vpp != after.vpp:
         wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
-    defaults = {GLOBAL: before.dp * before.micro_batch * before.num_microbatches, replicas: 1}
-    defaults[GLOBAL] = wanted[local] * after.dp
+    defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}
+    defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
     return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}

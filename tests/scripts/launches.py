@@ -309,3 +309,86 @@ ici_tensor_parallelism: 1
 remat_policy: full
 steps: 30
 """
+
+REGISTRY = """from torchtitan.trainer import Trainer
+
+from . import model_registry
+
+SEQUENCE = 8192
+
+
+def llama3_8b() -> Trainer.Config:
+    spec = model_registry("8B")
+    return Trainer.Config(
+        hf_assets_path="./assets/hf/Llama-3.1-8B",
+        model_spec=spec,
+        training=TrainingConfig(
+            num_tokens_per_microbatch_per_dp_rank=2 * 8192,
+            max_context_length=SEQUENCE,
+            steps=100,
+        ),
+        activation_checkpoint=FullAC.Config(),
+    )
+
+
+def llama3_8b_split() -> Trainer.Config:
+    config = llama3_8b()
+    config.parallelism = ParallelismConfig(tensor_parallel_degree=4, enable_sequence_parallel=False)
+    config.parallelism.context_parallel_degree = 2
+    config.training.num_tokens_per_train_step = 64 * 8192
+    config.activation_checkpoint = None
+    config.compile = CompileConfig(enable=True, enable_async_tensor_parallel=True)
+    config.model_spec = model_registry("8B", converters=[Float8LinearConverter.Config()])
+    return config
+"""
+
+# As the configs of early 2026 have it.
+REGISTRY_BEFORE = """
+def llama3_70b() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("70B"),
+        training=TrainingConfig(local_batch_size=8, seq_len=4096),
+        parallelism=ParallelismConfig(tensor_parallel_degree=8, enable_async_tensor_parallel=True),
+        activation_checkpoint=ActivationCheckpointConfig(mode="selective"),
+        model_converters=ModelConvertersContainer.Config(converters=[Float8LinearConverter.Config()]),
+    )
+"""
+
+TITAN_COMMAND = """#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --constraint=h100
+TP=8
+CONFIG=${CONFIG:-llama3_8b_split}
+export NCCL_DEBUG=WARN
+srun torchrun --nnodes 4 --nproc_per_node 8 -m torchtitan.train --module llama3 --config $CONFIG \\
+    --parallelism.tensor_parallel_degree $TP \\
+    --training.num_tokens_per_microbatch_per_dp_rank=8192
+"""
+
+TOML_COMMAND = """torchrun --nproc_per_node=8 train.py --job.config_file ./configs/llama3.toml \\
+    --parallelism.tensor_parallel_degree 2 --training.local_batch_size 4
+"""
+
+HYDRA_COMMAND = """#SBATCH --nodes=4
+#SBATCH --gpus-per-node=8
+python pretrain.py --config-path . ++model.tensor_model_parallel_size=2 \\
+    model.micro_batch_size=2 +model.global_batch_size=128
+"""
+
+MAXTEXT_COMMAND = """python3 -m MaxText.train configs/base.yml run_name=mine model_name=llama3-8b \\
+    per_device_batch_size=2 ici_fsdp_parallelism=8 dcn_data_parallelism=4 max_target_length=8192 remat_policy=full
+"""
+
+ENVIRONMENT = """TP=4
+NODES=2
+shape() {
+    MODEL_ARGS="--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --vocab-size 32000"
+}
+"""
+
+SOURCING = """source "$(dirname "$0")/cluster.env"
+MBS=2
+shape
+torchrun --nnodes $NODES --nproc_per_node 8 pretrain_gpt.py $MODEL_ARGS --tensor-model-parallel-size $TP \\
+    --micro-batch-size $MBS --global-batch-size 64 --bf16
+"""

@@ -23,6 +23,8 @@ FILES = {
     "bridge.yaml": launches.BRIDGE,
     "primus.yaml": launches.PRIMUS,
     "maxtext.yml": launches.MAXTEXT,
+    "maxtext.sh": launches.MAXTEXT_COMMAND,
+    "config_registry.py": launches.REGISTRY_BEFORE,
 }
 ODD = ("0", "-1", "x", "1.5", "null", "99999999999999999999", "${X}", '"')
 
@@ -39,7 +41,9 @@ def damaged(text: str) -> list[str]:
 def test_damage_is_refused_in_words(name: str) -> None:
     messages = []
     for text in damaged(FILES[name]):
-        controls = Controls(gpus=64 if name in ("mpt.yaml", "bridge.yaml", "primus.yaml") else None)
+        controls = Controls(
+            gpus=64 if name in ("mpt.yaml", "bridge.yaml", "primus.yaml", "config_registry.py") else None
+        )
         try:
             source = read_launch([File(name, text.encode())], controls.gpus)
             question_of(source.launch, controls, name)
