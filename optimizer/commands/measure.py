@@ -20,7 +20,7 @@ reduce-scatter and all-to-all inside a node and between nodes at 20 sizes, each 
 
 \b
 optimize measure --model llama3-8b --out measure.py
-torchrun --nproc-per-node 8 measure.py                 # on a node, or on several
+torchrun --nproc-per-node 8 measure.py           # on a node, or several
 optimize measure read measure.json --out mine.toml
 optimize --model llama3-8b --gpus 64 --cluster ./mine.toml
 """

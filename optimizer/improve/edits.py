@@ -14,10 +14,12 @@ from optimizer.exports.layout import is_even
 from optimizer.improve.chance import chance_to_fit, chances
 from optimizer.improve.neighbours import neighbours
 from optimizer.job import EVEN, LAYOUT, Job
-from optimizer.objectives.arrays import FloatArray
+from optimizer.model import Model
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.recomputation import RECOMPUTE
 from optimizer.scripts.question import Question, with_stack
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.lattice.oracle import Tuning
@@ -31,12 +33,15 @@ OFFLOADING = ("Megatron-LM", "Megatron-Bridge", "Primus")  # programs whose opti
 SEQUENCE_PARALLEL = ("torchtitan", "MaxText")  # programs that split sequences wherever they split tensors
 SPARED = 1e-4  # share of the step below which a change is not worth making
 FOLLOWING = ("dp", "num_microbatches", "schedule")
-SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload")
+SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload", "cuda_graphs")
+BUCKETED = ("Megatron-LM", "Megatron-Bridge", "Primus", "DeepSpeed")  # programs that are told how large a bucket is
+BUCKETS = (40e6, 80e6, 160e6, 320e6, 640e6, 1e9)  # B, of gradients
 # Settings that are switched together: the second does nothing, or cannot be, without the first.
 SWITCHES: tuple[Mapping[str, Any], ...] = (
     {"reduce_overlap": True, "gather_overlap": True},
     {"gather_overlap": True},
     {"offload": 0.0},
+    {"cuda_graphs": True},
 )
 
 
@@ -107,6 +112,9 @@ def improve(question: Question, *, flex_batch: bool = False) -> Improvement:
     """Price a launch and find the edits that pay; `flex_batch` lets the global batch be half, twice or four times."""
     current = _current(question)
     near, counts = neighbours(current.job, question.plan)
+    if question.settings.get("cuda_graphs"):
+        able = np.flatnonzero(capturable(question.job.model, near))
+        near, counts = near.take(able), counts[able]
     if question.launch.program in SEQUENCE_PARALLEL:
         does = np.flatnonzero(near.sequence_parallel == (near.tp > 1))
         near, counts = near.take(does), counts[does]
@@ -139,6 +147,19 @@ def _current(question: Question) -> State:
     )
 
 
+def capturable(model: Model, plans: Plans) -> BoolArray:
+    """Which plans a CUDA graph of whole layers can hold: dense layers that neither recompute all nor use the host.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, checks of cuda_graph_impl.
+    """
+    whole = plans.recompute == RECOMPUTE.index("full")
+    return np.asarray(~whole & (plans.activation_offload == 0) & (model.experts is None))
+
+
+def _captured(question: Question, plan: Plan) -> bool:
+    return bool(capturable(question.job.model, Plans.of([plan]))[0])
+
+
 def switches(question: Question, plan: Plan) -> Iterator[Mapping[str, Any]]:
     """What the software could be told otherwise for a plan: each a set of settings that go together."""
     said, seen = question.settings, []
@@ -146,6 +167,8 @@ def switches(question: Question, plan: Plan) -> Iterator[Mapping[str, Any]]:
         changed = {name: value for name, value in changes.items() if name in said and said[name] != value}
         if plan.zero_stage == 0:
             changed.pop("gather_overlap", None)
+        if not _captured(question, plan):
+            changed.pop("cuda_graphs", None)
         if changed in seen:
             continue
         seen.append(changed)
@@ -173,8 +196,9 @@ def _knobs(question: Question, settings: Mapping[str, Any]) -> Knobs:
     return replace(question.knobs, offload=float(settings.get("offload", 0.0)))
 
 
-def _state(question: Question, plan: Plan, settings: Mapping[str, Any]) -> State:
+def _state(question: Question, plan: Plan, settings: Mapping[str, Any], bucket: float | None = None) -> State:
     job, knobs = with_stack(question, settings, plan.zero_stage), _knobs(question, settings)
+    knobs = knobs if bucket is None else replace(knobs, bucket=bucket)
     estimate = estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
     return State(job=job, plan=plan, settings=settings, knobs=knobs, estimate=estimate)
 
@@ -204,7 +228,22 @@ def _singles(question: Question, current: State, near: Plans, counts: Any) -> li
     found = list(_firsts(question, current, near.take(np.flatnonzero(counts == 1)), said))
     for changed in switches(question, question.plan):
         found.append(_edit(current, _state(question, question.plan, {**said, **changed})))
+    if question.launch.program in BUCKETED:
+        found.append(_edit(current, _bucketed(question, current)))
     return found
+
+
+def _bucketed(question: Question, state: State) -> State:
+    """The state with the gradient bucket that makes it fastest, the one that it has where none is noticeably better."""
+    if state.plan.dp * state.plan.cp == 1 or not state.settings.get("reduce_overlap"):
+        return state
+    others = [_state(question, state.plan, state.settings, size) for size in BUCKETS]
+    best = min((other for other in others if other.fits or not state.fits), key=_step, default=state)
+    return best if _step(best) < _step(state) * (1 - NOTICEABLE) else state
+
+
+def _step(state: State) -> float:
+    return state.estimate.step_time
 
 
 def _other_batches(question: Question) -> Iterator[Question]:
@@ -252,6 +291,8 @@ def moved(before: Plan, after: Plan) -> frozenset[str]:
     names = {name for name in FIELDS if name not in FOLLOWING and getattr(before, name) != getattr(after, name)}
     if "pp" in names and 1 in (before.pp, after.pp):
         names.discard("vpp")
+    if "ep" in names and 1 in (before.ep, after.ep):
+        names.discard("dispatcher")
     if "tp" in names:
         names -= {"sequence_parallel"} if 1 in (before.tp, after.tp) else set()
         names -= {"etp"} if before.etp == before.tp and after.etp == after.tp else set()
@@ -273,9 +314,12 @@ def _pairs(question: Question, current: State, near: Plans, counts: Any, ones: S
     found: list[Edit] = []
     best = _fastest(question, near.take(np.flatnonzero(counts == 2)), said, current)
     found += [best] if best else []
-    able = replace(question.plan, dp=2, zero_stage=max(1, question.plan.zero_stage))
+    able = replace(question.plan, dp=2, zero_stage=max(1, question.plan.zero_stage), recompute="none")
+    able = replace(able, activation_offload=0)
     for changed in switches(question, able):
-        best = _fastest(question, near.take(np.flatnonzero(counts == 1)), {**said, **changed}, current)
+        rows: BoolArray = counts == 1
+        rows = rows & capturable(question.job.model, near) if "cuda_graphs" in changed else rows
+        best = _fastest(question, near.take(np.flatnonzero(rows)), {**said, **changed}, current)
         found += [best] if best else []
     for first, second in combinations(switches(question, question.plan), 2):
         found.append(_edit(current, _state(question, question.plan, {**said, **first, **second})))
@@ -295,7 +339,11 @@ def _best(question: Question, current: State) -> Edit | None:
     said = dict(question.settings)
     for changes in SWITCHES:
         said |= {name: value for name, value in changes.items() if name in said}
+    if not question.settings.get("cuda_graphs") and question.job.model.experts:
+        said.pop("cuda_graphs", None)
     job = with_stack(question, said, 1)
+    if question.settings.get("cuda_graphs"):
+        job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if question.launch.program not in PLACING:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
     found = best_plan(job, Tuning(fixed=_knobs(question, said)))
@@ -311,11 +359,14 @@ def _best(question: Question, current: State) -> Edit | None:
     if question.launch.program in SEQUENCE_PARALLEL:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
     found = replace(found, plan=plan, knobs=knobs)
-    settings = _useful(said, question.settings, found.plan)
+    settings = _useful({**question.settings, **said}, question.settings, found.plan)
+    if settings.get("cuda_graphs") and not _captured(question, found.plan):
+        settings["cuda_graphs"] = question.settings["cuda_graphs"]
     job = with_stack(question, settings, found.plan.zero_stage)
     estimate = estimate_of(job, price(job, Plans.of([found.plan]), found.knobs), 0)
     after = State(job=job, plan=found.plan, settings=settings, knobs=found.knobs, estimate=estimate)
-    return _edit(current, _spared(question, after))
+    after = _spared(question, after)
+    return _edit(current, _bucketed(question, after) if question.launch.program in BUCKETED else after)
 
 
 def _spared(question: Question, after: State) -> State:

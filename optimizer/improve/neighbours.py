@@ -11,6 +11,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray
 from optimizer.plan import IntArray, Plan, Plans
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.variables import DISPATCHERS
 
 COUNTED = ("tp", "cp", "pp", "micro_batch", "ep", "zero_stage", "shard", "recompute", "activation_offload")
 MOST = 2  # settings changed at once, short of all
@@ -19,8 +20,8 @@ MOST = 2  # settings changed at once, short of all
 def distances(plan: Plan, plans: Plans) -> IntArray:
     """In how many settings plans differ from one; what only follows from another setting does not count.
 
-    Sequence parallelism follows where there is no tensor parallelism, virtual stages where there is no pipeline, and
-    the tensor parallelism of experts where it is that of the model.
+    Sequence parallelism follows where there is no tensor parallelism, virtual stages where there is no pipeline, the
+    tensor parallelism of experts where it is that of the model, and the dispatcher where experts are not spread.
 
     >>> one = Plan(tp=8, pp=4, dp=2, num_microbatches=8, sequence_parallel=True)
     >>> others = [Plan(tp=1, pp=4, dp=16, num_microbatches=1), Plan(tp=4, pp=8, dp=2, num_microbatches=8)]
@@ -31,6 +32,8 @@ def distances(plan: Plan, plans: Plans) -> IntArray:
     count = np.zeros(len(plans), dtype=np.int64)
     for name in COUNTED:
         count += getattr(plans, name) != getattr(mine, name)
+    both_ep = (plans.ep > 1) & (mine.ep > 1)
+    count += both_ep & (plans.dispatcher != mine.dispatcher)
     both_tp = (plans.tp > 1) & (mine.tp > 1)
     count += both_tp & (plans.sequence_parallel != mine.sequence_parallel)
     both_pp = (plans.pp > 1) & (mine.pp > 1)
@@ -47,7 +50,7 @@ def neighbours(job: Job, plan: Plan, most: int = MOST) -> tuple[Plans, IntArray]
     Those on the same stages keep where the layers lie.
     """
     parts, counts = [], []
-    for plans in _spaces(job):
+    for plans in _spaces(job, plan):
         far = distances(plan, plans)
         near = np.flatnonzero((far > 0) & (far <= most))
         if len(near):
@@ -59,8 +62,16 @@ def neighbours(job: Job, plan: Plan, most: int = MOST) -> tuple[Plans, IntArray]
     return _placed(plan, joined), np.concatenate(counts)
 
 
-def _spaces(job: Job) -> Iterator[Plans]:
-    yield from lattice(job, structural(job))
+def _spaces(job: Job, plan: Plan) -> Iterator[Plans]:
+    """The lattice with the plan's own dispatcher, which may be beaten by another one, and then with the others."""
+    own = job.with_limits(choices={**job.limits.choices, "dispatcher": (plan.dispatcher,)})
+    if job.model.experts is None or "dispatcher" in job.limits.fixed:
+        own = job
+    yield from lattice(own, structural(own))
+    if own is job:
+        return
+    for plans in lattice(job, structural(job)):
+        yield plans.take(np.flatnonzero((plans.ep > 1) & (plans.dispatcher != DISPATCHERS.index(plan.dispatcher))))
 
 
 def _placed(plan: Plan, plans: Plans) -> Plans:

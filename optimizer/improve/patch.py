@@ -17,6 +17,7 @@ from optimizer.scripts.source import Source
 
 # Reads the files again, with what the user said besides.
 Again = Callable[[Sequence[File]], Question]
+ROUNDED = 0.01  # share by which a bucket that was counted in whole parameters may differ
 UNSAID = ("layers_per_stage", "recompute_first", "mtp_ahead")
 
 
@@ -48,7 +49,10 @@ def _same(found: Question, edit: Edit) -> bool:
     plan = all(ours[name] == theirs[name] for name in ours if name not in UNSAID)
     settings = edit.after.settings
     names = [name for name in SOFTWARE if name in found.settings and not (name == "gather_overlap" and unsharded(edit))]
-    return plan and all(found.settings[name] == settings.get(name, 0.0) for name in names)
+    bucket = edit.after.knobs.bucket
+    changed = any(change.name == "bucket" for change in edit.changes)
+    same_bucket = not changed or abs(found.knobs.bucket / bucket - 1) < ROUNDED
+    return plan and same_bucket and all(found.settings[name] == settings.get(name, 0.0) for name in names)
 
 
 def unsharded(edit: Edit) -> bool:

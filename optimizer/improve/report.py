@@ -11,7 +11,7 @@ from optimizer.improve.worth import Run, days, dollars
 from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
 from optimizer.reports.terms import bar, label, largest_first
 from optimizer.scripts.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
-from optimizer.units import GB, seconds
+from optimizer.units import GB, seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -183,8 +183,19 @@ def changes_text(edit: Edit) -> str:
     """The settings that a person changes, before and after."""
     own = [change for change in edit.changes if change.name not in FOLLOWING and change.name != "layers_per_stage"]
     return ", ".join(
-        f"{change.name.replace('_', ' ')} {value_text(change.before)} → {value_text(change.after)}" for change in own
+        f"{change.name.replace('_', ' ')} {named_text(change.name, change.before)} → "
+        f"{named_text(change.name, change.after)}"
+        for change in own
     )
+
+
+def named_text(name: str, value: object) -> str:
+    """A setting's value for people, a bucket in bytes.
+
+    >>> named_text("bucket", 160e6), named_text("micro_batch", 4)
+    ('160 MB', '4')
+    """
+    return show(value, "B") if name == "bucket" and isinstance(value, float) else value_text(value)
 
 
 def flag_text(flag: FlagChange) -> str:

@@ -122,6 +122,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[first(values, CHECKPOINT) or CHECKPOINT[0]] = after.recompute == "full"
     if "reduce_overlap" in turned or "gather_overlap" in turned:
         wanted[OVERLAP] = bool(turned.get("reduce_overlap", turned.get("gather_overlap")))
+    if "bucket" in turned:
+        wanted[BUCKET] = round(turned["bucket"] / 2.0)
     if "offload" in turned:
         wanted[first(values, DEVICE) or DEVICE[0]] = "cpu" if turned["offload"] else "none"
     return wanted

@@ -38,6 +38,7 @@ PLAN: Mapping[str, str] = {
     "activation_offload": "activations on the host [%]",
     "schedule": "pipeline schedule",
     "layers_per_stage": "layers on each stage",
+    "dispatcher": "how tokens travel to experts",
     "mtp_ahead": "virtual stages between prediction layers and head",
 }
 SOFTWARE: Mapping[str, str] = {
@@ -50,7 +51,6 @@ SOFTWARE: Mapping[str, str] = {
     "offload": "share of the optimizer on the host",
     "attention": "attention kernels",
     "cuda_graphs": "CUDA graphs",
-    "dispatcher": "how tokens travel to experts",
     "grad_bytes": "bytes of a gradient",
     "fused_accumulation": "weight gradients are accumulated inside products",
 }

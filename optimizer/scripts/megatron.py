@@ -17,6 +17,7 @@ from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.megatron_args import COUNTS, LISTS, SWITCHES, TEXTS, read_megatron_arguments
+from optimizer.variables import DISPATCHERS
 
 MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
@@ -108,6 +109,8 @@ SOFTWARE_SWITCHES: Mapping[str, tuple[str, Any]] = {
     "--optimizer-cpu-offload": ("offload", 1.0),
     "--cpu-optimizer": ("offload", 1.0),
 }
+DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
+EXPERT_DEGREES = ("--expert-model-parallel-size", "--moe-expert-parallel-size")
 # Embedding and head count as layers when the stages are cut.
 COUNTED_ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
@@ -288,11 +291,8 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
             launch.say("attention", "unfused", backend.written)
         elif backend.value in ("flash", "fused"):
             launch.say("attention", "flash", backend.written)
-    if "--moe-token-dispatcher-type" in last:
-        flag = last["--moe-token-dispatcher-type"]
-        launch.say("dispatcher", "deduplicated" if flag.value == "flex" else "alltoall", flag.written)
-    elif "experts" in said:
-        said["dispatcher"] = "alltoall"
+    if "experts" in said:
+        _dispatcher(launch, last)
     if "--cuda-graph-impl" in last:
         launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")
     if "--optimizer-cpu-offload" in last and "--optimizer-offload-fraction" in last:
@@ -303,6 +303,20 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
             launch.problems.append(f"{flag.written} must be a share from 0 to 1, but got {flag.value!r}")
     if "--ddp-bucket-size" in last and (number := _number(launch, last["--ddp-bucket-size"])):
         launch.say("bucket_params", number, last["--ddp-bucket-size"].written)
+
+
+def _dispatcher(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """How tokens travel where experts are spread: flex takes DeepEP unless it is told otherwise."""
+    spread = any(name in last and last[name].value not in ("", "1") for name in EXPERT_DEGREES)
+    kind, backend = map(last.get, DISPATCHING)
+    if kind is None or kind.value != "flex" or not spread:
+        launch.say("dispatcher", DISPATCHERS[0], kind.written if kind and kind.value != "flex" else "")
+        return
+    launch.say("dispatcher", backend.value if backend else "deepep", (backend or kind).written)
+    if launch.settings["dispatcher"] not in DISPATCHERS[1:]:
+        launch.problems.append(
+            f"{DISPATCHING[1]} must be {' or '.join(DISPATCHERS[1:])}, but got {launch.settings['dispatcher']!r}"
+        )
 
 
 def _machines(launch: Launch, last: Mapping[str, Flag]) -> None:

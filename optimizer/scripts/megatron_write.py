@@ -11,6 +11,7 @@ from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.megatron import MEGATRON_DEEPSPEED, ULYSSES
+from optimizer.variables import DISPATCHERS
 
 DEGREES: Mapping[str, str] = {
     "--tensor-model-parallel-size": "tp",
@@ -137,6 +138,12 @@ def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -
     if before.ep != after.ep:
         deepspeed = program == MEGATRON_DEEPSPEED
         wanted["--moe-expert-parallel-size" if deepspeed else "--expert-model-parallel-size"] = str(after.ep)
+    if before.dispatcher != after.dispatcher and after.ep > 1:
+        flex = after.dispatcher != DISPATCHERS[0]
+        wanted["--moe-token-dispatcher-type"] = "flex" if flex else DISPATCHERS[0]
+        wanted["--moe-flex-dispatcher-backend"] = after.dispatcher if flex else None
+        if flex and program != MEGATRON_DEEPSPEED:
+            wanted["--moe-router-dtype"] = "fp32"
     said = "--expert-tensor-parallel-size" in has
     if (before.etp != after.etp and (said or after.etp != after.tp)) or (not said and after.etp != after.tp):
         wanted["--expert-tensor-parallel-size"] = str(after.etp)
@@ -174,6 +181,8 @@ def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
     for name, flag in switches.items():
         if name in turned:
             wanted[flag] = "" if turned[name] else None
+    if "cuda_graphs" in turned:
+        wanted["--cuda-graph-impl"] = "local" if turned["cuda_graphs"] else "none"
     if "global_batch" in turned:
         wanted["--global-batch-size"] = str(turned["global_batch"])
     if "offload" in turned:

@@ -66,6 +66,8 @@ INVERTED: Mapping[str, str] = {
 }
 PLAIN = (
     "--moe-token-dispatcher-type",
+    "--moe-flex-dispatcher-backend",
+    "--cuda-graph-impl",
     "--normalization",
     "--position-embedding-type",
     "--attention-backend",

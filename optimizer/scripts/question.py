@@ -35,6 +35,9 @@ OPTIONAL = (
     "experts",
     "top_k",
 )
+WITHOUT_GRAPHS = ("Megatron-LM",)  # programs that capture no CUDA graph unless they are told to
+# Programs that can be told how tokens travel to experts.
+DISPATCHING = ("Megatron-LM", "Megatron-Bridge", "Primus")
 # What a program's configs cannot say otherwise than so, besides what the launch itself has.
 SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
 ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
@@ -119,6 +122,8 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     stack = _stack(launch, controls)
     said["seq_len"] = controls.seq_len or said.get("seq_len") or _seq_len(launch, model)
     said["gpus"] = gpus
+    if launch.program in WITHOUT_GRAPHS:
+        said.setdefault("cuda_graphs", False)
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
@@ -244,7 +249,9 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
 
 def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
     """Limits that the plan keeps: what runs today is to be compared, not ruled out. What a program cannot do is out."""
-    only = ONLY.get(launch.program, {})
+    only = dict(ONLY.get(launch.program, {}))
+    if launch.program not in DISPATCHING:
+        only["dispatcher"] = ()
     choices = {name: tuple(sorted({*values, getattr(plan, name)})) for name, values in only.items()}
     return Limits(
         fixed={name: values[0] for name, values in choices.items() if len(values) == 1},

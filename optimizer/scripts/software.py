@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.recomputation import MODES, MODULES
 from optimizer.stack import BY_VIRTUAL_STAGE, Fixed, Stack
+from optimizer.variables import DISPATCHERS
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
@@ -33,7 +34,7 @@ def switched(stack: Stack, said: Mapping[str, Any], zero_stage: int = 1) -> Stac
         own = features.attention
         keeps = said["attention"] == "flash" and own.startswith("flash")
         features = replace(features, attention=own if keeps else said["attention"])
-    for name in ("cuda_graphs", "dispatcher", "grad_bytes", "fused_accumulation"):
+    for name in ("cuda_graphs", "grad_bytes", "fused_accumulation"):
         if name in said:
             features = replace(features, **{name: said[name]})
     values: dict[str, float] = {}
@@ -60,8 +61,10 @@ def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] 
     features = stack.features
     recompute = str(said.get("recompute", "none"))
     modules = features.recompute_modules if recompute in MODES else MODULES
+    own = str(said.get("dispatcher", DISPATCHERS[0]))
     features = replace(
         features,
+        dispatchers=tuple(name for name in DISPATCHERS if name in (*stack.dispatchers, own)),
         zero_stages=tuple(sorted({*(zero_stages or features.zero_stages), int(said.get("zero_stage", 1))})),
         schedules=tuple(dict.fromkeys((*features.schedules, str(said.get("schedule", "1f1b"))))),
         recompute=tuple(dict.fromkeys((*features.recompute, *((recompute,) if recompute in MODES else ())))),
