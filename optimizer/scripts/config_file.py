@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from optimizer.errors import InvalidFile
 from optimizer.scripts.torchtitan_python import titan_changed, titan_spans, titan_values
 
 Span = tuple[int, int]
-REFERENCE = re.compile(r"^\$\{([\w.]+)\}$")
-DEFAULTED = re.compile(r"\$\{(\w+):([^}]*)\}")
+INNERMOST = re.compile(r"\$\{([^${}]*)\}")
+RESOLVERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "multiply": operator.mul,
+    "divide": operator.floordiv,
+    "divide_floor": operator.floordiv,
+    "divide_ceil": lambda a, b: -(-a // b),
+    "add": operator.add,
+    "subtract": operator.sub,
+}
 DEEPEST = 50
 PYTHON = "python"
 OVERRIDES = "overrides"  # a.b=c, a line each
@@ -76,7 +84,7 @@ class ConfigFile:
     def values(self) -> dict[str, Any]:
         """Every leaf by its keys joined with dots; references to other values and defaults are filled in."""
         leaves = dict(_leaves(self.tree, "", 0))
-        return {path: _resolved(value, leaves) for path, value in leaves.items()}
+        return {path: _resolved(value, leaves, path) for path, value in leaves.items()}
 
     @cached_property
     def spans(self) -> dict[str, Span]:
@@ -175,13 +183,49 @@ def _spans(node: Any, path: str, depth: int) -> Iterator[tuple[str, Span]]:
         yield path, (node.start_mark.index, node.end_mark.index)
 
 
-def _resolved(value: Any, leaves: Mapping[str, Any], depth: int = 0) -> Any:
-    """A value with `${section.key}` and `${VARIABLE:default}` filled in."""
-    if not isinstance(value, str) or "${" not in value or depth > DEEPEST:
-        return value
-    if (match := REFERENCE.match(value)) and match[1] in leaves:
-        return _resolved(leaves[match[1]], leaves, depth + 1)
-    return plain(DEFAULTED.sub(lambda match: match[2], value))
+def _resolved(value: Any, leaves: Mapping[str, Any], path: str = "", depth: int = 0) -> Any:
+    """A value with `${section.key}`, `${.key}`, `${multiply:4, ${.key}}` and `${VARIABLE:default}` filled in.
+
+    Source: omry/omegaconf, docs/source/usage.rst (interpolations); NVIDIA/NeMo-Framework-Launcher,
+    launcher_scripts/main.py (multiply and divide_ceil).
+
+    >>> leaves = {"model.hidden": 512, "model.ffn": "${multiply:4, ${.hidden}}", "length": "${LENGTH:2048}"}
+    >>> _resolved("${.ffn}", leaves, "model.other"), _resolved("${length}", leaves), _resolved("${x.y}", leaves)
+    (2048, 2048, '${x.y}')
+    """
+    text = value
+    for _ in range(DEEPEST):
+        match = INNERMOST.search(text) if isinstance(text, str) else None
+        if match is None or depth > DEEPEST:
+            break
+        found = _interpolated(match[1].strip(), leaves, path, depth)
+        if found is None or "${" in str(found):  # not said here, or in a circle
+            return value
+        text = found if match[0] == text else f"{text[: match.start()]}{found}{text[match.end() :]}"
+    return plain(text) if isinstance(text, str) and text != value else text
+
+
+def _interpolated(body: str, leaves: Mapping[str, Any], path: str, depth: int) -> Any:
+    """What `${body}` stands for, None where nothing here says it."""
+    name, colon, rest = body.partition(":")
+    if colon and name in RESOLVERS:
+        numbers = [plain(part.strip()) for part in rest.split(",")]
+        if len(numbers) < 2 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
+            return None
+        try:
+            return reduce(RESOLVERS[name], numbers)
+        except (ArithmeticError, ValueError):
+            return None
+    if colon:
+        return rest.partition(",")[2].strip() if name == "oc.env" else rest
+    dots = len(name) - len(name.lstrip("."))
+    outer = path.split(".")[:-dots] if dots else []
+    wanted = ".".join([*outer, name.lstrip(".")])
+    if wanted not in leaves:  # a file that others hold in a section of that name
+        wanted = wanted.partition(".")[2]
+    if wanted not in leaves:
+        return None
+    return _resolved(leaves[wanted], leaves, wanted, depth + 1)
 
 
 def plain(text: str) -> Any:

@@ -182,6 +182,8 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if program == PRIMUS and "--use-distributed-optimizer" not in paths:
         launch.assumed.append("the optimizer is distributed, as in Primus' pre_trainer.yaml")
         flags.append(_flag("--use-distributed-optimizer"))
+    if program == BRIDGE:
+        flags += _of_recipes(launch, has, paths)
     if "--num-query-groups" in has:
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
@@ -202,6 +204,21 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         if values[path] is not None:
             launch.ignore(path)
     return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=tuple(flags), paths=paths)
+
+
+def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
+    """What overrides leave to the recipe: its distributed optimizer and overlaps, and micro-batches of one.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py.
+    """
+    found = [_flag(name) for name in DDP if name not in paths]
+    if found:
+        names = ", ".join(flag.name[2:].replace("-", "_") for flag in found)
+        launch.assumed.append(f"{names} as in Megatron-Bridge's pretraining recipes")
+    if "--micro-batch-size" not in has:
+        launch.assumed.append("micro-batches of 1, which the recipe may have otherwise")
+        found.append(_flag("--micro-batch-size", "1"))
+    return found
 
 
 def _unused(*_: Any) -> Mapping[str, Any]:

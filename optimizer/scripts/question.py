@@ -112,7 +112,8 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
         raise InvalidFile(name, problems)
     model = model_of(launch, controls.model)
     if model is None:
-        problems.append("the model is not told: give --model")
+        unknown = next((sentence for sentence in launch.kept if "is no model that is known" in sentence), "")
+        problems.append(f"{unknown.removesuffix(' (--model)') or 'the model is not told'}: give --model")
     gpus = controls.gpus or _gpus(said)
     if not gpus:
         problems.append("the number of GPUs is not told: give --gpus")
