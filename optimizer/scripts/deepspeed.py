@@ -117,6 +117,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     elif copies > 1:
         launch.say("shard", group, replicas)
     stage = launch.settings["zero_stage"]
+    launch.settings["fsdp"] = bool(strategy)
     # Stages 1 and 2 overlap only where they are told to, stage 3 unless told otherwise.
     overlaps = values.get(OVERLAP)
     overlaps = stage == 3 if overlaps in (None, "auto") else bool(overlaps)

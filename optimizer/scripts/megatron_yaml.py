@@ -211,7 +211,9 @@ def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list
 
     Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py.
     """
-    found = [_flag(name) for name in DDP if name not in paths]
+    # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
+    alone = DDP[0] in paths and DDP[0] not in has
+    found = [_flag(name) for name in DDP if name not in paths and not (alone and name == DDP[1])]
     if found:
         names = ", ".join(flag.name[2:].replace("-", "_") for flag in found)
         launch.assumed.append(f"{names} as in Megatron-Bridge's pretraining recipes")

@@ -129,6 +129,8 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     if problems:
         raise InvalidFile(name, problems)
     offered = (0, 1) if launch.program == "torchtitan" and plan.pp > 1 else OFFERED.get(launch.program, ())
+    if said.pop("fsdp", False):
+        offered = tuple(stage for stage in offered if stage != 1)
     stack = widened(stack, said, offered)
     job = Job(
         model=model,

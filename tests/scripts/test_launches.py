@@ -178,7 +178,9 @@ def test_overrides_of_megatron_bridge_are_a_launch() -> None:
         "train.micro_batch_size=1\ntrain.global_batch_size=1536\nddp.use_distributed_optimizer=true\n"
         "ddp.overlap_grad_reduce=true\nddp.bucket_size=100000000\n"
     )
-    found = question({"run.overrides": text}, gpus=1024, model="gpt3")
+    over = question({"run.overrides": text}, gpus=1024, model="gpt3")
+    assert over.settings["gather_overlap"]  # as the recipe has it that they are over
+    found = question({"run.overrides": f"{text}ddp.overlap_param_gather=false\n"}, gpus=1024, model="gpt3")
     plan = found.plan
     assert (plan.tp, plan.pp, plan.vpp, plan.dp, plan.zero_stage, plan.sequence_parallel) == (4, 8, 6, 32, 1, True)
     assert found.knobs.bucket == 400e6

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from optimizer.errors import InvalidFile
-from optimizer.scripts.question import Question
+from optimizer.improve.edits import improve
+from optimizer.improve.patch import patched
+from optimizer.scripts.question import Controls, Question, question_of
+from optimizer.scripts.read import File, read_launch
 from tests.scripts.test_launches import question
 
 NEMO = """trainer: {num_nodes: 4, devices: 8, precision: bf16}
@@ -82,6 +85,21 @@ def test_the_mesh_of_accelerate() -> None:
     assert (plan.tp, plan.cp, plan.dp, plan.zero_stage, plan.shard) == (1, 8, 1, 3, 0)
     kept = asked("acc.yaml", MESH.replace("forward: true", "forward: false"), model="llama3-8b", global_batch=64).plan
     assert kept.zero_stage == 2
+
+
+def test_edits_of_a_mesh_are_written_into_it() -> None:
+    files = [File("acc.yaml", MESH.encode())]
+
+    def again(written: Any) -> Question:
+        told = Controls(model="llama3-8b", global_batch=64)
+        return question_of(read_launch(written).launch, told, "acc.yaml")
+
+    source, launch = read_launch(files), again(files)
+    best = improve(launch).best
+    assert best is not None
+    assert best.after.plan.zero_stage != 1  # FSDP has no such stage
+    texts = patched(source, launch, best, files, again)
+    assert again([File("acc.yaml", texts["acc.yaml"])]).plan == best.after.plan
 
 
 def test_the_trainers_own_words() -> None:
