@@ -46,6 +46,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "llama3": ("llama3.1", "llama3", "llama3.2"),
     "deepseek_v3": ("deepseek-v3",),
 }
+WHOLE: Mapping[str, str] = {"deepseek_v3": "671B"}  # the flavor that bears its family's name alone
 COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 
 
@@ -93,7 +94,8 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     _numbers(launch, values)
     name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
     model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
-    model = model or named(str(values.get(ASSETS, ""))) or named(f"{FAMILIES.get(name, (name,))[0]}")
+    whole_family = named(FAMILIES.get(name, (name,))[0]) if flavor in ("", WHOLE.get(name)) else ""
+    model = model or named(str(values.get(ASSETS, ""))) or whole_family
     if model:
         launch.say("model", model, _there(values, FLAVOR) or ASSETS)
     elif name or flavor:

@@ -50,6 +50,14 @@ def test_the_form_of_early_2026() -> None:
     assert (found.job.seq_len, found.job.global_batch, found.job.dtype) == (4096, 64, "fp8")
 
 
+def test_a_flavor_that_nobody_knows_is_not_its_family() -> None:
+    text = launches.REGISTRY_BEFORE.replace("llama3_70b", "deepseek_v3_16b").replace("70B", "16B")
+    with pytest.raises(InputError, match="deepseek_v3 16B is no model that is known: give --model"):
+        asked([registry("deepseek_v3_16b", text)], gpus=64)
+    whole = text.replace("16b", "671b").replace("16B", "671B")
+    assert asked([registry("deepseek_v3_671b", whole)], gpus=64).job.model.name == "deepseek-v3"
+
+
 def test_which_function_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "config_registry.py"
     path.write_text(launches.REGISTRY)
