@@ -70,6 +70,15 @@ VARIABLES: Mapping[str, Variable] = {
         Variable(name="shard", role=OPTION, least=0, neutral=0),
         _named("recompute", RECOMPUTE, OPTION),
         _named("dispatcher", DISPATCHERS, DERIVED),
+        Variable(
+            name="overlap_exchange",
+            role=OPTION,
+            least=0,
+            most=1,
+            neutral=0,
+            switch=True,
+            typed=("ep_overlap", "overlap_moe_expert_parallel_comm"),
+        ),
         Variable(name="activation_offload", role=OPTION, least=0, most=100, neutral=0),
     )
 }

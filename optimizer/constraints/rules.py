@@ -18,6 +18,9 @@ from optimizer.constraints.kv_heads import KvHeads
 from optimizer.constraints.layers import Layers
 from optimizer.constraints.micro_batch import MicroBatch
 from optimizer.constraints.mlp_width import MlpWidth
+from optimizer.constraints.overlap_exchange import OverlapExchange
+from optimizer.constraints.overlap_pipeline import OverlapPipeline
+from optimizer.constraints.overlap_recompute import OverlapRecompute
 from optimizer.constraints.pins import pins
 from optimizer.constraints.recompute import Recompute
 from optimizer.constraints.rule import Rule
@@ -54,6 +57,9 @@ STRUCTURAL: tuple[Rule, ...] = (
     Recompute(),
     ActivationOffload(),
     OfferedDispatcher(),
+    OverlapExchange(),
+    OverlapPipeline(),
+    OverlapRecompute(),
 )
 
 

@@ -43,6 +43,7 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
         "shard": _groups(job, degrees),
+        "overlap_exchange": {0, 1} if model.experts and job.stack.features.offers_overlap else {0},
         "activation_offload": _on_host(job),
         "recompute": set(map(RECOMPUTE.index, modes)),
     }

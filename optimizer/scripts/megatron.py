@@ -49,6 +49,7 @@ PLAN_FLAGS: Mapping[str, Sequence[str]] = {
         "--checkpoint-activations",
         "--deepspeed-activation-checkpointing",
     ),
+    "overlap_exchange": ("--overlap-moe-expert-parallel-comm",),
     "activation_offload": ("--fine-grained-activation-offloading",),
     "layers_per_stage": (
         "--pipeline-model-parallel-layout",
@@ -96,7 +97,6 @@ SOFTWARE_SWITCHES: Mapping[str, tuple[str, Any]] = {
     "--overlap-grad-reduce": ("reduce_overlap", True),
     "--overlap-param-gather": ("gather_overlap", True),
     "--tp-comm-overlap": ("tp_overlap", True),
-    "--overlap-moe-expert-parallel-comm": ("ep_overlap", True),
     "--no-overlap-p2p-communication": ("p2p_overlap", False),
     "--enable-cuda-graph": ("cuda_graphs", True),
     "--external-cuda-graph": ("cuda_graphs", True),

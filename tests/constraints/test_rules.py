@@ -39,10 +39,16 @@ BY_MODULE = Features(
     recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"), activation_offload=True
 )
 AWKWARD = replace(DENSE, name="awkward", heads=9, kv_heads=3, hidden=1152, ffn_hidden=1000, vocab=300)
+OVERLAPPING = Features(
+    recompute=("none", "full"), recompute_modules=("layernorm", "moe_act", "moe"), offers_overlap=True
+)
 JOBS = {
     "awkward": lambda gpus: small_job(gpus, model=AWKWARD),
     "dense": lambda gpus: small_job(gpus),
     "moe": lambda gpus: small_job(gpus, model=MIXTURE, max_tp=4, fixed={"tp": 2}, ranges={"pp": (1, 2)}),
+    "overlapping": lambda gpus: small_job(
+        gpus, model=MIXTURE, features=OVERLAPPING, fixed={"tp": 1}, ranges={"pp": (1, 2)}
+    ),
     "listed": lambda gpus: small_job(
         gpus, choices={"tp": (1, 4), "recompute": ("none", "full"), "schedule": ("1f1b",)}
     ),
@@ -62,7 +68,7 @@ SHORT = {
     ("name", "gpus"),
     [
         *(("dense", gpus) for gpus in range(1, 17)),
-        *product(("moe", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
+        *product(("moe", "overlapping", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
     ],
 )
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:

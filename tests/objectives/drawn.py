@@ -79,6 +79,7 @@ def plans(draw: st.DrawFn, *, pipeline: int = 4) -> Plan:
         recompute=draw(st.sampled_from(RECOMPUTE)),
         activation_offload=draw(st.sampled_from([0, 0, 50])),
         schedule=schedule,
+        overlap_exchange=ep > 1 and draw(st.booleans()),
         layers_per_stage=uneven,
     )
 

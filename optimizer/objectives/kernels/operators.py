@@ -30,7 +30,8 @@ class Shapes:
     """What a layer's local shapes depend on; arrays of one length.
 
     `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
-    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere.
+    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
+    beside another micro-batch, None for nowhere.
     """
 
     tp: FloatArray
@@ -41,6 +42,7 @@ class Shapes:
     sequence_parallel: BoolArray
     seq_len: int
     dispatcher: NDArray[np.int64] | None = None
+    overlap: BoolArray | None = None
 
     @property
     def tokens(self) -> FloatArray:

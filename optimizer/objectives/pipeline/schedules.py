@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, nothing
 from optimizer.objectives.pipeline.interleaved import INTERLEAVED
 from optimizer.objectives.pipeline.one_f_one_b import ONE_F_ONE_B
 from optimizer.objectives.pipeline.schedule import Order, Schedule
@@ -44,14 +44,41 @@ def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order
 def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
     """Micro-batches whose activations a stage keeps at its peak, at most those there are [micro-batches].
 
-    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage.
+    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage. Where the exchange
+    runs beside another micro-batch, one more forward pass of a virtual stage runs ahead of the backward ones.
+
+    Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py,
+    get_pp_rank_microbatches (num_warmup_microbatches).
     """
     held = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
     for code, schedule in enumerate(IN_ORDER):
         chosen = plans.schedule == code
         if schedule is not ONE_F_ONE_B and np.any(chosen):
             held = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), held)
+    if np.any(plans.overlap_exchange):
+        held = held + plans.overlap_exchange / plans.vpp
     return np.minimum(plans.num_microbatches, held)
+
+
+def paired_share(plans: Plans) -> FloatArray:
+    """Share of a stage's time in passes that it spends on pairs: a forward pass beside another micro-batch's backward.
+
+    (m - pp) / (m + (pp - 1) / vpp), at least 0, where the plan overlaps the exchange, else 0 [1]. Of the vpp m forward
+    passes of a stage, (vpp - 1) pp + 2 (pp - s - 1) + 1 run before the first backward one, vpp pp in the mean of the
+    stages; those that it waits for in the bubble, (pp - 1) / vpp micro-batches, are alone as well.
+
+    Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches.
+
+    >>> from optimizer.plan import Plan
+    >>> some = [Plan(pp=8, vpp=2, num_microbatches=m, overlap_exchange=True) for m in (8, 16, 128)]
+    >>> paired_share(Plans.of([*some, Plan(num_microbatches=4, overlap_exchange=True), Plan()])).round(3).tolist()
+    [0.0, 0.41, 0.913, 0.75, 0.0]
+    """
+    if not np.any(plans.overlap_exchange):
+        return nothing(len(plans))
+    m, pp = plans.num_microbatches.astype(np.float64), plans.pp.astype(np.float64)
+    share = np.maximum(0.0, m - pp) / (m + (pp - 1) / plans.vpp)
+    return np.where(plans.overlap_exchange, share, 0.0)
 
 
 def filled_passes(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:

@@ -189,7 +189,7 @@ class Step:
             if kind in LAYERS:
                 cost = entry.cost
                 again = self.stages.recomputed[kind] * entry.gathered(cost.hidden_again)
-                hidden = hidden + self.stages.counts[kind] * entry.gathered(cost.hidden) + again
+                hidden = hidden + self.stages.counts[kind] * entry.hidden + again
         inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
         return inside + _of_stage(self.once.hides, self.last)
 

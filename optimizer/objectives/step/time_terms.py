@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import dispatchers, host, messages, seconds
+from optimizer.objectives.layer import beside, dispatchers, host, messages, seconds
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -225,8 +225,8 @@ TIME_TERMS: Mapping[str, Term] = {
             in_layers,
             "EP communication",
             name="ep_communication",
-            parameters=("ep_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages, dispatchers.exchange_seconds),
+            parameters=("ep_overlap", "pair_overlap", "expert_imbalance", *RATES),
+            kernels=(messages.expert_messages, dispatchers.exchange_seconds, beside.concealed),
         ),
         _term(
             in_layers,
