@@ -179,7 +179,7 @@ class Plan:
         parts += [" x ".join(experts) + by + overlapped] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
-        parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
+        parts += [f"{self.schedule} schedule"] * (self.schedule not in ("1f1b", "interleaved"))
         partly = self.recompute == "full" and (len(self.recompute_layers) > 0 or self.recompute_first > 0)
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
         parts += [f"{self.activation_offload}% of activations on the host"] * (self.activation_offload > 0)

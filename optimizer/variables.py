@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from optimizer.recomputation import RECOMPUTE
 
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
+SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p", "dualpipe")
 # how routed tokens travel: NCCL's all-to-all, or kernels written for it; optimizer.objectives.layer.dispatchers tells
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 UNLIMITED = 2**31

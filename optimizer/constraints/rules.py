@@ -7,6 +7,8 @@ from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.context_parallel import ContextParallel
 from optimizer.constraints.dispatcher import OfferedDispatcher
+from optimizer.constraints.dualpipe import DualPipe
+from optimizer.constraints.dualpipe_overlap import DualPipeOverlap
 from optimizer.constraints.expert_folding import ExpertFolding
 from optimizer.constraints.expert_tp import ExpertTp
 from optimizer.constraints.experts import ExpertCount
@@ -60,6 +62,8 @@ STRUCTURAL: tuple[Rule, ...] = (
     OverlapExchange(),
     OverlapPipeline(),
     OverlapRecompute(),
+    DualPipe(),
+    DualPipeOverlap(),
 )
 
 

@@ -106,6 +106,18 @@ class Entry:
         beside = self._beside(self.cost.beside_forward) + self._beside(self.cost.beside_backward)
         return self.gathered(self.cost.hidden) + np.maximum(0.0, -beside)
 
+    @property
+    def gain(self) -> FloatArray:
+        """What both passes of one micro-batch gain beside another one's [s]."""
+        pair = (self.cost.beside_forward, self.cost.beside_backward)
+        return -sum((self.gathered(_total(terms)) for terms in pair if terms), np.zeros(len(self.rows)))
+
+    @property
+    def alone(self) -> tuple[FloatArray, FloatArray]:
+        """Forward and backward pass of one micro-batch with no other beside it, the layer spared [s]."""
+        beside = self._beside(self.cost.beside_forward), self._beside(self.cost.beside_backward)
+        return self.forward - beside[0], self.backward - beside[1]
+
     def _beside(self, terms: Terms) -> FloatArray | float:
         """What passes gain (below 0) or lose beside another micro-batch [s]."""
         return self.paired * self.gathered(_total(terms)) if terms else 0.0
