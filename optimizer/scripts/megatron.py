@@ -123,6 +123,7 @@ QUIET = frozenset(
         "--optimizer-offload-fraction",
         "--moe-flex-dispatcher-backend",
         "--moe-enable-deepep",
+        "--delay-wgrad-compute",
         "--accumulate-allreduce-grads-in-fp32",
         "--enable-zero-bubble",
         "--zero-bubble-max-pending-backward",

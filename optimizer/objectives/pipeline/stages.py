@@ -145,8 +145,8 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
 
     Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
     virtual stages before it. They are recomputed whenever recomputation is full, but where only the first layers of the
-    virtual stages are. Where micro-batches enter at both ends, a stage runs half of them through its own layers and half
-    through its mirror's: in the mean, half of both.
+    virtual stages are. Where micro-batches enter at both ends, a stage runs half of them through its own layers and
+    half through its mirror's: in the mean, half of both.
 
     Source: Megatron-LM core_v0.19.0, megatron/core/recompute.py (block) and transformer/multi_token_prediction.py.
     """
