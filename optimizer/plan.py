@@ -105,7 +105,8 @@ class Plan:
     `ep` experts groups fold across cp * dp (Megatron-Core), `etp` is tensor parallelism inside an expert.
     `zero_stage` 0 replicates, 1/2/3 shard optimizer state / gradients / weights over `shard` of the dp * cp
     replicas (0: over all of them). `recompute` is a mode of optimizer.recomputation, `schedule` one of SCHEDULES,
-    `dispatcher` one of DISPATCHERS.
+    `dispatcher` one of DISPATCHERS. `overlap_exchange` lets the exchange of routed tokens run beside the computation of
+    another micro-batch.
     `activation_offload` is the share of the activations that can go there kept in the host's memory [%].
 
     `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
@@ -131,6 +132,7 @@ class Plan:
     activation_offload: int = 0
     schedule: str = "1f1b"
     dispatcher: str = "alltoall"
+    overlap_exchange: bool = False
     layers_per_stage: tuple[int, ...] = ()
     recompute_layers: tuple[int, ...] = ()
     recompute_first: int = 0
@@ -173,10 +175,11 @@ class Plan:
         parts += [f"CP {self.cp}"] * (self.cp > 1)
         experts = [f"{name} {degree}" for name, degree in (("EP", self.ep), ("ETP", self.etp)) if degree > 1]
         by = f" by {DISPATCHER_TITLES[self.dispatcher]}" if self.dispatcher in DISPATCHER_TITLES else ""
-        parts += [" x ".join(experts) + by] if experts else []
+        overlapped = " overlapped" * self.overlap_exchange
+        parts += [" x ".join(experts) + by + overlapped] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
         parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
-        parts += [f"{self.schedule} schedule"] * self.schedule.startswith("zero-bubble")
+        parts += [f"{self.schedule} schedule"] * (self.schedule not in ("1f1b", "interleaved"))
         partly = self.recompute == "full" and (len(self.recompute_layers) > 0 or self.recompute_first > 0)
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)
         parts += [f"{self.activation_offload}% of activations on the host"] * (self.activation_offload > 0)
@@ -211,6 +214,7 @@ class Plans:
     activation_offload: IntArray
     schedule: IntArray
     dispatcher: IntArray
+    overlap_exchange: NDArray[np.bool_]
     placements: tuple[Placement, ...] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:

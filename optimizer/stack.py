@@ -69,6 +69,15 @@ PARAMETERS: Mapping[str, Parameter] = {
     "ep_overlap": Parameter(
         default=0.0, low=0.0, high=1.0, unit="1", meaning="share of the hideable MoE all-to-all that is hidden"
     ),
+    "pair_overlap": Parameter(
+        # Between 0.5, which Qwen3-235B on 256 H100 tells (19.7 s without, 17.6 s with it: yanring/Megatron-MoE-ModelZoo
+        # @e865051), and 0.906 of DeepSeek's own kernels (deepseek-ai/profile-data @4496024, train.json).
+        default=0.7,
+        low=0.0,
+        high=1.0,
+        unit="1",
+        meaning="share of the MoE exchange beside another micro-batch that is hidden",
+    ),
     "dp_overlap": Parameter(
         default=0.7, low=0.0, high=1.0, unit="1", meaning="share of the hideable DP collectives that is hidden"
     ),
@@ -159,11 +168,13 @@ class Features:
     model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
     expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
     optimizer.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
-    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds; without, nothing of the exchange
-    hides. eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
-    expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
-    replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
-    apply the gate. balanced_experts: routing is forced to be even, as benchmarks do.
+    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds for every plan, under the products of
+    the same pass; without, nothing of the exchange hides but where a plan asks for it. offers_overlap: a plan may ask
+    (Plan.overlap_exchange) to run the exchange beside the computation of another micro-batch. eager_experts: the host
+    launches mixtures kernel by kernel and waits for the sizes of their exchange, so that expert_host holds; tuned
+    recipes capture what they can in graphs and do not wait. cuda_graphs: layers are replayed without the host.
+    fused_experts: its dispatcher permutes tokens on their way, and products of experts apply the gate.
+    balanced_experts: routing is forced to be even, as benchmarks do.
     routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
     holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
@@ -201,6 +212,7 @@ class Features:
     settable: tuple[str, ...] = SETTABLE
     fp8_dispatch: bool = False
     overlap_exchange: bool = True
+    offers_overlap: bool = False
     eager_experts: bool = False
     cuda_graphs: bool = False
     balanced_experts: bool = False
@@ -269,7 +281,7 @@ class Stack:
 
     @property
     def exchange_overlap(self) -> float:
-        """Share of the hideable exchange of tokens that is hidden [1]."""
+        """Share of the exchange of tokens that could hide under the products of its own pass which does [1]."""
         return self["ep_overlap"] if self.features.overlap_exchange else 0.0
 
     @property

@@ -28,6 +28,7 @@ class Launcher:
     settable: tuple[str, ...]
     dispatchers: tuple[str, ...]
     offload: bool
+    overlap: bool = True
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
 
 
@@ -51,6 +52,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
         settable=(),
         dispatchers=DISPATCHERS[:1],
         offload=False,
+        overlap=False,
     ),
 }
 TARGETS = (*LAUNCHERS, ANY)
@@ -114,4 +116,5 @@ def _kept(stack: Stack, can: Launcher) -> Features:
         activation_offload=own.activation_offload and can.offload,
         settable=tuple(name for name in own.settable if name in can.settable),
         dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
+        offers_overlap=own.offers_overlap and can.overlap,
     )

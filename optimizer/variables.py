@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from optimizer.recomputation import RECOMPUTE
 
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p")
+SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p", "dualpipe")
 # how routed tokens travel: NCCL's all-to-all, or kernels written for it; optimizer.objectives.layer.dispatchers tells
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 UNLIMITED = 2**31
@@ -70,6 +70,15 @@ VARIABLES: Mapping[str, Variable] = {
         Variable(name="shard", role=OPTION, least=0, neutral=0),
         _named("recompute", RECOMPUTE, OPTION),
         _named("dispatcher", DISPATCHERS, DERIVED),
+        Variable(
+            name="overlap_exchange",
+            role=OPTION,
+            least=0,
+            most=1,
+            neutral=0,
+            switch=True,
+            typed=("ep_overlap", "overlap_moe_expert_parallel_comm"),
+        ),
         Variable(name="activation_offload", role=OPTION, least=0, most=100, neutral=0),
     )
 }

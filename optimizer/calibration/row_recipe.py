@@ -28,7 +28,7 @@ _WORDS = {
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     """The stack with the features that the row names.
 
-    >>> row = {"notes": "experts force-balanced", "ep_overlap": "off"}
+    >>> row = {"notes": "experts force-balanced", "ep_overlap": "on"}
     >>> features = under_recipe(row, Stack(name="mine")).features
     >>> features.balanced_experts, features.overlap_exchange
     (True, False)
@@ -39,7 +39,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     elif row.get("balance", "").lower() == "forced":
         changes["balanced_experts"] = True
     if row.get("ep_overlap"):
-        changes["overlap_exchange"] = row["ep_overlap"].lower() != "off"
+        changes["overlap_exchange"] = False  # what hides is a matter of the plan (overlaps)
     if _rematerialises(row):
         changes["selective"] = "qkv"
     if _eager(row):
@@ -148,6 +148,15 @@ def dispatcher(row: Mapping[str, str], stack: Stack) -> str:
     if "deepep" in text or "uccl" in text:
         return "deepep"
     return "alltoall" if "alltoall" in text or "all-to-all" in text else stack.usual_dispatcher
+
+
+def overlaps(row: Mapping[str, str]) -> bool:
+    """Whether a row says that its exchange ran beside other micro-batches.
+
+    >>> overlaps({"ep_overlap": "on"}), overlaps({"ep_overlap": "off"}), overlaps({})
+    (True, False, False)
+    """
+    return row.get("ep_overlap", "").lower() == "on"
 
 
 def number_format(row: Mapping[str, str], cluster: Cluster, stack: Stack, assumed: list[str]) -> str:

@@ -18,6 +18,7 @@ from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
     dispatcher,
     number_format,
+    overlaps,
     printed_layout,
     recomputation,
     recomputed_first,
@@ -182,6 +183,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         recompute_first=recomputed_first(row),
         schedule=schedule(row, vpp),
         dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],
+        overlap_exchange=bool(model.experts and ep > 1 and overlaps(row)),
     )
     job = Job(
         model=model,

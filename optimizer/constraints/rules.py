@@ -7,6 +7,8 @@ from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.context_parallel import ContextParallel
 from optimizer.constraints.dispatcher import OfferedDispatcher
+from optimizer.constraints.dualpipe import DualPipe
+from optimizer.constraints.dualpipe_overlap import DualPipeOverlap
 from optimizer.constraints.expert_folding import ExpertFolding
 from optimizer.constraints.expert_tp import ExpertTp
 from optimizer.constraints.experts import ExpertCount
@@ -18,6 +20,9 @@ from optimizer.constraints.kv_heads import KvHeads
 from optimizer.constraints.layers import Layers
 from optimizer.constraints.micro_batch import MicroBatch
 from optimizer.constraints.mlp_width import MlpWidth
+from optimizer.constraints.overlap_exchange import OverlapExchange
+from optimizer.constraints.overlap_pipeline import OverlapPipeline
+from optimizer.constraints.overlap_recompute import OverlapRecompute
 from optimizer.constraints.pins import pins
 from optimizer.constraints.recompute import Recompute
 from optimizer.constraints.rule import Rule
@@ -54,6 +59,11 @@ STRUCTURAL: tuple[Rule, ...] = (
     Recompute(),
     ActivationOffload(),
     OfferedDispatcher(),
+    OverlapExchange(),
+    OverlapPipeline(),
+    OverlapRecompute(),
+    DualPipe(),
+    DualPipeOverlap(),
 )
 
 

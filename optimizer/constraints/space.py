@@ -22,7 +22,8 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     """Values of the free variables and the options; the derived ones follow from them unless they are pinned.
 
     `gpus` and `batches` stand for the job's: what any of them allows is in.
-    The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp. Groups that
+    The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp; DualPipe is
+    one where the user places the layers. Groups that
     share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
     Of the modules that may be recomputed few sets are in (`searched_modes`), unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
@@ -43,10 +44,12 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
         "sequence_parallel": {0, 1},
         "zero_stage": {0, 1, 2, 3},
         "shard": _groups(job, degrees),
+        "overlap_exchange": {0, 1} if model.experts and job.stack.features.offers_overlap else {0},
         "activation_offload": _on_host(job),
         "recompute": set(map(RECOMPUTE.index, modes)),
     }
-    if offered := [name for name in job.stack.features.schedules if name.startswith("zero-bubble")]:
+    usual = ("1f1b", "interleaved") + ("dualpipe",) * (not job.layout_given)
+    if offered := [name for name in job.stack.features.schedules if name not in usual]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
     for name, listed in limits.choices.items():
         if name in values:

@@ -29,6 +29,7 @@ Flags = Mapping[str, str | None]
 
 RELEASE = "core_v0.19.0"
 ATTENTION: Mapping[str, str] = {"flash1": "flash", "flash": "flash", "flash3": "fused"}
+OVERLAP = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
 SHARDING: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -62,6 +63,7 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
         **model_flags(job.model, job.seq_len),
         **regularization_flags(job),
         **dispatcher_flags(job, plan),
+        **overlap_flags(plan),
     }
 
 
@@ -267,3 +269,11 @@ def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
         "--moe-router-dtype": "fp32",
         **balanced,
     }
+
+
+def overlap_flags(plan: Plan) -> dict[str, str | None]:
+    """An exchange that runs beside another micro-batch, with the gradients of weights put off so that more can hide.
+
+    Source: Megatron-LM, megatron/core/model_parallel_config.py.
+    """
+    return dict.fromkeys(OVERLAP) if plan.overlap_exchange else {}

@@ -49,7 +49,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
         "train.global_batch_size": job.global_batch,
         **_recompute(plan),
         **_dispatcher(job, plan),
-        **_dispatcher(job, plan),
+        **_overlap(job, plan),
         **_offload(job, plan),
         "ddp.use_distributed_optimizer": plan.zero_stage >= 1,
         "ddp.use_megatron_fsdp": plan.zero_stage >= 2,
@@ -97,6 +97,22 @@ def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
     return {
         "model.moe_token_dispatcher_type": flags["--moe-token-dispatcher-type"],
         "model.moe_flex_dispatcher_backend": flags.get("--moe-flex-dispatcher-backend"),
+    }
+
+
+def _overlap(job: Job, plan: Plan) -> dict[str, object]:
+    """An exchange beside another micro-batch; NeMo's recipes let shared experts overlap it, which excludes this.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py.
+    """
+    if job.model.experts is None:
+        return {}
+    on = plan.overlap_exchange
+    shared = {"model.moe_shared_expert_overlap": False} if on else {}
+    return {
+        "comm_overlap.overlap_moe_expert_parallel_comm": on,
+        "comm_overlap.delay_wgrad_compute": on,
+        **shared,
     }
 
 

@@ -57,6 +57,7 @@ def unexpressed(job: Job, plan: Plan) -> tuple[str, ...]:
         "recomputation of some layers": plan.recompute == "full"
         and bool(plan.recompute_layers or plan.recompute_first),
         "activations on the host": plan.activation_offload > 0,
+        "an exchange beside another micro-batch": plan.overlap_exchange,
         "prediction layers": job.model.mtp_layers > 0,
     }
     return tuple(what for what, holds in missing.items() if holds)

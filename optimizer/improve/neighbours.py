@@ -13,7 +13,18 @@ from optimizer.plan import IntArray, Plan, Plans
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.variables import DISPATCHERS
 
-COUNTED = ("tp", "cp", "pp", "micro_batch", "ep", "zero_stage", "shard", "recompute", "activation_offload")
+COUNTED = (
+    "tp",
+    "cp",
+    "pp",
+    "micro_batch",
+    "ep",
+    "zero_stage",
+    "shard",
+    "recompute",
+    "overlap_exchange",
+    "activation_offload",
+)
 MOST = 2  # settings changed at once, short of all
 
 

@@ -22,7 +22,21 @@ from optimizer.units import GB
 
 COLUMNS = (
     *("id", "source", "table", "stack", "model", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"),
-    *("seq_len", "gpu", "gpu_mem_gb", "gpus", "gpus_per_node", "inter_link", "tp", "cp", "ep", "pp", "vpp", "dp"),
+    *(
+        "seq_len",
+        "gpu",
+        "gpu_mem_gb",
+        "gpus",
+        "gpus_per_node",
+        "inter_link",
+        "tp",
+        "cp",
+        "ep",
+        "etp",
+        "pp",
+        "vpp",
+        "dp",
+    ),
     *(
         "sharding",
         "seq_parallel",
@@ -30,6 +44,7 @@ COLUMNS = (
         "global_batch",
         "recompute",
         "dispatcher",
+        "ep_overlap",
         "dtype",
         "framework",
         "step_time_s",
@@ -101,6 +116,7 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
         "tp": str(plan.tp),
         "cp": str(plan.cp),
         "ep": str(plan.ep),
+        "etp": str(plan.etp),
         "pp": str(plan.pp),
         "vpp": str(plan.vpp),
         "dp": str(plan.dp),
@@ -113,6 +129,8 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
     }
     if plan.ep > 1:
         row["dispatcher"] = plan.dispatcher
+        if job.stack.features.offers_overlap:
+            row["ep_overlap"] = "on" if plan.overlap_exchange else "off"
     if len(cluster.tiers) > 1 and job.gpus > cluster.scale_up_size:
         row["inter_link"] = f"{cluster.tiers[1].link.bandwidth * 8e-9:.6g} Gb/s per GPU"
     said = []

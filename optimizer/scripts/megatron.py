@@ -50,6 +50,7 @@ PLAN_FLAGS: Mapping[str, Sequence[str]] = {
         "--checkpoint-activations",
         "--deepspeed-activation-checkpointing",
     ),
+    "overlap_exchange": ("--overlap-moe-expert-parallel-comm",),
     "activation_offload": ("--fine-grained-activation-offloading",),
     "layers_per_stage": (
         "--pipeline-model-parallel-layout",
@@ -97,7 +98,6 @@ SOFTWARE_SWITCHES: Mapping[str, tuple[str, Any]] = {
     "--overlap-grad-reduce": ("reduce_overlap", True),
     "--overlap-param-gather": ("gather_overlap", True),
     "--tp-comm-overlap": ("tp_overlap", True),
-    "--overlap-moe-expert-parallel-comm": ("ep_overlap", True),
     "--no-overlap-p2p-communication": ("p2p_overlap", False),
     "--enable-cuda-graph": ("cuda_graphs", True),
     "--external-cuda-graph": ("cuda_graphs", True),
@@ -126,6 +126,7 @@ QUIET = frozenset(
         "--optimizer-offload-fraction",
         "--moe-flex-dispatcher-backend",
         "--moe-enable-deepep",
+        "--delay-wgrad-compute",
         "--accumulate-allreduce-grads-in-fp32",
         "--enable-zero-bubble",
         "--zero-bubble-max-pending-backward",

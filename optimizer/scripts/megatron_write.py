@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.exports.megatron import layout_flags, offload_flags, recompute_flags
+from optimizer.exports.megatron import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
@@ -89,6 +89,8 @@ def flag_changes(
         wanted["--num-distributed-optimizer-instances"] = str(replicas // after.shard) if after.shard else None
     if (before.recompute, before.recompute_first) != (after.recompute, after.recompute_first):
         wanted |= _recompute(has, program, after)
+    if before.overlap_exchange != after.overlap_exchange:
+        wanted |= dict.fromkeys(OVERLAP) | _filled(overlap_flags(after))
     if before.activation_offload != after.activation_offload:
         wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
     wanted |= _software(job, turned)

@@ -12,7 +12,7 @@ from optimizer.variables import DISPATCHERS
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
-SWITCHED_OFF = {"tp_overlap": "tp_overlap", "ep_overlap": "ep_overlap", "p2p_overlap": "p2p_overlap"}
+SWITCHED_OFF = {"tp_overlap": "tp_overlap", "p2p_overlap": "p2p_overlap"}
 # Megatron-LM hides the gather before and the scatter after a backward product under another one without being told:
 # four of ten collectives of a layer.
 # Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
@@ -73,6 +73,7 @@ def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] 
         activation_offload=features.activation_offload or int(said.get("activation_offload", 0)) > 0,
         settable=tuple(dict.fromkeys((*features.settable, *("offload",) * bool(said.get("offload"))))),
         recompute_by=BY_VIRTUAL_STAGE if said.get("recompute_first") else features.recompute_by,
+        offers_overlap=features.offers_overlap or bool(said.get("overlap_exchange")),
         uneven_stages=features.uneven_stages or bool(said.get("layers_per_stage")),
     )
     return replace(stack, features=features)

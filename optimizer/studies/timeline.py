@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
@@ -40,6 +41,8 @@ def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = Fa
 
     Raises InputError when the schedule cannot run, Infeasible when no layout fits in memory.
     """
+    if BY_NAME[plan.schedule].both_ways:
+        raise InputError(f"the timeline of schedule {plan.schedule} is not drawn: its stages run two stages' layers")
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
     # What pins a plan does not pin its layout, as far as the layout is asked for.
     free = job.with_limits(fixed={})

@@ -49,6 +49,7 @@ def lattice(count: int) -> Plans:
         schedule=0 * one,
         activation_offload=0 * one,
         dispatcher=0 * one,
+        overlap_exchange=one < 0,
     )
 
 

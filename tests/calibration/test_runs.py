@@ -179,3 +179,14 @@ def test_equal_reasons_are_counted_together(tmp_path: Path) -> None:
     text = SHORT + "".join(f"{name},H100,8,1,64,1\n" for name in ("unheard-of", "unknown-7b", "llama3-8b"))
     lines = _refusals(validate(read_runs(written(tmp_path, text))))
     assert lines == ["2 × model … is no preset and the row has no layers, hidden, heads: 'unheard-of', 'unknown-7b'"]
+
+
+def test_an_exchange_that_a_row_says_overlaps_is_a_matter_of_its_plan(tmp_path: Path) -> None:
+    """Whatever the stack hides by itself: a row that names it has what its plan has, and no more."""
+    path = tmp_path / "runs.csv"
+    head = "model,gpu,gpus,ep,pp,vpp,micro_batch,global_batch,step_time_s,ep_overlap,stack\n"
+    rows = ("on,megatron-bridge-2025", "off,megatron-bridge-2025", ",megatron-bridge-2025")
+    path.write_text(head + "".join(f"qwen3-30b-a3b,H100,64,16,2,2,1,64,5,{row}\n" for row in rows), encoding="utf-8")
+    found = [(run.plan, run.job) for run in read_runs(path)]
+    assert [plan and plan.overlap_exchange for plan, _ in found] == [True, False, False]
+    assert [job and job.stack.features.overlap_exchange for _, job in found] == [False, False, True]

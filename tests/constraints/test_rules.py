@@ -39,10 +39,22 @@ BY_MODULE = Features(
     recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"), activation_offload=True
 )
 AWKWARD = replace(DENSE, name="awkward", heads=9, kv_heads=3, hidden=1152, ffn_hidden=1000, vocab=300)
+OVERLAPPING = Features(
+    recompute=("none", "full"), recompute_modules=("layernorm", "moe_act", "moe"), offers_overlap=True
+)
 JOBS = {
     "awkward": lambda gpus: small_job(gpus, model=AWKWARD),
     "dense": lambda gpus: small_job(gpus),
     "moe": lambda gpus: small_job(gpus, model=MIXTURE, max_tp=4, fixed={"tp": 2}, ranges={"pp": (1, 2)}),
+    "overlapping": lambda gpus: small_job(
+        gpus, model=MIXTURE, features=OVERLAPPING, fixed={"tp": 1}, ranges={"pp": (1, 2)}
+    ),
+    "both ways": lambda gpus: small_job(
+        gpus,
+        model=MIXTURE,
+        features=replace(OVERLAPPING, schedules=("1f1b", "dualpipe")),
+        fixed={"tp": 1, "layout": "even"},
+    ),
     "listed": lambda gpus: small_job(
         gpus, choices={"tp": (1, 4), "recompute": ("none", "full"), "schedule": ("1f1b",)}
     ),
@@ -52,7 +64,7 @@ JOBS = {
 SHORT = {
     "vpp": (1, 2, 3, 5),
     "recompute": tuple(range(len(RECOMPUTE))),
-    "schedule": (0, 1, 2),
+    "schedule": (0, 1, 2, 4),
     "dispatcher": (0, 1, 2),
     "zero_stage": (0, 1, 2, 3),
 }
@@ -62,7 +74,7 @@ SHORT = {
     ("name", "gpus"),
     [
         *(("dense", gpus) for gpus in range(1, 17)),
-        *product(("moe", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
+        *product(("moe", "overlapping", "both ways", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
     ],
 )
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
@@ -158,7 +170,7 @@ def every_plan(job: Job) -> Plans:
 def values_of(job: Job, variable: str) -> tuple[int, ...]:
     if variable in SHORT:
         return SHORT[variable]
-    if variable == "sequence_parallel":
+    if variable in ("sequence_parallel", "overlap_exchange"):
         return (0, 1)
     if variable == "shard":
         return (0, 2, 4)

@@ -6,6 +6,7 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError, InvalidFile
 from optimizer.exports.megatron import (
+    OVERLAP,
     RELEASE,
     arguments,
     communicators,
@@ -126,11 +127,26 @@ def test_activations_on_the_host_name_their_modules(gpt3_job: Job) -> None:
     assert offload_flags(job, Plan()) == {}
 
 
-def test_zero_bubble_schedules_are_refused(gpt3_answer: Answer) -> None:
+def test_an_exchange_beside_another_micro_batch_has_its_flags_and_connections(gpt3_job: Job) -> None:
+    job = replace(gpt3_job, model=load_model("mixtral-8x22b"), global_batch=2048)
+    plan = Plan(tp=2, ep=8, dp=512, num_microbatches=4, overlap_exchange=True)
+    flags = plan_flags(job, plan, Knobs())
+    assert set(OVERLAP) <= set(flags)
+    assert environment(job, plan)["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
+    assert read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].overlap_exchange
+    off = replace(plan, overlap_exchange=False)
+    flags = plan_flags(job, off, Knobs())
+    assert set(OVERLAP).isdisjoint(flags)
+    assert environment(job, off)["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert not read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].overlap_exchange
+
+
+def test_zero_bubble_schedules_and_dualpipe_are_refused(gpt3_answer: Answer) -> None:
     assert gpt3_answer.plan is not None
-    plan = replace(gpt3_answer.plan, vpp=1, schedule="zero-bubble-2p")
-    with pytest.raises(InputError, match="it lacks the schedule zero-bubble-2p"):
-        megatron_arguments(replace(gpt3_answer, plan=plan))
+    for schedule in ("zero-bubble-2p", "dualpipe"):
+        plan = replace(gpt3_answer.plan, vpp=1, schedule=schedule)
+        with pytest.raises(InputError, match=f"it lacks the schedule {schedule}"):
+            megatron_arguments(replace(gpt3_answer, plan=plan))
 
 
 @pytest.mark.parametrize(

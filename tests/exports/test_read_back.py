@@ -20,7 +20,14 @@ from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.search.plan.planner import plan
 from tests.invariants.jobs import random_job
 
-STACKS = ("megatron-core", "megatron-bridge-2025", "megatron-te-2026-no-overlap", "nemo-2024", "megatron-2021")
+STACKS = (
+    "megatron-core",
+    "megatron-core-2025",
+    "megatron-bridge-2025",
+    "megatron-te-2026-no-overlap",
+    "nemo-2024",
+    "megatron-2021",
+)
 JOBS = 120
 
 

@@ -62,7 +62,8 @@ def plans(draw: st.DrawFn, *, pipeline: int = 4) -> Plan:
     replicas = degrees["cp"] * degrees["dp"]
     ep = draw(st.sampled_from([n for n in (1, 2, 4) if replicas % n == 0]))
     pp = draw(st.sampled_from([n for n in (1, 2, 4) if n <= pipeline]))
-    schedule = draw(st.sampled_from(["1f1b", "interleaved", "zero-bubble", "zero-bubble-2p"] if pp > 1 else ["1f1b"]))
+    several = ["1f1b", "interleaved", "zero-bubble", "zero-bubble-2p", "dualpipe"]
+    schedule = draw(st.sampled_from(several if pp > 1 else ["1f1b"]))
     count = pp * draw(st.integers(1, 8))
     uneven = (3, 2, 2, 1) if pp == 4 and schedule != "interleaved" and draw(st.booleans()) else ()
     return Plan(
@@ -79,6 +80,7 @@ def plans(draw: st.DrawFn, *, pipeline: int = 4) -> Plan:
         recompute=draw(st.sampled_from(RECOMPUTE)),
         activation_offload=draw(st.sampled_from([0, 0, 50])),
         schedule=schedule,
+        overlap_exchange=ep > 1 and draw(st.booleans()),
         layers_per_stage=uneven,
     )
 

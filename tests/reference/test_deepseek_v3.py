@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from optimizer.job import Job
@@ -26,18 +25,20 @@ PUBLISHED = Plan(
     ep=64,
     micro_batch=1,
     num_microbatches=120,
+    recompute="layernorm+moe_act+mla_up_proj",
+    schedule="dualpipe",
     dispatcher="deepep",
+    overlap_exchange=True,
     layers_per_stage=LAYERS,
 )
 
 
-def seconds(plan: Plan, **features: object) -> float:
-    stack = load_stack("megatron-core-2025")
-    features["overlap_exchange"] = True  # as DualPipe does
+def seconds(plan: Plan, stack: str = "deepseek-2024", **features: object) -> float:
+    used = load_stack(stack)
     job = Job(
         model=load_model("deepseek-v3"),
         cluster=load_cluster("h800"),
-        stack=replace(stack, features=replace(stack.features, **features)),  # type: ignore[arg-type]
+        stack=replace(used, features=replace(used.features, **features)),  # type: ignore[arg-type]
         gpus=2048,
         seq_len=4096,
         global_batch=15360,
@@ -51,13 +52,27 @@ def test_the_published_time_is_what_the_paper_says() -> None:
 
 
 def test_the_published_plan_is_priced_within_a_fifth() -> None:
-    """Measured 19.9 s; priced 23.3 s, 21.2 s with dispatch in fp8 and even routing, 20.6 s with a fuller schedule."""
-    plain = seconds(PUBLISHED)
-    own = seconds(PUBLISHED, fp8_dispatch=True, balanced_experts=True)
-    filled = seconds(replace(PUBLISHED, schedule="zero-bubble"), fp8_dispatch=True, balanced_experts=True)
-    assert np.abs(np.array([plain, own, filled]) / STEP - 1).tolist() == pytest.approx([0.17, 0.06, 0.04], abs=0.03)
+    """Measured 19.9 s; priced 20.3 s with its own schedule, dispatch and routing, kernels as Megatron-Core's.
+
+    Of what is assumed, uneven routing (1.1 times the mean) adds 0.9 s, dispatch in two bytes 0.4 s, and hiding 0.7
+    instead of 0.906 of the exchange 1.3 s; nothing recomputed saves 0.5 s.
+    """
+    assert abs(seconds(PUBLISHED) / STEP - 1) < 0.1
+    assumed = (
+        seconds(PUBLISHED, balanced_experts=False),
+        seconds(PUBLISHED, fp8_dispatch=False),
+        seconds(replace(PUBLISHED, recompute="none")),
+    )
+    assert [other - seconds(PUBLISHED) for other in assumed] == pytest.approx([0.9, 0.4, -0.5], abs=0.2)
+    assert all(abs(other / STEP - 1) < 0.2 for other in assumed)
+
+
+def test_without_its_schedule_the_exchange_shows_and_the_bubble_is_twice_as_long() -> None:
+    plain = seconds(replace(PUBLISHED, schedule="1f1b", overlap_exchange=False))
+    assert 1.25 < plain / seconds(PUBLISHED) < 1.45
 
 
 def test_limited_routing_and_one_copy_a_node_are_why() -> None:
     """With a copy for every expert the network alone would take most of the step."""
-    assert seconds(replace(PUBLISHED, dispatcher="alltoall")) > 1.6 * seconds(PUBLISHED)
+    hidden = replace(PUBLISHED, schedule="1f1b", overlap_exchange=False)
+    assert seconds(replace(hidden, dispatcher="alltoall")) > 1.6 * seconds(hidden)

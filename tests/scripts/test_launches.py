@@ -120,6 +120,14 @@ def test_what_a_script_switches_is_read() -> None:
     assert question({"train.sh": launches.SLURM}).job.cluster.device.name == "a100-80"
 
 
+def test_an_exchange_beside_another_micro_batch_is_a_matter_of_the_plan() -> None:
+    text = launches.MIXTURE.replace("--num-experts 8", "--num-experts 8 --overlap-moe-expert-parallel-comm")
+    plain, asked = (question({"train.sh": script}) for script in (launches.MIXTURE, text))
+    assert (plain.plan.overlap_exchange, asked.plan.overlap_exchange) == (False, True)
+    assert (plain.job.stack.features.offers_overlap, asked.job.stack.features.offers_overlap) == (False, True)
+    assert asked.launch.written["overlap_exchange"] == "--overlap-moe-expert-parallel-comm"
+
+
 def test_assumed_and_ignored_are_named() -> None:
     launch = question({"train.sh": launches.ARRAYS}).launch
     assert launch.ignored == ["--node_rank", "--lr", "--save"]

@@ -72,6 +72,7 @@ def plans(draw: st.DrawFn) -> tuple[Job, Plan]:
         zero_stage=zero_stage,
         shard=dp * cp // 2 if zero_stage and dp * cp > 1 and draw(st.booleans()) else 0,
         recompute=draw(st.sampled_from(RECOMPUTE)),
+        overlap_exchange=draw(st.booleans()),
         activation_offload=draw(st.sampled_from([0, 0, 37, 100])),
         schedule="interleaved" if vpp > 1 else "1f1b",
     )

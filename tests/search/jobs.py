@@ -95,6 +95,7 @@ def jobs(draw: st.DrawFn) -> Job:
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         settable=draw(st.sampled_from([SETTABLE, SETTABLE, ("bucket", "comm_sm_share"), ()])),
+        offers_overlap=draw(st.booleans()),
     )
     limits = Limits(
         bubble=draw(st.sampled_from([0.05, 0.1, 0.3, 1.0])),

@@ -124,7 +124,7 @@ def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_i
     if not moe or model.experts is None:
         return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
     experts = model.experts
-    rows = shapes.tokens / shapes.tp * experts.top_k * imbalance
+    rows = shapes.tokens / shapes.tp * experts.top_k * shapes.busiest(imbalance)
     routed = rows * (per_width * experts.ffn_hidden + 4.0 * model.hidden * shapes.etp)
     shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
     probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
@@ -153,7 +153,7 @@ def movable_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float) -> 
     if model.mla:
         found["attn_norm"] = stream
     if moe and model.experts:
-        rows = t / tp * model.experts.top_k * imbalance
+        rows = t / tp * model.experts.top_k * shapes.busiest(imbalance)
         found["mlp_norm"] = stream
         found["expert_fc1"] = 2.0 * rows * model.hidden * shapes.etp
         found["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden

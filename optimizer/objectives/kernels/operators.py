@@ -30,7 +30,8 @@ class Shapes:
     """What a layer's local shapes depend on; arrays of one length.
 
     `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
-    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere.
+    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
+    beside another micro-batch, None for nowhere.
     """
 
     tp: FloatArray
@@ -41,6 +42,7 @@ class Shapes:
     sequence_parallel: BoolArray
     seq_len: int
     dispatcher: NDArray[np.int64] | None = None
+    overlap: BoolArray | None = None
 
     @property
     def tokens(self) -> FloatArray:
@@ -51,6 +53,10 @@ class Shapes:
     def sp(self) -> FloatArray:
         """Ranks over which sequence parallelism splits norms and residuals (1 without it)."""
         return np.where(self.sequence_parallel, self.tp, 1.0)
+
+    def busiest(self, imbalance: float) -> FloatArray:
+        """Tokens of the busiest expert rank / mean [1]: a rank that holds all experts computes every token."""
+        return np.where(self.ep > 1, imbalance, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,16 +198,16 @@ def mlp_gemms(model: Model, shapes: Shapes, width: int, prefix: str = "mlp") -> 
 def expert_gemms(model: Model, shapes: Shapes, imbalance: float, rate: float) -> tuple[Gemm, ...]:
     """Router and routed experts, one grouped product per matrix over the rank's E / ep experts.
 
-    A rank computes tokens / tp * top_k * etp routed tokens on experts split etp ways; the busiest rank computes
-    `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches: experts
-    differ in their tokens, and each starts and ends on its own.
+    A rank computes tokens / tp * top_k * etp routed tokens on experts split etp ways; the busiest of several ranks
+    computes `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches:
+    experts differ in their tokens, and each starts and ends on its own.
     """
     experts = model.experts
     if experts is None:
         return ()
     t = shapes.tokens
     local = experts.count / shapes.ep
-    rows = t / shapes.tp * experts.top_k * shapes.etp * imbalance / local
+    rows = t / shapes.tp * experts.top_k * shapes.etp * shapes.busiest(imbalance) / local
     width = experts.ffn_hidden / shapes.etp
     up = (2 if model.gated_mlp else 1) * width
     gemms = (

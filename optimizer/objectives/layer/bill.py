@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray, distinct, nothing
-from optimizer.objectives.layer.cost import Cost, Terms, costs_of
+from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
 from optimizer.objectives.layer.parameters import (
     Group,
@@ -32,6 +32,7 @@ from optimizer.objectives.layer.shapes import (
     TRANSFER_KEYS,
 )
 from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
 from optimizer.plan import IntArray, Placement, Plans
 
@@ -42,7 +43,7 @@ class Entry:
 
     `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
     micro-batch of sharded weights and gradients that show. waits: what a pipeline between nodes loses, as it is and
-    recomputed [s].
+    recomputed [s]. paired: share of its passes that run beside another micro-batch [1].
     """
 
     cost: Cost
@@ -51,6 +52,7 @@ class Entry:
     replicas: IntArray
     exposure: Exposure
     waits: tuple[FloatArray, FloatArray]
+    paired: FloatArray
 
     def gathered(self, values: FloatArray) -> FloatArray:
         """What the distinct shapes have, for every plan."""
@@ -69,12 +71,14 @@ class Entry:
     @cached_property
     def forward(self) -> FloatArray:
         """Forward pass of one micro-batch [s]."""
-        return self.gathered(_total(self.cost.forward)) + self.exposure.forward + self.waits[0] / 2
+        alone = self.gathered(_total(self.cost.forward)) + self.exposure.forward + self.waits[0] / 2
+        return alone + self._beside(self.cost.beside_forward)
 
     @cached_property
     def backward(self) -> FloatArray:
         """Backward pass of one micro-batch, the layer spared [s]."""
-        return self.gathered(_total(self.cost.backward)) + self.exposure.backward + self.waits[0] / 2
+        alone = self.gathered(_total(self.cost.backward)) + self.exposure.backward + self.waits[0] / 2
+        return alone + self._beside(self.cost.beside_backward)
 
     @cached_property
     def again(self) -> FloatArray:
@@ -96,6 +100,28 @@ class Entry:
         """What the step's gradients can hide under in a backward pass, nothing recomputed [s]."""
         return self.gathered(self.cost.cover_backward) + self.exposure.after_backward
 
+    @property
+    def hidden(self) -> FloatArray:
+        """Communication that hides, nothing recomputed [s]."""
+        beside = self._beside(self.cost.beside_forward) + self._beside(self.cost.beside_backward)
+        return self.gathered(self.cost.hidden) + np.maximum(0.0, -beside)
+
+    @property
+    def gain(self) -> FloatArray:
+        """What both passes of one micro-batch gain beside another one's [s]."""
+        pair = (self.cost.beside_forward, self.cost.beside_backward)
+        return -sum((self.gathered(_total(terms)) for terms in pair if terms), np.zeros(len(self.rows)))
+
+    @property
+    def alone(self) -> tuple[FloatArray, FloatArray]:
+        """Forward and backward pass of one micro-batch with no other beside it, the layer spared [s]."""
+        beside = self._beside(self.cost.beside_forward), self._beside(self.cost.beside_backward)
+        return self.forward - beside[0], self.backward - beside[1]
+
+    def _beside(self, terms: Terms) -> FloatArray | float:
+        """What passes gain (below 0) or lose beside another micro-batch [s]."""
+        return self.paired * self.gathered(_total(terms)) if terms else 0.0
+
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Seconds of one term in both passes, and what recomputing adds to it [s]."""
         if name == "dp_communication":
@@ -104,6 +130,8 @@ class Entry:
         if name not in cost.forward:
             return np.zeros(len(self.rows)), np.zeros(len(self.rows))
         spared = self.gathered(cost.forward[name] + cost.backward[name])
+        if name in cost.beside_forward:
+            spared = spared + self.paired * self.gathered(cost.beside_forward[name] + cost.beside_backward[name])
         again = self.gathered(cost.again[name]) if name in cost.again else np.zeros(len(self.rows))
         return (spared + self.waits[0], again + self.waits[1]) if name == "launch" else (spared, again)
 
@@ -115,6 +143,7 @@ class Entry:
             replicas=self.replicas[index],
             exposure=self.exposure.take(index),
             waits=(self.waits[0][index], self.waits[1][index]),
+            paired=self.paired[index],
         )
 
 
@@ -187,7 +216,7 @@ def bill_of(job: Job, plans: Plans) -> Bill:
     one_of, replicas = distinct(some, REPLICA_KEYS)
     elements = parameters(job.model, one_of)
     exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
-    shape_of, replica_of = rows[at], replicas[at]
+    shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
     entries = {}
     for kind, cost in costs.items():
         waits = _waits(job, some, cost, rows) if kind in LAYERS else None
@@ -198,6 +227,7 @@ def bill_of(job: Job, plans: Plans) -> Bill:
             replicas=replica_of,
             exposure=exposures[kind].take(at),
             waits=(waits[0][at], waits[1][at]) if waits else (nothing(len(plans)),) * 2,
+            paired=paired,
         )
     return Bill(
         job=job,
@@ -261,7 +291,7 @@ def _joined_entries(entries: Sequence[Entry]) -> Entry:
     columns: dict[str, Any] = {}
     for field in fields(Cost):
         parts = [getattr(entry.cost, field.name) for entry in entries]
-        if field.name in ("forward", "backward", "again"):
+        if field.name in BY_TERM:
             names = {name: 0 for part in parts for name in part}
             columns[field.name] = {
                 name: together(
@@ -278,4 +308,5 @@ def _joined_entries(entries: Sequence[Entry]) -> Entry:
         replicas=np.concatenate([entry.replicas + start for entry, start in zip(entries, groups[:-1], strict=True)]),
         exposure=Exposure.joined([entry.exposure for entry in entries]),
         waits=(together([entry.waits[0] for entry in entries]), together([entry.waits[1] for entry in entries])),
+        paired=together([entry.paired for entry in entries]),
     )

@@ -22,6 +22,7 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MT
 from optimizer.plan import IntArray, Plans
 
 HOST_TRANSFER = "host_transfer"
+BY_TERM = ("forward", "backward", "again", "beside_forward", "beside_backward")  # columns of a Cost that are mappings
 Terms = Mapping[str, FloatArray]
 
 
@@ -33,7 +34,8 @@ class Cost:
     seconds by term that recomputing the whole layer adds [s]. weight: gradients of weights and half of the waits for
     launches, a part of `backward`; cover_forward, cover_backward: computation and waits for the host under which other
     messages can hide, cover_again: what recomputing adds to the latter; hidden, hidden_again: communication that hides
-    inside the layer; host: what the host needs for its kernels [s], collectives: how many of these it launches [1].
+    inside the layer; beside_forward, beside_backward: seconds by term that a pass beside another micro-batch gains
+    (below 0) or loses; host: what the host needs for its kernels [s], collectives: how many of these it launches [1].
     kept: activations in flight of a layer that is spared, kept_recomputed: of one that is recomputed, once: held per
     stage while modules are recomputed, once_whole: while whole layers are, static: whatever is in flight [B].
     """
@@ -41,6 +43,8 @@ class Cost:
     forward: Terms
     backward: Terms
     again: Terms
+    beside_forward: Terms
+    beside_backward: Terms
     weight: FloatArray
     cover_forward: FloatArray
     cover_backward: FloatArray
@@ -77,8 +81,8 @@ def _free(count: int) -> Cost:
     """What costs nothing."""
     nothing = np.zeros(count)
     terms = {HEAD: nothing}
-    columns = {f.name: nothing for f in fields(Cost) if f.name not in ("forward", "backward", "again")}
-    return Cost(forward=terms, backward=terms, again=terms, **columns)
+    columns = {f.name: nothing for f in fields(Cost) if f.name not in BY_TERM}
+    return Cost(forward=terms, backward=terms, again=terms, beside_forward={}, beside_backward={}, **columns)
 
 
 def _plus(cost: Cost, head: Cost, times: float) -> Cost:
@@ -140,6 +144,8 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},
         again={name: whole * parts[2] for name, parts in terms.items()},
+        beside_forward=time.beside[0],
+        beside_backward=time.beside[1],
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
         cover_forward=time.forward.busy + hosted[0],
         cover_backward=time.backward.busy + more.busy + hosted[1],

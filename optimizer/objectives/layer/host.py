@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.beside import EXCHANGE
 from optimizer.objectives.layer.seconds import LayerTime
 from optimizer.plan import IntArray
 
@@ -36,5 +37,11 @@ def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
 def host_passes(job: Job, time: LayerTime, recompute: IntArray, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
     """`host_seconds` of the forward and the backward pass of a layer [s]."""
     again = time.again(recompute)
-    forward = host_seconds(job, moved, np.maximum(0.0, time.forward.window))
-    return forward, host_seconds(job, moved, np.maximum(0.0, time.backward.window + again.window))
+    windows = time.forward.window, time.backward.window + again.window
+    # What hides beside another micro-batch travels over the network card too.
+    hides = (terms.get(EXCHANGE, np.zeros(1)) for terms in time.beside)
+    forward, backward = (
+        host_seconds(job, moved, np.maximum(0.0, window + hidden))
+        for window, hidden in zip(windows, hides, strict=True)
+    )
+    return forward, backward

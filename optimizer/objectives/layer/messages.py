@@ -88,7 +88,7 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
     """
-    tokens, group = shapes.tokens / shapes.tp * job.stack.imbalance, (shapes.ep, shapes.etp)
+    tokens, group = shapes.tokens / shapes.tp * shapes.busiest(job.stack.imbalance), (shapes.ep, shapes.etp)
     copied = copies_per_token(job, shapes)
     taken = _by_dispatcher(shapes, partial(_taken, job, shapes))
     for phase in (FORWARD, BACKWARD):

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray, pick
+from optimizer.objectives.arrays import BoolArray, FloatArray, pick
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
 from optimizer.objectives.layer.messages import (
     head_messages,
     launched,
@@ -84,7 +85,8 @@ class LayerTime:
     """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
 
     `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what recomputing each module of the layer adds.
+    holds what recomputing each module of the layer adds, `beside` what the forward and the backward pass gain or lose
+    where they run beside another micro-batch (see layer/beside.py).
     """
 
     forward: Phase
@@ -94,6 +96,7 @@ class LayerTime:
     host: FloatArray
     collectives: FloatArray
     modules: Mapping[str, Phase] = field(default_factory=dict)
+    beside: tuple[Terms, Terms] = ({}, {})
 
     def take(self, rows: IntArray) -> LayerTime:
         """The layer at these shapes."""
@@ -105,6 +108,7 @@ class LayerTime:
             host=self.host[rows],
             collectives=self.collectives[rows],
             modules={module: phase.take(rows) for module, phase in self.modules.items()},
+            beside=(_taken_terms(self.beside[0], rows), _taken_terms(self.beside[1], rows)),
         )
 
     def again(self, recompute: IntArray) -> Phase:
@@ -183,16 +187,56 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: bo
     host = (_kernels(job, layer) + collectives) * _launch(job) + (mixture_host(job, shapes) if moe else 0.0)
     forward = _compute(job, layer, curves, backward=False)
     selective = dict.fromkeys(TERMS, nothing) | recomputed_terms(job, layer, curves, forward)
-    ahead = _phase(job, forward, messages, FORWARD, host)
+    alone = None if shapes.overlap is None else ~shapes.overlap
+    ahead = _phase(job, forward, messages, FORWARD, host, alone)
+    back = _phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS, alone)
     return LayerTime(
         forward=ahead,
-        backward=_phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS),
+        backward=back,
         selective=Phase(terms=selective, hidden=nothing, outlasting=nothing),
         full=ahead,
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
         modules=recomputed_modules(job, layer, shapes, moe) if modules and job.stack.features.recompute_modules else {},
+        beside=_beside(job, layer, shapes, messages, (ahead, back), host) if moe else ({}, {}),
     )
+
+
+def _beside(
+    job: Job,
+    layer: Layer,
+    shapes: Shapes,
+    messages: Sequence[Message],
+    passes: tuple[Phase, Phase],
+    host: FloatArray,
+) -> tuple[Terms, Terms]:
+    """What the passes of a mixture gain or lose beside another micro-batch, where a plan asks for it (layer/beside.py).
+
+    The host waits and marks for each part of the layer, and launches experts and permutation kernel by kernel even
+    where it replays the rest.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__: with
+    overlap_moe_expert_parallel_comm neither moe nor mlp can be in the scope of CUDA graphs.
+    """
+    overlap = shapes.overlap
+    if overlap is None:
+        return {}, {}
+    more: FloatArray | float = NODES * CALLS * job.stack["launch"]
+    if job.stack.features.cuda_graphs:
+        experts = tuple(product for product in layer.gemms if product.name.startswith("experts"))
+        moved = tuple(kernel for kernel in layer.elementwise if kernel.name in ("permute", "activation"))
+        apart = replace(layer, gemms=experts, attention=None, elementwise=moved)
+        exchanged = [message for message in messages if message.parallelism == EP]
+        more = more + (_kernels(job, apart) + launched(exchanged, FORWARD)) * job.stack["launch"]
+    hosts = host + more, (host + more) * BACKWARD_KERNELS
+    taken = next((message.taken for message in messages if message.parallelism == EP), 0.0)
+    found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken + np.zeros(np.shape(host)))
+    first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in found)
+    return first, second
+
+
+def _taken_terms(terms: Terms, rows: IntArray) -> Terms:
+    return {name: seconds[rows] for name, seconds in terms.items()}
 
 
 def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:
@@ -288,9 +332,17 @@ def _launch(job: Job) -> float:
 
 
 def _phase(
-    job: Job, compute: dict[str, FloatArray], messages: Sequence[Message], phase: str, host: FloatArray
+    job: Job,
+    compute: dict[str, FloatArray],
+    messages: Sequence[Message],
+    phase: str,
+    host: FloatArray,
+    alone: BoolArray | None = None,
 ) -> Phase:
-    """Compute, what its messages show beside it, and the wait for the host."""
+    """Compute, what its messages show beside it, and the wait for the host.
+
+    Only where it is `alone` (None: everywhere) does the exchange of tokens hide under the products of its own pass.
+    """
     nothing = np.zeros(np.shape(host))
     terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
     outlasting: dict[str, FloatArray] = {}  # by the term that is too short
@@ -298,7 +350,9 @@ def _phase(
         mine = [message for message in messages if (message.parallelism, message.phase) == (parallelism, phase)]
         sent = sum((message.seconds(job) for message in mine), nothing)
         under = mine[0].under if mine else ""
-        overlap = job.stack.exchange_overlap if parallelism == EP else job.stack[f"{parallelism}_overlap"]
+        overlap: FloatArray | float = job.stack[f"{parallelism}_overlap"]
+        if parallelism == EP:
+            overlap = job.stack.exchange_overlap if alone is None else np.where(alone, job.stack.exchange_overlap, 0.0)
         room = compute.get(under, nothing) + outlasting.get(under, nothing)
         shown = exposed(sent, room, overlap)
         outlasting[under] = outlasting.get(under, nothing) + beyond(sent, room, overlap)

@@ -9,7 +9,7 @@ from optimizer.objectives.kernels.operators import Shapes
 from optimizer.plan import IntArray, Plans
 from optimizer.recomputation import RECOMPUTE
 
-LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dispatcher")
+LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dispatcher", "overlap_exchange")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
 TRANSFER_KEYS = ("tp", "cp", "pp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
@@ -20,7 +20,11 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
     """The local shapes of each plan's layers."""
     columns = {name: getattr(plans, name).astype(np.float64) for name in LAYER_KEYS[:5]}
     return Shapes(
-        **columns, sequence_parallel=plans.sequence_parallel, seq_len=job.seq_len, dispatcher=plans.dispatcher
+        **columns,
+        sequence_parallel=plans.sequence_parallel,
+        seq_len=job.seq_len,
+        dispatcher=plans.dispatcher,
+        overlap=plans.overlap_exchange if np.any(plans.overlap_exchange) else None,
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.errors import InputError
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, nothing
+from optimizer.objectives.pipeline.dualpipe import DUALPIPE, pairs
 from optimizer.objectives.pipeline.interleaved import INTERLEAVED
 from optimizer.objectives.pipeline.one_f_one_b import ONE_F_ONE_B
 from optimizer.objectives.pipeline.schedule import Order, Schedule
@@ -16,11 +17,13 @@ from optimizer.objectives.pipeline.zero_bubble import ZERO_BUBBLE, ZERO_BUBBLE_2
 from optimizer.plan import SCHEDULES, Plans
 
 BY_NAME: Mapping[str, Schedule] = {
-    schedule.name: schedule for schedule in (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZERO_BUBBLE_2P)
+    schedule.name: schedule for schedule in (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZERO_BUBBLE_2P, DUALPIPE)
 }
 IN_ORDER = tuple(BY_NAME[name] for name in SCHEDULES)  # by the code that arrays of plans hold
 FILLED = np.array([schedule.filled for schedule in IN_ORDER])
 LEFT = np.array([schedule.left for schedule in IN_ORDER])
+BOTH_WAYS = np.array([schedule.both_ways for schedule in IN_ORDER])
+COPIES = np.array([float(schedule.copies) for schedule in IN_ORDER])
 
 
 def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order:
@@ -44,14 +47,53 @@ def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order
 def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
     """Micro-batches whose activations a stage keeps at its peak, at most those there are [micro-batches].
 
-    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage.
+    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage. Where the exchange
+    runs beside another micro-batch, one more forward pass of a virtual stage runs ahead of the backward ones.
+
+    Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py,
+    get_pp_rank_microbatches (num_warmup_microbatches).
     """
     held = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
     for code, schedule in enumerate(IN_ORDER):
         chosen = plans.schedule == code
         if schedule is not ONE_F_ONE_B and np.any(chosen):
             held = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), held)
+    if np.any(plans.overlap_exchange):
+        held = held + np.where(both_ways(plans), 0.0, plans.overlap_exchange / plans.vpp)
     return np.minimum(plans.num_microbatches, held)
+
+
+def both_ways(plans: Plans) -> BoolArray:
+    """Plans whose micro-batches enter the pipeline at both ends."""
+    return np.asarray(BOTH_WAYS[plans.schedule])
+
+
+def copies(plans: Plans) -> FloatArray:
+    """Copies of the weights that each plan's pipeline holds [1]."""
+    return np.asarray(COPIES[plans.schedule])
+
+
+def paired_share(plans: Plans) -> FloatArray:
+    """Share of a stage's time in passes that it spends on pairs: a forward pass beside another micro-batch's backward.
+
+    (m - pp) / (m + (pp - 1) / vpp), at least 0, where the plan overlaps the exchange, else 0 [1]. Of the vpp m forward
+    passes of a stage, (vpp - 1) pp + 2 (pp - s - 1) + 1 run before the first backward one, vpp pp in the mean of the
+    stages; those that it waits for in the bubble, (pp - 1) / vpp micro-batches, are alone as well. DualPipe: `pairs` of
+    its micro-batches, whose bubble counts pairs by itself.
+
+    Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches.
+
+    >>> from optimizer.plan import Plan
+    >>> some = [Plan(pp=8, vpp=2, num_microbatches=m, overlap_exchange=True) for m in (8, 16, 128)]
+    >>> paired_share(Plans.of([*some, Plan(num_microbatches=4, overlap_exchange=True), Plan()])).round(3).tolist()
+    [0.0, 0.41, 0.913, 0.75, 0.0]
+    """
+    if not np.any(plans.overlap_exchange):
+        return nothing(len(plans))
+    m, pp = plans.num_microbatches.astype(np.float64), plans.pp.astype(np.float64)
+    share = np.maximum(0.0, m - pp) / (m + (pp - 1) / plans.vpp)
+    share = np.where(both_ways(plans), pairs(m, pp) / m, share)
+    return np.where(plans.overlap_exchange, share, 0.0)
 
 
 def filled_passes(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> FloatArray:
@@ -82,7 +124,11 @@ def bubble_left(schedule: ArrayLike, pp: ArrayLike, microbatches: ArrayLike) -> 
     >>> bubble_left(SCHEDULES.index("zero-bubble-2p"), 8, [1, 8, 15, 32]).round(3).tolist()
     [0.667, 0.333, 0.0, 0.0]
     """
-    left = LEFT[np.asarray(schedule)]
+    which = np.asarray(schedule)
+    left = LEFT[which]
+    for code, known in enumerate(IN_ORDER):
+        if known.left_of and np.any(which == code):
+            left = np.where(which == code, known.left_of(np.asarray(pp, dtype=np.float64)), left)
     stages, m = np.asarray(pp, dtype=np.float64), np.asarray(microbatches, dtype=np.float64)
     floor = (2 * (stages - 1) - (m - 1)) / np.maximum(3 * (stages - 1), 1)
     return np.asarray(np.where(left < 1, np.maximum(left, floor), left), dtype=np.float64)

@@ -20,14 +20,16 @@ class PassTimes:
     """Seconds of one micro-batch's pass, indexed [stage][virtual stage].
 
     `backward` holds the gradients of inputs and weights, unless the schedule splits them: then `weight` holds the
-    latter. `recompute` comes on top of a backward pass. `transfer` is the delay of an activation or gradient between
-    two stages [s]; a stage that sends does not wait for it.
+    latter. `recompute` comes on top of a backward pass. `gain` is by how much a forward and a backward pass that are
+    joined are shorter than one after the other, by stage, 0 where it is empty. `transfer` is the delay of an activation
+    or gradient between two stages [s]; a stage that sends does not wait for it.
     """
 
     forward: Seconds
     backward: Seconds
     weight: Seconds = ()
     recompute: Seconds = ()
+    gain: Sequence[float] = ()
     transfer: float = 0.0
 
 
@@ -82,10 +84,11 @@ class Timeline:
         return np.array([stage.in_flight()[1].max() for stage in self.stages]) / self.vpp
 
 
-def simulate(order: Order, times: PassTimes) -> Timeline:
-    """Start every pass as soon as its stage is free and its input has arrived.
+def simulate(order: Order, times: PassTimes, *, both_ways: bool = False) -> Timeline:
+    """Start every pass as soon as its stage is free and its input has arrived; joined passes start and end together.
 
-    Raises InputError when the stages wait for each other for ever, or when times are missing.
+    `both_ways`: virtual stages 0 run from the first stage to the last, virtual stages 1 back. Raises InputError when
+    the stages wait for each other for ever, or when times are missing.
 
     >>> from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
     >>> equal = PassTimes(forward=[[1.0]] * 4, backward=[[2.0]] * 4)
@@ -95,14 +98,15 @@ def simulate(order: Order, times: PassTimes) -> Timeline:
     pp, vpp = len(order), 1 + max(step.virtual for step in order[0])
     microbatches = 1 + max(step.microbatch for step in order[0])
     durations = [_durations(times, stage, vpp, _splits(order)) for stage in range(pp)]
-    inbox = _Inbox(pp, vpp, microbatches, times.transfer if pp > 1 else 0.0)
+    inbox = (_TwoWays if both_ways else _Inbox)(pp, vpp, microbatches, times.transfer if pp > 1 else 0.0)
     starts: list[list[float]] = [[] for _ in order]
     ends: list[list[float]] = [[] for _ in order]
     moving = True
     while moving:
         moving = False
         for stage, passes in enumerate(order):
-            moving |= _advance(stage, passes, durations[stage], inbox, starts[stage], ends[stage])
+            gain = times.gain[stage] if times.gain else 0.0
+            moving |= _advance(stage, passes, durations[stage], gain, inbox, starts[stage], ends[stage])
     for stage, passes in enumerate(order):
         if len(ends[stage]) < len(passes):
             raise InputError(f"the schedule stops: stage {stage} waits for ever to run {passes[len(ends[stage])]}")
@@ -121,6 +125,10 @@ class _Inbox:
         self.forward[0] = [0.0] * microbatches
         self.backward = [[NEVER] * microbatches for _ in range(pp * vpp)]
 
+    def place(self, stage: int, virtual: int) -> int:
+        """The place of a stage's virtual stage."""
+        return virtual * self.pp + stage
+
     def forwarded(self, place: int, microbatch: int, end: float) -> None:
         """A forward pass ended: its output goes to the next virtual stage, or turns round at the last."""
         if place < self.last:
@@ -134,10 +142,35 @@ class _Inbox:
             self.backward[place - 1][microbatch] = end + self.transfer
 
 
+class _TwoWays(_Inbox):
+    """Two lines of places, one for each direction."""
+
+    def __init__(self, pp: int, vpp: int, microbatches: int, transfer: float) -> None:
+        super().__init__(pp, vpp, microbatches, transfer)
+        self.forward[pp] = [0.0] * microbatches
+
+    def place(self, stage: int, virtual: int) -> int:
+        """Backwards in the second line."""
+        return self.pp + (self.pp - 1 - stage) if virtual else stage
+
+    def forwarded(self, place: int, microbatch: int, end: float) -> None:
+        """Turns round at the last of its line."""
+        if place == self.pp - 1:
+            self.backward[place][microbatch] = end
+        else:
+            super().forwarded(place, microbatch, end)
+
+    def returned(self, place: int, microbatch: int, end: float) -> None:
+        """Ends at the first of its line."""
+        if place != self.pp:
+            super().returned(place, microbatch, end)
+
+
 def _advance(
     stage: int,
     passes: tuple[Pass, ...],
     durations: dict[str, list[float]],
+    gain: float,
     inbox: _Inbox,
     starts: list[float],
     ends: list[float],
@@ -145,25 +178,38 @@ def _advance(
     """Run a stage until it must wait for another one; whether it ran anything."""
     before = len(ends)
     now = ends[-1] if ends else 0.0
-    for at in range(before, len(passes)):
-        kind, virtual, microbatch = passes[at]
-        place = virtual * inbox.pp + stage
-        arrival = now
-        if kind == FORWARD:
-            arrival = inbox.forward[place][microbatch]
-        elif kind == BACKWARD:
-            arrival = inbox.backward[place][microbatch]
+    at = before
+    while at < len(passes):
+        end = at + 1
+        while end < len(passes) and passes[end].joined:
+            end += 1
+        together = [(step, inbox.place(stage, step.virtual)) for step in passes[at:end]]
+        arrival = max(_arrival(inbox, step, place, now) for step, place in together)
         if arrival == NEVER:
             break
-        start = arrival if arrival > now else now
-        now = start + durations[kind][virtual]
-        starts.append(start)
-        ends.append(now)
-        if kind == FORWARD:
-            inbox.forwarded(place, microbatch, now)
-        elif kind == BACKWARD:
-            inbox.returned(place, microbatch, now)
+        lengths = [durations[step.kind][step.virtual] for step, _ in together]
+        kinds = {step.kind for step, _ in together}
+        whole = sum(lengths) - (gain if {FORWARD, BACKWARD} <= kinds else 0.0)
+        start, begun = arrival if arrival > now else now, 0.0
+        for length in lengths:  # shown one after the other, in the time that they take together
+            starts.append(start + begun * whole / (sum(lengths) or 1.0))
+            begun += length
+            ends.append(start + begun * whole / (sum(lengths) or 1.0))
+        now = ends[-1] = start + whole
+        for step, place in together:
+            if step.kind == FORWARD:
+                inbox.forwarded(place, step.microbatch, now)
+            elif step.kind == BACKWARD:
+                inbox.returned(place, step.microbatch, now)
+        at = end
     return len(ends) > before
+
+
+def _arrival(inbox: _Inbox, step: Pass, place: int, now: float) -> float:
+    """When the input of a pass is there."""
+    if step.kind == FORWARD:
+        return inbox.forward[place][step.microbatch]
+    return inbox.backward[place][step.microbatch] if step.kind == BACKWARD else now
 
 
 def _splits(order: Order) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.schedules import both_ways, in_flight
 from optimizer.plan import Placement, Plans, virtual_stages
 from optimizer.recomputation import RECOMPUTE
 
@@ -92,8 +92,11 @@ def layer_sequence(model: Model) -> Runs:
 
 
 def stages_of(model: Model, plans: Plans) -> Stages:
-    """Representative stages of an even split; every stage where some plan says where its layers lie."""
-    return even_stages(model, plans) if plans.placements is None else placed_stages(model, plans)
+    """Representative stages of an even split; every stage where some plan says where its layers lie, or runs its
+    mirror's layers as well.
+    """
+    few = plans.placements is None and not np.any(both_ways(plans))
+    return even_stages(model, plans) if few else placed_stages(model, plans)
 
 
 def mean_stage(model: Model, plans: Plans) -> Stages:
@@ -142,22 +145,27 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
 
     Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
     virtual stages before it. They are recomputed whenever recomputation is full, but where only the first layers of the
-    virtual stages are.
+    virtual stages are. Where micro-batches enter at both ends, a stage runs half of them through its own layers and
+    half through its mirror's: in the mean, half of both.
 
     Source: Megatron-LM core_v0.19.0, megatron/core/recompute.py (block) and transformer/multi_token_prediction.py.
     """
     placements = plans.placements or (Placement(),) * len(plans)
     depth = int(plans.pp.max(initial=1))
     full = (plans.recompute == FULL).tolist()
+    mirrored = both_ways(plans)
     rows: dict[tuple[Placement, int, int, bool], list[int]] = {}
     for row, key in enumerate(zip(placements, plans.pp.tolist(), plans.vpp.tolist(), full, strict=True)):
         rows.setdefault(key, []).append(row)
     columns = np.zeros((5, depth, len(plans)))
     for (placed, pp, vpp, recomputes), alike in rows.items():
-        columns[:, :pp, alike] = _held(model, placed, pp, vpp, recomputes)[:, :, None]
+        held = _held(model, placed, pp, vpp, recomputes)[:, :, None]
+        columns[:, :pp, alike] = np.where(mirrored[alike], (held + held[:, ::-1]) / 2, held)
     dense, moe, mtp, dense_again, moe_again = columns
     number = np.arange(depth, dtype=np.float64)[:, None]
-    counts = {EMBEDDING: (number == 0) + 0.0 * mtp, DENSE: dense, HEAD: (plans.pp == number + 1).astype(np.float64)}
+    first, last = (number == 0) + 0.0 * mtp, (plans.pp == number + 1).astype(np.float64)
+    ends = np.where(mirrored, (first + last) / 2, first), np.where(mirrored, (first + last) / 2, last)
+    counts = {EMBEDDING: ends[0], DENSE: dense, HEAD: ends[1]}
     again = {DENSE: dense_again}
     if model.experts:
         counts[MOE], again[MOE] = moe, moe_again

@@ -12,6 +12,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
+from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages, stages_of
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS, OPTIMIZER_BYTES
@@ -65,8 +66,11 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
     keeping, losing = kinds("kept", "kept_recomputed"), kinds("static")
 
     found: dict[str, dict[str, FloatArray]] = {}
+    several = copies(plans)
     for state, (shared, experts) in state_bytes(job, plans).items():
         left = np.asarray(1.0 - knobs.offload) if state == "optimizer" else np.ones(1)
+        if state == "optimizer":  # sharded over the copies too
+            left = left / np.where(plans.zero_stage >= 1, several, 1.0)
         found[state] = {
             "shared": by_stage(held["shared"], knobs) if state == "optimizer" else held["shared"],
             "shared_bytes": shared * left,
@@ -82,7 +86,7 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         "once": once_held(bill, stages),
     }
     found["logits"] = {
-        "layers": np.stack([stages.counts[kind] for kind in losing]),
+        "layers": several * np.stack([stages.counts[kind] for kind in losing]),
         "static": column("static", losing),
     }
     found["buffers"] = {

@@ -15,6 +15,7 @@ import numpy as np
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import Stages
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer
@@ -120,7 +121,8 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
         "reduce": _sum(reduce),
         "hideable": _sum([part * share for part, share in zip(reduce, hideable, strict=False)]),
         "gather": _sum(gather),
-        "updated": _sum(updated),
+        # Whoever shards the optimizer's state shards it over the copies too.
+        "updated": _sum(updated) / np.where(work.bill.plans.zero_stage >= 1, copies(work.bill.plans), 1.0),
         "forward": by_stage(work.forward, knobs),
         "backward": by_stage(work.backward, knobs),
         "overlap": overlap_of(job, work.bill.plans),
@@ -151,8 +153,9 @@ def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
 
 
 def elements_on(bill: Bill, stages: Stages, part: str) -> FloatArray:
-    """Elements of the shared parameters or the experts on each stage [elements]."""
-    return counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
+    """Elements of the shared parameters or the experts on each stage, of every copy there [elements]."""
+    held = counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
+    return held * copies(bill.plans) if np.any(both_ways(bill.plans)) else held
 
 
 def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:

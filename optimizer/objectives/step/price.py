@@ -18,8 +18,9 @@ from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_flops
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import HOST_TRANSFER
+from optimizer.objectives.pipeline import dualpipe
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.objectives.pipeline.schedules import bubble_left, filled_passes
+from optimizer.objectives.pipeline.schedules import both_ways, bubble_left, filled_passes
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.flops import causal_score_flops, model_flops
@@ -189,7 +190,7 @@ class Step:
             if kind in LAYERS:
                 cost = entry.cost
                 again = self.stages.recomputed[kind] * entry.gathered(cost.hidden_again)
-                hidden = hidden + self.stages.counts[kind] * entry.gathered(cost.hidden) + again
+                hidden = hidden + self.stages.counts[kind] * entry.hidden + again
         inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
         return inside + _of_stage(self.once.hides, self.last)
 
@@ -247,19 +248,36 @@ def with_stragglers(bill: Bill, seconds: FloatArray) -> FloatArray:
 
 
 def filled_bubble(bill: Bill) -> FloatArray:
-    """What zero-bubble schedules take off the 1F1B bubble at most by deferring weight gradients [s].
+    """What schedules other than 1F1B take off its bubble at most [s].
 
-    `filled_passes` of W, the mean stage's weight gradients for one micro-batch: half of its backward products.
+    Zero-bubble schedules: `filled_passes` of W, the mean stage's weight gradients for one micro-batch: half of its
+    backward products. DualPipe: all of it but its own bubble.
 
     Source: Qi et al., arXiv 2401.10241, section 2.3.
     """
     plans, counts = bill.plans, kinds_of(bill.job.model)
-    passes = filled_passes(plans.schedule, plans.pp, plans.num_microbatches)
-    if not np.any(passes):
+    passes, two_ways = filled_passes(plans.schedule, plans.pp, plans.num_microbatches), both_ways(plans)
+    if not (np.any(passes) or np.any(two_ways)):
         return np.zeros(len(plans))
     entries = {kind: entry for kind, entry in bill.entries.items() if kind in LAYERS}
     weights = sum((counts[kind] * entry.gathered(entry.cost.weight) for kind, entry in entries.items()), np.zeros(1))
-    return np.asarray(passes * weights / plans.pp)
+    mean = weights / plans.pp
+    filled = np.asarray(passes * mean)
+    return np.where(two_ways, _filled_both_ways(bill, mean), filled) if np.any(two_ways) else filled
+
+
+def _filled_both_ways(bill: Bill, weights: FloatArray) -> FloatArray:
+    """The bubble of 1F1B over mean stages less that of DualPipe, `weights` being their gradients of weights [s]."""
+    plans, nothing = bill.plans, np.zeros(len(bill))
+    forward, backward, gain, seconds = nothing + bill.aside / 2, nothing + bill.aside / 2, nothing, nothing + bill.aside
+    for kind, count in kinds_of(bill.job.model).items():
+        entry, share = bill.entries[kind], count / plans.pp
+        again = np.where(plans.recompute == FULL, entry.again, 0.0) if kind in LAYERS else 0.0
+        ahead, back = entry.alone
+        forward, backward = forward + share * ahead, backward + share * (back + again)
+        gain, seconds = gain + share * entry.gain, seconds + share * (entry.seconds + again)
+    pp = plans.pp.astype(np.float64)
+    return np.asarray((pp - 1) * seconds - dualpipe.bubble(pp, forward, backward, weights, gain))
 
 
 def recomputed_flops(job: Job, plans: Plans) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import dispatchers, host, messages, seconds
+from optimizer.objectives.layer import beside, dispatchers, host, messages, seconds
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -45,9 +45,10 @@ def bubble(slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: Floa
     """Time for which the slowest stage waits for the others [s].
 
     slowest, whole: seconds of the slowest stage and of all stages for one micro-batch [s]; vpp: virtual stages of each
-    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule [s].
+    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule, and what DualPipe leaves out [s].
 
-    Source: Narayanan et al., arXiv 2104.04473, section 2.2; Qi et al., arXiv 2401.10241, section 2.3.
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2; Qi et al., arXiv 2401.10241, section 2.3;
+    deepseek-ai/DualPipe @3da1bbe, README.md.
 
     >>> float(bubble(np.array(1.0), np.array(4.0), np.array(2.0), np.array(0.0)))
     1.5
@@ -225,8 +226,8 @@ TIME_TERMS: Mapping[str, Term] = {
             in_layers,
             "EP communication",
             name="ep_communication",
-            parameters=("ep_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages, dispatchers.exchange_seconds),
+            parameters=("ep_overlap", "pair_overlap", "expert_imbalance", *RATES),
+            kernels=(messages.expert_messages, dispatchers.exchange_seconds, beside.concealed),
         ),
         _term(
             in_layers,

@@ -9,6 +9,7 @@ from math import inf
 from time import perf_counter
 
 from optimizer.answer import Answer, NearTies
+from optimizer.constraints.dualpipe import placed
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
@@ -55,8 +56,10 @@ def plan(
     """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
     them slower by more than the share `within`.
 
-    Raises InputError when a pinned variable does not exist or cannot take its value.
+    Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
+    the layers are not placed.
     """
+    placed(job)
     clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
     answer = _searched(job, clock, tuning, top, within, time_limit, ceilings)
     return replace(answer, trials=trials, seed=seed, search_s=clock.all())

@@ -37,7 +37,7 @@ def shapes(tp: int = 1, ep: int = 1, *, sequence_parallel: bool = False) -> Shap
 
 
 def freed(question: Job, moe: bool, tp: int = 1) -> dict[str, float]:
-    some, stack = shapes(tp, sequence_parallel=tp > 1), question.stack
+    some, stack = shapes(tp, 8, sequence_parallel=tp > 1), question.stack
     table = activation_bytes(question.model, some, stack.features, moe, stack.imbalance, question.quantised)
     return {module: float(found[0]) for module, found in table.modules.items()}
 

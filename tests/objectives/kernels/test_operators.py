@@ -87,3 +87,12 @@ def test_fused_experts_move_each_routed_row_twice_and_keep_only_the_shared_activ
     plain = {k.name: k for k in layer_operators(model, shapes(), Stack(name="mine"), moe=True).elementwise}
     assert plain["permute"].forward_bytes[0] == pytest.approx(16 * rows)
     assert plain["activation"].forward_bytes[0] == pytest.approx(9 * moved["activation"].forward_bytes[0])
+
+
+def test_one_rank_with_all_experts_computes_every_token_however_uneven_the_routing() -> None:
+    """Rows of the experts' products: tokens x top_k together on one rank, 1.65 times the share of the busiest of 8."""
+    model, stack = load_model("mixtral-8x7b"), Stack(name="mine", features=Features(routing="trained"))
+    for ep, times in ((1, 1.0), (8, 1.65)):
+        layer = layer_operators(model, shapes(ep=ep), stack, True)
+        up = next(gemm for gemm in layer.gemms if gemm.name == "experts_up")
+        assert up.m * up.batch == pytest.approx(2048 * 2 * times)

@@ -41,7 +41,7 @@ def shares(question: Job, plan: Plan, *values: int) -> tuple[np.ndarray, np.ndar
 def test_the_inputs_of_deepseek_v3_s_modules_can_be_counted() -> None:
     """Per token: two norms of 7,168; 128 heads of 192, 192 and 128, and 128 out; 8.8 experts of 7,168 and 2 x 2,048."""
     one = np.ones(1)
-    shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=TOKENS)
+    shapes = Shapes(tp=one, cp=one, ep=8 * one, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=TOKENS)
     found = {
         name: float(size[0]) / TOKENS
         for name, size in movable_bytes(load_model("deepseek-v3"), shapes, True, 1.1).items()

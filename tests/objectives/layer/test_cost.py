@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from optimizer.objectives.layer.cost import Cost, costs_of
+from optimizer.objectives.layer.cost import BY_TERM, Cost, costs_of
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import Plan, Plans
 from tests.objectives.questions import TOKENS, job
@@ -35,7 +35,7 @@ def test_each_model_has_the_kinds_that_it_is_made_of() -> None:
 def test_nothing_is_negative_and_parts_are_no_more_than_the_whole(model: str) -> None:
     for cost in costs(model, PLAN, replace(PLAN, recompute="full"), replace(PLAN, recompute="selective")).values():
         terms = [part for each in (cost.forward, cost.backward, cost.again) for part in each.values()]
-        parts = [getattr(cost, item.name) for item in fields(Cost) if item.name not in ("forward", "backward", "again")]
+        parts = [getattr(cost, item.name) for item in fields(Cost) if item.name not in BY_TERM]
         assert all(np.all(part >= 0) for part in (*terms, *parts))
         assert np.all(cost.weight <= sum(cost.backward.values(), np.zeros(1)) * (1 + 1e-12))
         assert np.all(cost.kept_recomputed <= cost.kept)

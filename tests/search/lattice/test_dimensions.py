@@ -32,7 +32,7 @@ def space(job: Job) -> Plans:
 def test_zero_bubble_schedules_widen_the_lattice_only_where_they_are_offered() -> None:
     plain, wider = space(small_job(8, bubble=1.0)), space(small_job(8, features=WITHOUT_BUBBLES, bubble=1.0))
     assert set(np.unique(plain.schedule)) == {SCHEDULES.index("1f1b"), SCHEDULES.index("interleaved")}
-    assert set(np.unique(wider.schedule)) == set(range(len(SCHEDULES)))
+    assert set(np.unique(wider.schedule)) == {SCHEDULES.index(name) for name in WITHOUT_BUBBLES.schedules}
     deep = np.sum((plain.pp > 1) & (plain.vpp == 1))
     assert len(wider) == len(plain) + 2 * deep
 
@@ -112,3 +112,20 @@ def test_unknown_formats_are_named(gpt3_job: Job) -> None:
     assert formats_of("fp8,bf16,fp8", gpt3_job) == ("fp8", "bf16")
     with pytest.raises(InputError, match="unknown dtype int4"):
         formats_of("bf16,int4", gpt3_job)
+
+
+def test_the_exchange_overlaps_where_the_stack_offers_it_and_micro_batches_can_pair() -> None:
+    able = Features(offers_overlap=True, recompute=("none", "full"))
+    assert not np.any(space(small_job(8, features=able)).overlap_exchange)
+    assert not np.any(space(small_job(8, model=MIXTURE)).overlap_exchange)
+    plans = space(small_job(8, model=MIXTURE, features=able))
+    on = plans.take(plans.overlap_exchange)
+    assert len(on)
+    assert np.all((on.ep > 1) & ((on.pp == 1) | (on.vpp > 1)))
+    assert not np.any(on.recompute == RECOMPUTE.index("full"))
+    # whatever may overlap is in both ways
+    off = plans.take(~plans.overlap_exchange)
+    may = (off.ep > 1) & ((off.pp == 1) | (off.vpp > 1)) & (off.recompute != RECOMPUTE.index("full"))
+    assert int(may.sum()) == len(on)
+    pinned = space(small_job(8, model=MIXTURE, features=able, fixed={"overlap_exchange": True}))
+    assert len(pinned) == len(on)
