@@ -11,7 +11,7 @@ from optimizer.calibration.row_recipe import (
     number_format,
     printed_layout,
     recomputation,
-    recomputed_layers,
+    recomputed_first,
     under_recipe,
     usual_vpp,
 )
@@ -62,9 +62,9 @@ def test_maxtext_keeps_the_projections_into_attention_and_says_so() -> None:
 
 
 def test_only_full_recomputation_counts_layers() -> None:
-    assert recomputed_layers({"recompute": "full", "notes": "recompute_num_layers=3"}, 2) == (3, 3)
-    assert recomputed_layers({"recompute": "selective", "notes": "recompute_num_layers=3"}, 2) == ()
-    assert recomputed_layers({"recompute": "full", "notes": ""}, 2) == ()
+    assert recomputed_first({"recompute": "full", "notes": "recompute_num_layers=3"}) == 3
+    assert recomputed_first({"recompute": "selective", "notes": "recompute_num_layers=3"}) == 0
+    assert recomputed_first({"recompute": "full", "notes": ""}) == 0
 
 
 def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
