@@ -22,6 +22,7 @@ from optimizer.commands.read import read
 from optimizer.commands.scaling import scaling
 from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
+from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
 from optimizer.errors import OptimizerError
 
@@ -90,7 +91,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 for command in (
     *(batch, presets, communication, scaling, timeline, pareto),
-    *(improve, read, check, sensitivity, validate, calibrate, calibrate_link, topology),
+    *(improve, read, trial, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)
 
