@@ -17,22 +17,30 @@ KINDS = ("schedule", "dispatcher")
 REPEAT = 0.01  # spread of a step time between runs of one plan [1]: published runs vary by 0.3 to 3 %
 JITTER = 1e-9  # on the diagonal, so that rounding leaves a covariance positive
 SURE = 0.99  # chance to fit from which on a plan needs no trial to be trusted to
-BOUNDS: Mapping[str, tuple[float, float]] = {"alike": (0.0, 1.0), "terms": (0.02, 1.0), "plan": (0.5, 8.0)}
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "common": (0.0, 2.0),
+    "alike": (0.0, 1.0),
+    "terms": (0.02, 1.0),
+    "plan": (0.5, 8.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
     """How alike the errors of two plans are; each parameter lies within BOUNDS.
 
-    alike: share of the variance that like plans have in common [1], the rest is a plan's own. terms: distance of the
-    terms' shares of the step, and plan: distance in doublings of the plan's variables, over which likeness fades.
-    The values are those under which the errors of 107 groups of measured runs are most likely (see
-    optimizer.tools.trial_replay); `plan` comes out alike from measured memory.
+    common: variance of an error that all plans of a job share, over that of a prediction [1]: a machine unlike those
+    that the stack was fitted to (assumed; groups of the stacks' own machines show none). alike: share of the variance
+    that like plans have in common [1], the rest is a plan's own. terms: distance of the terms' shares of the step, and
+    plan: distance in doublings of the plan's variables, over which likeness fades. These three are about those under
+    which the errors of 107 groups of measured runs, left out of the fits, are most likely: 0.02 of the variance is a
+    plan's own, or 0.05 where every stack counts alike, `terms` 0.14 or 0.22, and `plan` 2.5 or 1.9.
     """
 
-    alike: float = 0.9
-    terms: float = 0.13
-    plan: float = 2.2
+    common: float = 0.5
+    alike: float = 0.95
+    terms: float = 0.18
+    plan: float = 2.4
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -64,22 +72,22 @@ def covariance(
 ) -> FloatArray:
     """Covariance of the log errors of every two plans [1].
 
-    K_ij = s_i s_j (a (1 + sqrt(3) r) exp(-sqrt(3) r) + (1 - a) [i = j]),
+    K_ij = s_i s_j (c + a (1 + sqrt(3) r) exp(-sqrt(3) r) + (1 - a) [i = j]),
     r^2 = |p_i - p_j|^2 / plan^2 + |t_i - t_j|^2 / terms^2,
 
-    with the spread s_i of plan i, the share a = `alike`, the features p of the plans and the shares t of the terms in
-    their steps; without `shares` the plans alone count.
+    with the spread s_i of plan i, c = `common`, a = `alike`, the features p of the plans and the shares t of the terms
+    in their steps; without `shares` the plans alone count.
 
     Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equation 4.17 (Matérn 3/2).
 
-    >>> covariance(np.array([0.1, 0.1]), np.array([[0.0], [2.2]])).round(5).tolist()
-    [[0.01, 0.00435], [0.00435, 0.01]]
+    >>> covariance(np.array([0.1, 0.1]), np.array([[0.0], [2.4]])).round(5).tolist()
+    [[0.015, 0.00959], [0.00959, 0.015]]
     """
     square = _squares(plans) / likeness.plan**2
     if shares is not None:
         square = square + _squares(shares) / likeness.terms**2
     far = np.sqrt(3.0 * square)
-    alike = likeness.alike * (1.0 + far) * np.exp(-far)
+    alike = likeness.common + likeness.alike * (1.0 + far) * np.exp(-far)
     found = np.outer(spread, spread) * (alike + (1.0 - likeness.alike) * np.eye(len(spread)))
     return np.asarray(found, dtype=np.float64)
 
@@ -162,11 +170,14 @@ class Gaussian:
         return np.asarray(ndtr((limit - self.mean) / np.maximum(self.spread, JITTER)), dtype=np.float64)
 
     def draws(self, count: int, seed: int) -> FloatArray:
-        """So many draws, one row each; the same seed gives the same."""
+        """So many draws, one row each, in pairs that mirror each other; the same seed gives the same.
+
+        Source: Hammersley and Morton, A New Monte Carlo Technique: Antithetic Variates (1956): means are exact.
+        """
         values, vectors = np.linalg.eigh(self.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        normal = np.random.default_rng(seed).standard_normal((count, len(self.mean)))
-        return np.asarray(self.mean + normal @ root.T)
+        half = np.random.default_rng(seed).standard_normal((count // 2, len(self.mean))) @ root.T
+        return np.asarray(self.mean + np.concatenate([half, -half]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +193,30 @@ class Belief:
     failed: BoolArray
 
     @classmethod
-    def prior(cls, seconds: Gaussian, memory: Gaussian) -> Belief:
+    def untried(cls, seconds: Gaussian, memory: Gaussian) -> Belief:
         """Before any trial."""
         never = np.zeros(len(seconds.mean), dtype=bool)
         return cls(seconds=seconds, memory=memory, ran=never, failed=never)
+
+    @classmethod
+    def predicted(
+        cls,
+        plans: Plans,
+        time: Mapping[str, FloatArray],
+        reserved: FloatArray,
+        spread: float,
+        memory_spread: float,
+        likeness: Likeness = Likeness(),
+    ) -> Belief:
+        """As the model has it: seconds by term, what is reserved / usable, and the spreads of the logs of both [1]."""
+        step, places = np.sum(list(time.values()), axis=0), features(plans)
+        shares = np.stack([seconds / step for seconds in time.values()], axis=1)
+        return cls.untried(
+            Gaussian(mean=np.log(step), covariance=covariance(np.full(len(plans), spread), places, shares, likeness)),
+            Gaussian(
+                mean=np.log(reserved), covariance=covariance(np.full(len(plans), memory_spread), places, None, likeness)
+            ),
+        )
 
     @property
     def chance(self) -> FloatArray:
@@ -216,17 +247,18 @@ class Belief:
         return replace(self, failed=_marked(self.failed, index))
 
     def worlds(self, count: int, seed: int) -> FloatArray:
-        """Step time of every plan in so many worlds that may be, infinite where it does not fit [s]."""
+        """Log of the step time of every plan in so many worlds that may be, infinite where it does not fit."""
         fits = (self.memory.draws(count, seed + 1) <= 0.0) & ~self.failed | self.ran
-        return np.where(fits, np.exp(self.seconds.draws(count, seed)), np.inf)
+        return np.where(fits, self.seconds.draws(count, seed), np.inf)
 
     @property
     def fallback(self) -> float:
-        """Expected step of the plan to run where every trial fails: the fastest that surely fits, or the surest [s]."""
-        chance = self.chance
-        sure = chance >= min(SURE, float(chance.max()))
-        expected = np.exp(self.seconds.mean + self.seconds.spread**2 / 2.0)
-        return float(expected[sure].min())
+        """Log of the step of the plan to run where every trial fails: the fastest that surely fits, or the surest.
+
+        One standard deviation is added, since it was not tried.
+        """
+        sure = self.chance >= min(SURE, float(self.chance.max()))
+        return float((self.seconds.mean + self.seconds.spread)[sure].min())
 
 
 def _marked(places: BoolArray, index: int) -> BoolArray:

@@ -22,7 +22,7 @@ from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at, tune
 from optimizer.search.lattice.oracle import Points, firsts, sweep
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.search.plan.planner import plan as plan_of
-from optimizer.trial.belief import Belief, Gaussian, covariance, features
+from optimizer.trial.belief import Belief
 
 SIDES = 1.6448536269514722  # standard deviations on either side that hold 90 %
 LAID_OUT = 12  # runners-up of another structure, the first of them as best laid out
@@ -53,25 +53,26 @@ class Candidates:
         return estimate_of(self.job, self.costs, index)
 
     def belief(self) -> Belief:
-        """Before any trial: as the model predicts, with the spreads of the stack's stored residuals.
-
-        A 90 % interval of half-width w in log has the spread w / 1.645.
-        """
-        places = features(Plans.of(self.plans))
+        """Before any trial: as the model predicts, with the spreads of the stack's stored residuals."""
         costs = self.costs
-        shares = np.stack([seconds / costs.step_time for seconds in costs.time.values()], axis=1)
-        time = covariance(spreads(self.job, self.plans, costs.step_time), places, shares)
-        memory = covariance(spreads(self.job, self.plans, costs.reserved, "memory"), places)
-        return Belief.prior(
-            Gaussian(mean=np.log(costs.step_time), covariance=time),
-            Gaussian(mean=np.log(costs.reserved / self.job.usable_memory), covariance=memory),
+        return Belief.predicted(
+            Plans.of(self.plans),
+            costs.time,
+            costs.reserved / self.job.usable_memory,
+            spread_of(self.job, self.plans, costs.step_time),
+            spread_of(self.job, self.plans, costs.reserved, "memory"),
         )
 
 
-def spreads(job: Job, plans: Sequence[Plan], values: FloatArray, quantity: str = "time") -> FloatArray:
-    """Standard deviation of the log error of each prediction [1]."""
-    found = [interval(job, plan, value, quantity) for plan, value in zip(plans, values.tolist(), strict=True)]
-    return np.array([log(item.high / item.low) / (2.0 * SIDES) for item in found])
+def spread_of(job: Job, plans: Sequence[Plan], values: FloatArray, quantity: str = "time") -> float:
+    """Standard deviation of the log errors of these predictions [1]: that of the least, since the others do not matter.
+
+    A 90 % interval of the half-width w in log has the spread w / 1.645; its width is measured on runs that were left
+    out of the fit of the stack.
+    """
+    least = int(np.argmin(values))
+    found = interval(job, plans[least], float(values[least]), quantity)
+    return log(found.high / found.low) / (2.0 * SIDES)
 
 
 def candidates(job: Job, *, seed: int = 0) -> Candidates:
@@ -87,7 +88,7 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
         found.setdefault(_key(other.plan), (other.plan, other.knobs))
     width = interval(job, answer.plan, 1.0, "memory").high
     roomier = job.usable_memory * exp(LEAST_CHANCE * log(width) / SIDES) + job.stack["context_memory"]
-    farthest = exp(FARTHEST * float(spreads(job, [answer.plan], np.array([answer.estimate.step_time]))[0]))
+    farthest = exp(FARTHEST * spread_of(job, [answer.plan], np.array([answer.estimate.step_time])))
     for room in (job, replace(job, limits=replace(job.limits, hbm=roomier))):
         points = sweep(room, structural(room)).points
         if points is not None:

@@ -24,7 +24,7 @@ class Next:
 
 @dataclass(frozen=True, kw_only=True)
 class Worlds:
-    """Step times of plans in worlds that may be, infinite where one does not fit; `fallback` where none does [s]."""
+    """Logs of step times in worlds that may be, infinite where a plan does not fit; `fallback` where none does."""
 
     times: FloatArray
     fallback: float
@@ -35,16 +35,16 @@ class Worlds:
         return cls(times=belief.worlds(WORLDS, seed), fallback=belief.fallback)
 
     def best(self, chosen: Sequence[int]) -> FloatArray:
-        """Step time of the best of these plans in every world [s]."""
+        """Log of the step time of the best of these plans in every world."""
         return self.settled(self.times[:, list(chosen)].min(axis=1, initial=np.inf))
 
     def settled(self, times: FloatArray) -> FloatArray:
-        """The times [s], where nothing fits that of the plan one falls back on."""
+        """The logs of times, where nothing fits that of the plan one falls back on."""
         return np.where(np.isfinite(times), times, self.fallback)
 
 
 def chosen_trials(belief: Belief, count: int, *, tried: Sequence[int] = (), seed: int = SEED) -> list[int]:
-    """So many plans that were not tried, each with those before it of the least expected best step, E[min_i t_i].
+    """So many plans that were not tried, each with those before it of the least expected best step, E[min_i log t_i].
 
     A set of plans that err together is worth little more than one of them, so that the trials differ in what the model
     is unsure of. The choice one by one is within 1 - 1/e of the best set, since the gain is submodular.
@@ -56,7 +56,7 @@ def chosen_trials(belief: Belief, count: int, *, tried: Sequence[int] = (), seed
     >>> from optimizer.trial.belief import Gaussian
     >>> twins = 0.01 * np.array([[1.0, 0.99, 0.0], [0.99, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> seconds = Gaussian(mean=np.log([1.0, 1.001, 1.02]), covariance=twins)
-    >>> chosen_trials(Belief.prior(seconds, Gaussian(mean=np.full(3, -1.0), covariance=1e-4 * np.eye(3))), 2)
+    >>> chosen_trials(Belief.untried(seconds, Gaussian(mean=np.full(3, -1.0), covariance=1e-4 * np.eye(3))), 2)
     [0, 2]
     """
     worlds = Worlds.of(belief, seed)
@@ -80,10 +80,13 @@ def winner(belief: Belief) -> int | None:
 
 
 def loss_left(belief: Belief, index: int, *, seed: int = SEED) -> float:
-    """How much longer than the best of all plans the step of one is expected to be, E[t_i / min_j t_j] - 1 [1]."""
+    """How much longer than the best of all plans the step of one is expected to be [1].
+
+    exp E[log t_i - min_j log t_j] - 1.
+    """
     worlds = Worlds.of(belief, seed)
     least = np.minimum(worlds.times.min(axis=1), worlds.fallback)
-    return max(0.0, float(np.mean(worlds.best([index]) / least)) - 1.0)
+    return float(np.expm1(np.mean(np.maximum(worlds.best([index]) - least, 0.0))))
 
 
 def next_trial(belief: Belief, *, tried: Sequence[int] = (), seed: int = SEED) -> Next | None:
@@ -95,4 +98,4 @@ def next_trial(belief: Belief, *, tried: Sequence[int] = (), seed: int = SEED) -
 def expected_gain(belief: Belief, before: Sequence[int], after: Sequence[int], *, seed: int = SEED) -> float:
     """How much shorter the best of some plans is expected to be than the best of others [1]."""
     worlds = Worlds.of(belief, seed)
-    return float(1.0 - worlds.best(after).mean() / worlds.best(before).mean())
+    return float(-np.expm1(worlds.best(after).mean() - worlds.best(before).mean()))

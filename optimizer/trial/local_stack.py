@@ -21,7 +21,7 @@ from optimizer.presets import stack_names
 from optimizer.search.lattice.knobs import columns, joined_knobs
 from optimizer.stack import Stack
 from optimizer.trial.belief import Likeness
-from optimizer.trial.candidates import Candidates, spreads
+from optimizer.trial.candidates import Candidates, spread_of
 from optimizer.trial.outcome import Outcome
 
 STRENGTHS = tuple(PRIOR * 2.0**power for power in range(6, -1, -1))  # of the prior, the strongest first
@@ -102,8 +102,7 @@ def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Sol
         return np.asarray(np.log(_priced(job, values, plans, knobs).step_time / measured))
 
     names = [name for name in job.stack.parameters if name not in MEMORY_PARAMETERS]
-    spread = spreads(job, plans.plans(), measured)
-    return _fitted(job.stack, names, errors, float(np.mean(spread)))
+    return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
 
 
 def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Solution] | None:
@@ -120,8 +119,8 @@ def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Sol
         return np.where(np.isnan(peaks), wrong, share - np.log(np.where(np.isnan(peaks), 1.0, peaks)))
 
     names = [name for name in MEMORY_PARAMETERS if name not in job.stack.fixed or name in job.stack.parameters]
-    spread = spreads(job, plans.plans(), np.ones(len(held)), "memory")
-    return _fitted(job.stack, names, errors, float(np.mean(spread)))
+    spread = spread_of(job, plans.plans(), np.ones(len(held)), "memory")
+    return _fitted(job.stack, names, errors, spread)
 
 
 def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -> tuple[float, Solution] | None:
