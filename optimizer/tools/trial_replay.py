@@ -7,7 +7,7 @@ runs that differ only in the plan, each left out of the fit of its stack.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,15 +76,18 @@ POLICIES: Mapping[str, tuple[Policy, Sequence[int]]] = {
 }
 
 
+SCENARIOS: Mapping[str, Callable[[Sequence[Run]], list[Group]]] = {
+    "as predicted": lambda runs: list(groups_of(runs)),
+    "parameters 20 % wrong": lambda runs: [group for seed in WRONG_SEEDS for group in groups_of(runs, wrong=seed)],
+    "the first runs out of memory": lambda runs: [group.without_first() for group in groups_of(runs)],
+    "some run out of memory": lambda runs: list(groups_of(runs, oom=True)),
+}
+
+
 def scenarios(runs: Sequence[Run]) -> dict[str, list[Group]]:
-    """Groups by what is made difficult."""
-    plain = list(groups_of(runs))
-    return {
-        "as predicted": plain,
-        "parameters 20 % wrong": [group for seed in WRONG_SEEDS for group in groups_of(runs, wrong=seed)],
-        "the first runs out of memory": [group.without_first() for group in plain],
-        "some run out of memory": list(groups_of(runs, oom=True)),
-    }
+    """Groups by what is made difficult, without those that these runs do not have."""
+    found = {name: make(runs) for name, make in SCENARIOS.items()}
+    return {name: groups for name, groups in found.items() if groups}
 
 
 def curves(groups: Mapping[str, Sequence[Group]]) -> Curves:
@@ -103,9 +106,18 @@ def table(found: Curves, groups: Mapping[str, Sequence[Group]]) -> str:
     head = [f"{scenario} ({len(members)})" for scenario, members in groups.items()]
     lines = ["| trials | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     for name, row in found.items():
-        cells = [" / ".join(f"{100 * value:.3g}" for value in row[scenario]) for scenario in groups]
+        cells = [" / ".join(map(percent, row[scenario])) for scenario in groups]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share in per cent, as many digits as matter.
+
+    >>> percent(0.0263), percent(0.000956), percent(1.24)
+    ('2.63', '0.10', '124')
+    """
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     groups = scenarios(runs)
     print(f"Mean regret [%] after 1 / 2 / {TRIALS} trials (groups)\n")
     print(table(curves(groups), groups))
-    said = 100 * np.nanmean(expected_losses(groups["as predicted"]), axis=0)
-    print("\nLoss that was said to be left, as predicted: " + " / ".join(f"{value:.2g}" for value in said))
+    said = 100 * np.nanmean(expected_losses(next(iter(groups.values()))), axis=0)
+    print("\nSaid to be left, one by one: " + " / ".join(f"{value:.2g}" for value in said))
 
 
 if __name__ == "__main__":

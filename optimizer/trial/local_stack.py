@@ -24,8 +24,8 @@ from optimizer.trial.belief import Likeness
 from optimizer.trial.candidates import Candidates, spread_of
 from optimizer.trial.outcome import Outcome
 
-STRENGTHS = tuple(PRIOR * 2.0**power for power in range(6, -1, -1))  # of the prior, the strongest first
-EVALUATIONS = 10
+STRENGTHS = tuple(PRIOR * 4.0**power for power in (3, 2, 1, 0))  # of the prior, the strongest first
+EVALUATIONS = 8
 MOVED = 1e-3  # share of a parameter's value from which on a change is told
 
 Parameters = Mapping[str, float]
@@ -49,9 +49,9 @@ class LocalStack:
 def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) -> LocalStack | None:
     """The stack of the job after these outcomes, None where none tells of time or memory.
 
-    Times and memory are fitted apart, each parameter held at the stack's value by a prior that is halved until what is
-    left of the errors is what no parameter explains, a plan's own share sqrt(1 - alike) of the stack's spread; at the
-    weakest it counts as one run, as in optimizer.calibration.
+    Times and memory are fitted apart, each parameter held at the stack's value by a prior that is weakened until what
+    is left of the errors is what no parameter explains, a plan's own share sqrt(1 - alike) of the stack's spread; at
+    the weakest it counts as one run, as in optimizer.calibration.
 
     Source: Engl, Hanke and Neubauer, Regularization of Inverse Problems (1996), section 4.3 (discrepancy principle).
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from optimizer.trial.verdict import Verdict
 
 RESULTS = {OK: "ran", OOM: "out of memory", CRASHED: "failed", "unfinished": "unfinished", "waiting": "not run yet"}
+MEGATRON = ("megatron", "mlperf", "nemo", "primus")  # stacks that are, or drive, Megatron-LM
 MOST = 1e15  # tokens beyond which no run is
 PARAMETERS = 6  # moved the most, that are shown
 
@@ -45,10 +47,26 @@ def started_report(trials: Trials, belief: Belief, assumed: Sequence[str], rent:
         title("What they cost, and may win"),
         money_table(trials, belief, rent),
         title("How to run them"),
-        Text(f" bash {trials.folder / RUNNER} /path/to/Megatron-LM      # or sbatch; start it again to go on"),
-        Text(f" optimize trial read {trials.folder}"),
+        Text(f" bash {quote(str(trials.folder / RUNNER))} {program(trials)}      # or sbatch; start it again to go on"),
+        Text(f" optimize trial read {quote(str(trials.folder))}"),
     ]
     return Group(*parts, *notes("Assumed", [*assumed, "a trial takes 5 minutes to start"]))
+
+
+def program(trials: Trials) -> str:
+    """What the runner is told to start: Megatron-LM where the stack is a kind of it, else a command of the user's."""
+    stack = trials.job.stack
+    ours = any(name.startswith(MEGATRON) for name in (stack.name, stack.parent) if name)
+    return "/path/to/Megatron-LM" if ours else "--with YOUR_COMMAND"
+
+
+def plural(count: int, word: str) -> str:
+    """A count and its word.
+
+    >>> plural(1, "plan"), plural(3, "plan")
+    ('1 plan', '3 plans')
+    """
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def trials_table(trials: Trials, belief: Belief) -> Table:
@@ -79,7 +97,9 @@ def money_table(trials: Trials, belief: Belief, rent: float | None) -> Table:
     wins = [expected_gain(belief, [0], trials.chosen[: count + 1]) for count in range(len(trials.chosen))]
     words = ", ".join(f"{max(0.0, win):.1%} with {count}" for count, win in enumerate(wins, 1))
     table.add_row("shorter steps", f"{words}: expected, over the plan that is ranked first and not tried")
-    table.add_row("chosen among", f"{len(trials.candidates)} plans of the lattice; errors of like plans are alike")
+    table.add_row(
+        "chosen among", f"{plural(len(trials.candidates), 'plan')} of the lattice; errors of like plans are alike"
+    )
     spread = float(np.median(belief.seconds.spread))
     table.add_row("unsure by", f"{spread:.1%} of a step, the residuals of {trials.job.stack.name}")
     return table
@@ -142,10 +162,12 @@ def decision_table(found: Verdict) -> Table:
     if found.winner is not None:
         name, step = _winner(found)
         table.add_row("winner", f"{name}: {candidates.plans[found.winner].summary()}, {seconds(step)} per step")
-        table.add_row("still lost", f"{found.loss or 0.0:.1%} of a step, expected over {len(candidates)} plans")
+        table.add_row(
+            "still lost", f"{found.loss or 0.0:.1%} of a step, expected over {plural(len(candidates), 'plan')}"
+        )
     if found.open:
         waiting = ", ".join(outcome.name for outcome in found.open)
-        table.add_row("not yet", f"{waiting}: bash {found.trials.folder / RUNNER} goes on")
+        table.add_row("not yet", f"{waiting}: bash {quote(str(found.trials.folder / RUNNER))} goes on")
     if found.next is not None:
         plan = candidates.plans[found.next.index]
         chance = float(found.belief.chance[found.next.index])
@@ -161,7 +183,7 @@ def pays_words(found: Verdict) -> str:
     words = f"{hours(found.cost)} for {hours(found.win)} expected over {found.tokens:.2g} tokens"
     even = found.breaks_even
     if found.pays:
-        return f"yes: {words}; `optimize trial next {found.trials.folder}` writes it"
+        return f"yes: {words}; `optimize trial next {quote(str(found.trials.folder))}` writes it"
     return f"no: {words}" + (f"; it would from {even:.2g} tokens on" if even < MOST else "")
 
 
