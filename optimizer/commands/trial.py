@@ -45,7 +45,6 @@ optimize trial next trials/
 bash trials/run.sh /path/to/Megatron-LM
 """
 FOLDER = click.Path(file_okay=False, path_type=Path)
-PLACES = ("model", "cluster", "stack")
 TOKENS = click.option(
     "--tokens",
     type=click.FloatRange(min=0, min_open=True),
@@ -89,6 +88,8 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     belief = found.belief()
     chosen = tuple(chosen_trials(belief, plans))
     places = _places({"model": model, "cluster": options["cluster"], "stack": options["stack"]})
+    if "stack" in places and options["target"]:
+        places["stack"] += f"@{options['target']}"
     trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)
     start(trials)
     click.echo(f"wrote {out}", err=True)
@@ -172,10 +173,13 @@ def _verdict(folder: Path, tokens: float | None) -> Verdict:
 
 def _places(named: dict[str, str]) -> dict[str, str]:
     """Where files that were named lie, whatever folder they are read from later."""
+    from optimizer.presets import model_names
     from optimizer.presets.hardware import is_file
 
+    known = model_names()
+    paths = {name: Path(value).expanduser() for name, value in named.items() if value}
     return {
-        name: str(Path(value).resolve()) if Path(value).exists() else value
-        for name, value in named.items()
-        if value and (is_file(value) or Path(value).exists())
+        name: str(path.resolve())
+        for name, path in paths.items()
+        if is_file(named[name]) or (named[name] not in known and name == "model" and path.exists())
     }

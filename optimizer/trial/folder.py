@@ -10,16 +10,16 @@ from typing import Any
 
 from optimizer.answer import Answer, job_dict, plan_dict
 from optimizer.errors import InputError, InvalidFile
-from optimizer.exports.folder import export_texts, write_texts
+from optimizer.exports.folder import exported, write_texts
 from optimizer.job import Job
 from optimizer.readers.text import read_text
 from optimizer.search.check.answer_file import SavedAnswer, read_answer
 from optimizer.trial.candidates import Candidates
-from optimizer.trial.launch import LAUNCH, MANIFEST, PREFIX, RUNNER, launch_script, run_script, time_limit
+from optimizer.trial.launch import LAUNCH, MANIFEST, RUNNER, launch_script, run_script, time_limit, trial_name
 
 ANSWER = "answer.json"
 SCHEMA_VERSION = 1
-LEFT_OUT = ("megatron.sbatch",)  # of the exports: the trial's own script takes its place
+SBATCH = "megatron.sbatch"  # the trial's own script takes its place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,12 @@ class Trials:
 
     def trial(self, place: int) -> Path:
         """The folder of one trial, counted from 0."""
-        return self.folder / f"{PREFIX}{place + 1:02d}"
+        return self.folder / trial_name(place)
+
+    @property
+    def launches(self) -> bool:
+        """Whether Megatron-LM can run any of them."""
+        return any((self.trial(place) / LAUNCH).exists() for place in range(len(self.chosen)))
 
 
 def start(trials: Trials) -> None:
@@ -113,16 +118,18 @@ def _candidates(saved: SavedAnswer) -> Candidates:
 def _write_trial(trials: Trials, place: int) -> None:
     """The files of one trial: its plan as an answer, its launch files, and the script that runs it."""
     index = trials.chosen[place]
-    found = trials.candidates
+    plans = trials.candidates
     answer = Answer(
         status="feasible",
         job=trials.job,
-        plan=found.plans[index],
-        knobs=found.knobs[index],
-        estimate=found.estimate(index),
+        plan=plans.plans[index],
+        knobs=plans.knobs[index],
+        estimate=plans.estimate(index),
     )
-    texts = {name: text for name, text in export_texts(answer).items() if name not in LEFT_OUT}
-    texts |= {LAUNCH: launch_script(answer, trials.steps), ANSWER: _json(answer.to_dict())}
+    found = exported(answer)
+    texts = {name: text for name, text in found.texts.items() if name != SBATCH} | {ANSWER: _json(answer.to_dict())}
+    if SBATCH in found.texts:
+        texts[LAUNCH] = launch_script(answer, trials.steps)
     write_texts(texts, trials.trial(place), force=True)
 
 

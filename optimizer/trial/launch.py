@@ -6,12 +6,14 @@ import shlex
 from pathlib import Path
 
 from optimizer.answer import Answer
-from optimizer.exports.megatron import launch_notes, megatron_arguments
+from optimizer.exports.megatron import COMMUNICATORS, RELEASE, exported_plan, megatron_arguments
+from optimizer.exports.megatron_model import differing
 from optimizer.exports.sbatch import argument_rows, environment
 from optimizer.job import Job
 
 LOG, EXIT_CODE, LAUNCH, RUNNER, MANIFEST = "train.log", "exit-code", "launch.sh", "run.sh", "trials.json"
 PREFIX = "trial-"
+BY_TORCHRUN = ("MASTER_ADDR", "MASTER_PORT")  # variables that torchrun sets itself
 LEARNING_RATE = "1e-5"
 PATIENCE = 10.0  # times the predicted step after which a trial hangs
 STARTUP = 300.0  # to start processes, build the model and compile kernels [s] (assumed)
@@ -19,15 +21,14 @@ LONGEST_STARTUP = 1200.0  # after which a trial that prints no step is stopped [
 
 LAUNCH_TEMPLATE = """\
 #!/usr/bin/env bash
-# {summary}, {steps} steps{notes}
+# Megatron-LM {release}: {summary}, {steps} steps{notes}
 # {launch} MEGATRON [ARGUMENT...]: synthetic data unless arguments name yours, such as --data-path and a tokenizer.
 set -euo pipefail
 megatron=$1
 shift
 
-{environment}
-
-arguments=(
+here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+{environment}arguments=(
 {arguments}
     --train-iters {steps}
     --log-interval 1
@@ -83,6 +84,7 @@ if [[ $1 == --with ]]; then
     (($# > 1)) || refuse "--with needs a command"
     command -v "$2" >/dev/null || refuse "--with $2: no such command"
 else
+    compgen -G "$here/{prefix}*/{launch}" >/dev/null || refuse "Megatron-LM cannot run these plans; give --with"
     [[ -e $1/pretrain_gpt.py ]] || refuse "$1 holds no pretrain_gpt.py: give the folder of Megatron-LM"
     (({nodes} == 1)) || [[ -n ${{SLURM_JOB_ID:-}} ]] || refuse "{nodes} nodes need Slurm: use sbatch, or --with"
 fi
@@ -116,6 +118,10 @@ for folder in "$here"/{prefix}*/; do
         command=("${{@:2}}" "$folder")
     else
         command=(bash "$folder/{launch}" "$@")
+        if [[ ! -e $folder/{launch} ]]; then
+            echo "$trial: Megatron-LM cannot run it; give --with"
+            continue
+        fi
     fi
     echo "$trial: runs"
     timeout --kill-after=60 "${{TRIAL_SECONDS:-{limit}}}" "${{command[@]}}" >"$folder/{log}" 2>&1 &
@@ -136,22 +142,36 @@ def launch_script(answer: Answer, steps: int) -> str:
 
     Raises InputError when the answer holds no plan.
     """
-    job, plan = answer.job, answer.plan
+    arguments, job, plan = megatron_arguments(answer), answer.job, exported_plan(answer)
     nodes, per_node = _nodes(job)
-    rows = argument_rows(megatron_arguments(answer))
+    rows = argument_rows(arguments)
     if job.model.experts and job.stack.imbalance <= 1.0:
         rows.append("--moe-router-force-load-balancing")
+    variables = {name: value for name, value in environment(job, plan).items() if name not in BY_TORCHRUN}
+    lines = [f"export {name}={value}" for name, value in variables.items()]
+    if COMMUNICATORS in arguments:
+        lines.append(f"communicators=$here/{COMMUNICATORS}")
     return LAUNCH_TEMPLATE.format(
-        summary=plan.summary() if plan else "",
-        notes="".join(f"\n# {note}" for note in (launch_notes(plan) if plan else ())),
+        release=RELEASE,
+        summary=plan.summary(),
+        notes="".join(f"\n# {note}" for note in differing(job.model)),
         launch=LAUNCH,
-        environment="\n".join(f"export {name}={value}" for name, value in environment(job, plan, answer.knobs).items()),
+        environment="".join(f"{line}\n" for line in (*lines, "")),
         arguments="\n".join(f"    {row}" for row in rows),
         steps=steps,
         rate=LEARNING_RATE,
         nodes=nodes,
         per_node=per_node,
     )
+
+
+def trial_name(place: int) -> str:
+    """What the folder of a trial is called, counted from 0.
+
+    >>> trial_name(0)
+    'trial-01'
+    """
+    return f"{PREFIX}{place + 1:02d}"
 
 
 def run_script(job: Job, folder: Path, limit: float) -> str:

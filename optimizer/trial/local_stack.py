@@ -20,6 +20,7 @@ from optimizer.plan import KnobColumns, Plans
 from optimizer.presets import stack_names
 from optimizer.search.lattice.knobs import columns, joined_knobs
 from optimizer.stack import Stack
+from optimizer.target import AT
 from optimizer.trial.belief import Likeness
 from optimizer.trial.candidates import Candidates, spread_of
 from optimizer.trial.outcome import Outcome
@@ -68,17 +69,18 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
         for name, value in moved.items()
         if abs(value - start[name]) > MOVED * max(abs(start[name]), abs(value))
     }
-    origin = start.parent if start.name not in stack_names() else start.name
-    source = f"{start.name}, moved to {len(held)} trials of {candidates.job.model.name} on {candidates.job.gpus} GPUs"
+    name = start.name.partition(AT)[0]
+    origin = name if name in stack_names() else start.parent
+    source = f"{name}, moved to {len(held)} trials of {candidates.job.model.name} on {candidates.job.gpus} GPUs"
     stack = replace(
         after,
-        name=f"{start.name}-{date}",
+        name=f"{name}-{date}",
         parent=origin,
         provenance=Provenance(
             source=source,
             date=date,
             grade=start.provenance.grade,
-            note=f"residuals, intervals and ranges are those of {start.name}, before the trials",
+            note=f"residuals, intervals and ranges are those of {name}, before the trials",
         ),
     )
     return LocalStack(

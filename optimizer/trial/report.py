@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from optimizer.trial.verdict import Verdict
 
 RESULTS = {OK: "ran", OOM: "out of memory", CRASHED: "failed", "unfinished": "unfinished", "waiting": "not run yet"}
-MEGATRON = ("megatron", "mlperf", "nemo", "primus")  # stacks that are, or drive, Megatron-LM
 MOST = 1e15  # tokens beyond which no run is
 PARAMETERS = 6  # moved the most, that are shown
 
@@ -36,6 +35,7 @@ def started_report(trials: Trials, belief: Belief, assumed: Sequence[str], rent:
     from rich.text import Text
 
     job, count = trials.job, len(trials.chosen)
+    program = "/path/to/Megatron-LM" if trials.launches else "--with YOUR_COMMAND"
     name = job.model.title or job.model.name
     parts: list[RenderableType] = [
         Text(
@@ -47,17 +47,10 @@ def started_report(trials: Trials, belief: Belief, assumed: Sequence[str], rent:
         title("What they cost, and may win"),
         money_table(trials, belief, rent),
         title("How to run them"),
-        Text(f" bash {quote(str(trials.folder / RUNNER))} {program(trials)}      # or sbatch; start it again to go on"),
+        Text(f" bash {quote(str(trials.folder / RUNNER))} {program}      # or sbatch; start it again to go on"),
         Text(f" optimize trial read {quote(str(trials.folder))}"),
     ]
     return Group(*parts, *notes("Assumed", [*assumed, "a trial takes 5 minutes to start"]))
-
-
-def program(trials: Trials) -> str:
-    """What the runner is told to start: Megatron-LM where the stack is a kind of it, else a command of the user's."""
-    stack = trials.job.stack
-    ours = any(name.startswith(MEGATRON) for name in (stack.name, stack.parent) if name)
-    return "/path/to/Megatron-LM" if ours else "--with YOUR_COMMAND"
 
 
 def plural(count: int, word: str) -> str:

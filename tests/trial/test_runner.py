@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.trial.launch import EXIT_CODE, LOG, RUNNER, run_script, time_limit
+from optimizer.trial.launch import EXIT_CODE, LAUNCH, LOG, RUNNER, run_script, time_limit
 
 
 def job(gpus: int) -> Job:
@@ -109,7 +109,7 @@ def test_a_trial_that_was_added_is_run_too(folder: Path) -> None:
         ((), "usage: bash run.sh MEGATRON"),
         (("--with",), "--with needs a command"),
         (("--with", "no-such-command"), "no-such-command: no such command"),
-        (("/nowhere",), "/nowhere holds no pretrain_gpt.py"),
+        (("/nowhere",), "Megatron-LM cannot run these plans"),
     ],
 )
 def test_says_what_it_needs_before_anything_is_run(folder: Path, words: tuple[str, ...], says: str) -> None:
@@ -117,6 +117,22 @@ def test_says_what_it_needs_before_anything_is_run(folder: Path, words: tuple[st
     assert done.returncode == 2
     assert says in done.stderr
     assert not (folder / "trial-01" / LOG).exists()
+
+
+def test_says_that_a_folder_is_no_megatron(folder: Path) -> None:
+    (folder / "trial-02" / LAUNCH).touch()
+    done = run(folder, "/nowhere")
+    assert done.returncode == 2
+    assert "/nowhere holds no pretrain_gpt.py" in done.stderr
+
+
+def test_runs_the_script_of_each_trial_with_what_follows(folder: Path) -> None:
+    (folder.parent / "pretrain_gpt.py").touch()
+    (folder / "trial-02" / LAUNCH).write_text('printf "%s|" "$@"')
+    done = run(folder, str(folder.parent), "--data-path", "a b")
+    assert done.returncode == 0, done.stderr
+    assert "trial-01: Megatron-LM cannot run it" in done.stdout
+    assert (folder / "trial-02" / LOG).read_text() == f"{folder.parent}|--data-path|a b|"
 
 
 def test_finds_its_folder_from_a_copy_and_says_when_it_cannot(folder: Path) -> None:
@@ -133,6 +149,7 @@ def test_finds_its_folder_from_a_copy_and_says_when_it_cannot(folder: Path) -> N
 
 def test_several_nodes_need_slurm(folder: Path) -> None:
     (folder / RUNNER).write_text(run_script(job(64), folder, 60.0))
+    (folder / "trial-01" / LAUNCH).touch()
     megatron = folder.parent / "megatron"
     megatron.mkdir()
     (megatron / "pretrain_gpt.py").touch()

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.presets import load_stack
-from optimizer.readers.megatron_args import read_megatron_arguments
+from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.trial.folder import read_folder
 from tests.logs.written import megatron
 
