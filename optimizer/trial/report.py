@@ -183,7 +183,7 @@ def pays_words(found: Verdict) -> str:
 def local_table(local: LocalStack, written: str) -> Table:
     """What moved in the stack."""
     table = grid("left", "left", expand="1")
-    table.add_row("file", f"{written}: --stack {written}")
+    table.add_row("file", f"--stack {quote(written)}")
     table.add_row("error", f"{local.before:.1%} of the trials' steps before, {local.after:.1%} after")
     if not local.moved:
         table.add_row("moved", "nothing: the trials are within what no parameter explains")
