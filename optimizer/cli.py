@@ -23,6 +23,7 @@ from optimizer.commands.read import read
 from optimizer.commands.scaling import scaling
 from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
+from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
 from optimizer.errors import OptimizerError
 
@@ -91,7 +92,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 for command in (
     *(batch, presets, communication, scaling, timeline, pareto),
-    *(improve, read, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
+    *(improve, read, trial, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -55,6 +55,27 @@ def held_out(
 
     Source: Björck, Numerical Methods for Least Squares Problems (1996), section 9.2 for the Gauss-Newton step.
     """
+    unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
+    at_fit = errors(runs, values_at(free, unit))
+    places, found, inside = [], [], []
+    for part, values in zip(parts, refitted(runs, parts, fitted, free, errors, home), strict=True):
+        rest = np.setdiff1d(np.arange(len(runs)), part)
+        left = [runs[place] for place in part]
+        places.append(part)
+        found.append(_larger(errors(left, values), at_fit[part]))
+        inside.append(_surrounded(left, [runs[place] for place in rest]))
+    return HeldOut(places=np.concatenate(places), errors=np.concatenate(found), inside=np.concatenate(inside))
+
+
+def refitted(
+    runs: Sequence[Run],
+    parts: Sequence[NDArray[np.intp]],
+    fitted: Stack,
+    free: Sequence[str],
+    errors: Errors,
+    home: Stack = DEFAULTS,
+) -> Iterator[dict[str, float]]:
+    """The values of `free` for each part after one such step to the runs outside of it."""
     from scipy.optimize import lsq_linear
 
     unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
@@ -63,7 +84,6 @@ def held_out(
     pull = PRIOR * np.eye(len(free))
     away = np.array([to_unit(name, home[name]) for name in free]) - unit
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12
-    places, found, inside = [], [], []
     for part in parts:
         rest = np.setdiff1d(np.arange(len(runs)), part)
         counts = np.sqrt(table_weights([runs[place] for place in rest]))
@@ -73,12 +93,7 @@ def held_out(
             matrix = np.concatenate([weights[:, None] * jacobian[rest], pull])
             target = np.concatenate([-weights * at_fit[rest], pull @ away])
             step = lsq_linear(matrix, target, bounds=(low, high)).x
-        values = values_at(free, np.clip(unit + step, 0, 1))
-        left = [runs[place] for place in part]
-        places.append(part)
-        found.append(_larger(errors(left, values), at_fit[part]))
-        inside.append(_surrounded(left, [runs[place] for place in rest]))
-    return HeldOut(places=np.concatenate(places), errors=np.concatenate(found), inside=np.concatenate(inside))
+        yield values_at(free, np.clip(unit + step, 0, 1))
 
 
 def _larger(one: FloatArray, other: FloatArray) -> FloatArray:

@@ -94,7 +94,7 @@ def sbatch_script(answer: Answer) -> str:
     arguments = megatron_arguments(answer)
     job, plan = answer.job, exported_plan(answer)
     per_node = min(job.gpus, job.cluster.gpus_per_node)
-    rows, variables = _rows(arguments), environment(job, plan)
+    rows, variables = argument_rows(arguments), environment(job, plan)
     return TEMPLATE.format(
         name=one_word(job.model.name),
         nodes=-(-job.gpus // per_node),
@@ -143,8 +143,8 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
     return values
 
 
-def _rows(arguments: list[str]) -> list[str]:
-    """One row per flag, with its value; the communicators are described beside the checkpoints."""
+def argument_rows(arguments: list[str]) -> list[str]:
+    """One row per flag, with its value; the communicators are described in a file of the script's."""
     rows: list[str] = []
     for part in arguments:
         if part.startswith("--"):

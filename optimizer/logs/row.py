@@ -63,8 +63,7 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
     """
     known = {name: value for name, value in run.facts.items() if name in COLUMNS}
     planned = _of_plan(job, plan) if job and plan else {}
-    if differ := [name for name in TOLD_BY_BOTH if name in known and known[name] != planned.get(name, known[name])]:
-        said = ", ".join(f"{name} {known[name]}, not {planned[name]}" for name in differ)
+    if job and plan and (said := contradictions(known, job, plan)):
         raise InputError(f"{run.files[0]}: the log is not of this plan: it has {said}; give the plan that ran, or none")
     described = {**known, **planned}
     row = {"framework": run.program, **described, **_measured(run)}
@@ -79,6 +78,13 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
     if refused := read_run(row, 0).refused:
         raise InputError(f"{run.files[0]}: the row could not be priced: {refused}; correct it with --set")
     return row
+
+
+def contradictions(facts: Row, job: Job, plan: Plan) -> str:
+    """What a log prints of its settings that is not so in a plan, in words; "" where nothing is."""
+    planned = _of_plan(job, plan)
+    differ = [name for name in TOLD_BY_BOTH if name in facts and facts[name] != planned.get(name, facts[name])]
+    return ", ".join(f"{name} {facts[name]}, not {planned[name]}" for name in differ)
 
 
 def _measured(run: Measured) -> dict[str, str]:

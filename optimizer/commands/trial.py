@@ -1,0 +1,185 @@
+"""`optimize trial`: which plans to try, and what their logs decide."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optimizer.commands.plan import job_options, limits_of, required_job
+from optimizer.commands.request import Request, job_of
+from optimizer.commands.study import print_screen
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.trial.verdict import Verdict
+
+HELP = """Settle by a few short runs what no model can: which of the leading plans is the fastest here.
+
+Chooses the plans whose trial pays most: errors of like plans are alike, so they are not neighbours. Writes for each a
+folder with its launch files, and run.sh, which runs them one after the other, keeps their logs and goes on where it was
+interrupted. `trial read` reads the logs: the winner, what may still be lost, whether another trial pays, and the
+software stack as it is on your machine. Running out of memory, or a crash, is a result too. `trial next` adds a trial.
+
+\b
+optimize trial --model llama3-8b --gpus 64 --out trials/
+bash trials/run.sh /path/to/Megatron-LM
+optimize trial read trials/
+optimize trial next trials/
+"""
+READ_HELP = """Read the logs of a folder of trials: the winner, the loss still expected, whether another trial pays.
+
+Some of the trials are enough. Writes the stack moved to what they measured, dated, into the folder. A log that was
+made elsewhere may be put there by hand, as trial-01/train.log; all formats of `optimize read` are read.
+
+\b
+optimize trial read trials/
+optimize trial read trials/ --tokens 15e12 --json
+"""
+NEXT_HELP = """Write the trial that pays most after those of a folder, whether or not it pays.
+
+\b
+optimize trial next trials/
+bash trials/run.sh /path/to/Megatron-LM
+"""
+FOLDER = click.Path(file_okay=False, path_type=Path)
+TOKENS = click.option(
+    "--tokens",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Of the whole run, which a faster plan shortens. [20 per parameter]",
+)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(
+    help=HELP,
+    short_help="Which plans to try for a few steps, and what their logs decide.",
+    invoke_without_command=True,
+    no_args_is_help=True,
+    subcommand_metavar="[read | next] ...",
+)
+@job_options
+@click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
+@click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
+@click.option("--steps", type=click.IntRange(min=10), default=20, metavar="N", help="Steps of each. [20]")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]")
+@AS_JSON
+@click.pass_context
+def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, seed: int, **options: Any) -> None:
+    """Choose, write, print; nothing where a subcommand was named."""
+    if ctx.invoked_subcommand is not None:
+        return
+    as_json = options.pop("as_json")
+    model, gpus = required_job(options.pop("model"), options.pop("gpus"), "optimize trial")
+    if out is None:
+        raise click.UsageError("missing --out, as in: optimize trial --model gpt3 --gpus 1024 --out trials/")
+    if "," in options["dtype"] or options["dtype"] == "any":
+        raise InputError("--dtype must be one number format for trials, such as bf16: write a folder for each")
+    job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits_of(options), **options))
+    from optimizer.trial.candidates import candidates
+    from optimizer.trial.choice import chosen_trials
+    from optimizer.trial.folder import Trials, check_new, start
+
+    check_new(out)
+    found = candidates(job, seed=seed)
+    belief = found.belief()
+    chosen = tuple(chosen_trials(belief, plans))
+    places = _places({"model": model, "cluster": options["cluster"], "stack": options["stack"]})
+    if "stack" in places and options["target"]:
+        places["stack"] += f"@{options['target']}"
+    trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)
+    start(trials)
+    click.echo(f"wrote {out}", err=True)
+    if as_json:
+        from optimizer.trial.as_json import started_dict
+
+        click.echo(json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False))
+        return
+    from optimizer.sweep.money import rent
+    from optimizer.trial.report import started_report
+
+    print_screen(started_report(trials, belief, assumed, rent(job.cluster.device.name, {})))
+
+
+@trial.command("read", help=READ_HELP, short_help="What the logs of trials decide.")
+@click.argument("folder", type=FOLDER)
+@TOKENS
+@AS_JSON
+def read(folder: Path, tokens: float | None, as_json: bool) -> None:
+    """Read, decide, move the stack, print."""
+    import datetime
+
+    from optimizer.calibration.stack_file import write_stack
+    from optimizer.trial.local_stack import local_stack
+
+    found = _verdict(folder, tokens)
+    local = local_stack(found.trials.candidates, found.outcomes, datetime.date.today().isoformat())
+    written = ""
+    if local is not None:
+        path = folder / f"{local.stack.name}.toml"
+        write_stack(local.stack, path)
+        written = str(path)
+        click.echo(f"wrote {path}", err=True)
+    if as_json:
+        from optimizer.trial.as_json import verdict_dict
+
+        click.echo(json.dumps(verdict_dict(found, local, written), indent=2, allow_nan=False))
+        return
+    from optimizer.trial.report import verdict_report
+
+    print_screen(verdict_report(found, local, written))
+
+
+@trial.command("next", help=NEXT_HELP, short_help="Add the trial that pays most.")
+@click.argument("folder", type=FOLDER)
+@TOKENS
+@AS_JSON
+def next_(folder: Path, tokens: float | None, as_json: bool) -> None:
+    """Read, choose, write one more."""
+    from optimizer.trial.folder import added
+
+    found = _verdict(folder, tokens)
+    if found.open:
+        names = ", ".join(outcome.name for outcome in found.open)
+        raise InputError(f"{folder}: {names} has no result yet; run it first, with bash {folder / 'run.sh'}")
+    if found.next is None:
+        raise InputError(f"{folder}: every one of its {len(found.trials.candidates)} candidates was tried")
+    trials = added(found.trials, found.next.index)
+    path = trials.trial(len(trials.chosen) - 1)
+    click.echo(f"wrote {path}", err=True)
+    from optimizer.trial.as_json import candidate_dict
+    from optimizer.trial.report import pays_words
+
+    if as_json:
+        row = candidate_dict(trials, found.belief, found.next.index)
+        content = {"name": path.name, **row, "expected_gain": found.next.gain, "pays": found.pays}
+        click.echo(json.dumps(content, indent=2, allow_nan=False))
+        return
+    click.echo(f"{path.name}: {trials.candidates.plans[found.next.index].summary()}")
+    click.echo(f"pays: {pays_words(found).split(';')[0]}")
+
+
+def _verdict(folder: Path, tokens: float | None) -> Verdict:
+    from optimizer.trial.folder import read_folder
+    from optimizer.trial.outcome import outcomes
+    from optimizer.trial.verdict import verdict
+
+    trials = read_folder(folder)
+    return verdict(trials, outcomes(trials), tokens)
+
+
+def _places(named: dict[str, str]) -> dict[str, str]:
+    """Where files that were named lie, whatever folder they are read from later."""
+    from optimizer.presets import model_names
+    from optimizer.presets.hardware import is_file
+
+    known = model_names()
+    paths = {name: Path(value).expanduser() for name, value in named.items() if value}
+    return {
+        name: str(path.resolve())
+        for name, path in paths.items()
+        if is_file(named[name]) or (named[name] not in known and name == "model" and path.exists())
+    }

@@ -1,0 +1,267 @@
+"""What is believed of many plans before and after trials: errors of like plans are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.errors import InputError
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.plan import Plans
+from optimizer.recomputation import RECOMPUTE
+
+DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch", "num_microbatches")
+KINDS = ("schedule", "dispatcher")
+REPEAT = 0.01  # spread of a step time between runs of one plan [1]: published runs vary by 0.3 to 3 %
+JITTER = 1e-9  # on the diagonal, so that rounding leaves a covariance positive
+SURE = 0.99  # chance to fit from which on a plan needs no trial to be trusted to
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "common": (0.0, 2.0),
+    "alike": (0.0, 1.0),
+    "terms": (0.02, 1.0),
+    "plan": (0.5, 8.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeness:
+    """How alike the errors of two plans are; each parameter lies within BOUNDS.
+
+    common: variance of an error that all plans of a job share, over that of a prediction [1]: a machine unlike those
+    that the stack was fitted to (assumed; groups of the stacks' own machines show none). alike: share of the variance
+    that like plans have in common [1], the rest is a plan's own. terms: distance of the terms' shares of the step, and
+    plan: distance in doublings of the plan's variables, over which likeness fades. These three are about those under
+    which the errors of 107 groups of measured runs, left out of the fits, are most likely: 0.02 of the variance is a
+    plan's own, or 0.05 where every stack counts alike, `terms` 0.14 or 0.22, and `plan` 2.5 or 1.9.
+    """
+
+    common: float = 0.5
+    alike: float = 0.95
+    terms: float = 0.18
+    plan: float = 2.4
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in BOUNDS.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(f"likeness: {name} must be in [{low:g}, {high:g}], but got {value:g}")
+
+
+def features(plans: Plans) -> FloatArray:
+    """Where plans lie among each other: doublings of their degrees, and 1 for each choice that differs [1].
+
+    >>> from optimizer.plan import Plan
+    >>> one, other = features(Plans.of([Plan(tp=2, dp=4), Plan(tp=8, dp=1, recompute="full")]))
+    >>> float(np.sum((one - other) ** 2))  # TP: 2 doublings, DP: 2, recomputation: 2
+    12.0
+    """
+    columns = [np.log2(getattr(plans, name)) for name in DEGREES]
+    recompute = np.where(plans.recompute == RECOMPUTE.index("none"), 0.0, 1.0)
+    columns += [np.where(plans.recompute == RECOMPUTE.index("full"), 2.0, recompute)]
+    columns += [plans.zero_stage, plans.sequence_parallel, plans.activation_offload / 100]
+    for name in KINDS:
+        values = getattr(plans, name)
+        columns += [(values == value) * np.sqrt(0.5) for value in np.unique(values)]
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+
+
+def covariance(
+    spread: FloatArray, plans: FloatArray, shares: FloatArray | None = None, likeness: Likeness = Likeness()
+) -> FloatArray:
+    """Covariance of the log errors of every two plans [1].
+
+    K_ij = s_i s_j (c + a (1 + sqrt(3) r) exp(-sqrt(3) r) + (1 - a) [i = j]),
+    r^2 = |p_i - p_j|^2 / plan^2 + |t_i - t_j|^2 / terms^2,
+
+    with the spread s_i of plan i, c = `common`, a = `alike`, the features p of the plans and the shares t of the terms
+    in their steps; without `shares` the plans alone count.
+
+    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equation 4.17 (Matérn 3/2).
+
+    >>> covariance(np.array([0.1, 0.1]), np.array([[0.0], [2.4]])).round(5).tolist()
+    [[0.015, 0.00959], [0.00959, 0.015]]
+    """
+    square = _squares(plans) / likeness.plan**2
+    if shares is not None:
+        square = square + _squares(shares) / likeness.terms**2
+    far = np.sqrt(3.0 * square)
+    alike = likeness.common + likeness.alike * (1.0 + far) * np.exp(-far)
+    found = np.outer(spread, spread) * (alike + (1.0 - likeness.alike) * np.eye(len(spread)))
+    return np.asarray(found, dtype=np.float64)
+
+
+def _squares(points: FloatArray) -> FloatArray:
+    """Squared distance of every two rows."""
+    norms = np.sum(points**2, axis=1)
+    return np.asarray(np.maximum(norms[:, None] + norms[None] - 2.0 * points @ points.T, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian:
+    """Mean and covariance of one logarithm for every plan."""
+
+    mean: FloatArray
+    covariance: FloatArray
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviation of each [1]."""
+        return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+    def measured(self, index: int, value: float, error: float = REPEAT) -> Gaussian:
+        """After one of them was measured with an error of this standard deviation.
+
+        Source: Rasmussen and Williams (2006), equations 2.23 and 2.24, one observation at a time.
+
+        >>> prior = Gaussian(mean=np.zeros(2), covariance=np.array([[1.0, 0.5], [0.5, 1.0]]))
+        >>> after = prior.measured(0, 1.0, 0.0)
+        >>> after.mean.tolist(), after.covariance[1].tolist()
+        ([1.0, 0.5], [0.0, 0.75])
+        """
+        variance = self.covariance[index, index]
+        kept = variance / (variance + error**2) if variance else 0.0
+        mean = self.mean[index] + kept * (value - self.mean[index])
+        return self._moved(index, float(mean), float(variance * (1.0 - kept)))
+
+    def found_above(self, index: int, limit: float) -> Gaussian:
+        """After one of them was seen to exceed a limit: its truncated moments, carried over to those like it.
+
+        With x = (limit - mean) / spread and the hazard h = phi(x) / (1 - Phi(x)), the mean becomes mean + spread h and
+        the variance spread^2 (1 - h (h - x)).
+
+        Source: Minka, Expectation Propagation for Approximate Bayesian Inference, UAI 2001 (assumed density filtering).
+
+        >>> prior = Gaussian(mean=np.zeros(2), covariance=np.array([[1.0, 0.5], [0.5, 1.0]]))
+        >>> prior.found_above(0, 0.0).mean.round(3).tolist()
+        [0.798, 0.399]
+        """
+        from scipy.special import log_ndtr
+
+        spread = float(self.spread[index])
+        if spread <= 0.0:
+            return self
+        x = (limit - float(self.mean[index])) / spread
+        hazard = float(np.exp(-0.5 * x**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(-x)))
+        variance = spread**2 * max(1.0 - hazard * (hazard - x), 0.0)
+        return self._moved(index, float(self.mean[index]) + spread * hazard, variance)
+
+    def found_below(self, index: int, limit: float) -> Gaussian:
+        """After one of them was seen to stay below a limit."""
+        turned = replace(self, mean=-self.mean).found_above(index, -limit)
+        return replace(turned, mean=-turned.mean)
+
+    def _moved(self, index: int, mean: float, variance: float) -> Gaussian:
+        """With other moments of one, and what follows for the others."""
+        before = float(self.covariance[index, index])
+        if before <= 0.0:
+            return self
+        gain = self.covariance[:, index] / before
+        return Gaussian(
+            mean=self.mean + gain * (mean - self.mean[index]),
+            covariance=self.covariance + np.outer(gain, gain) * (variance - before),
+        )
+
+    def below(self, limit: float) -> FloatArray:
+        """Chance of each to stay below a limit [1]."""
+        from scipy.special import ndtr
+
+        return np.asarray(ndtr((limit - self.mean) / np.maximum(self.spread, JITTER)), dtype=np.float64)
+
+    def draws(self, count: int, seed: int) -> FloatArray:
+        """So many draws, one row each, in pairs that mirror each other; the same seed gives the same.
+
+        Source: Hammersley and Morton, A New Monte Carlo Technique: Antithetic Variates (1956): means are exact.
+        """
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        half = np.random.default_rng(seed).standard_normal((count // 2, len(self.mean))) @ root.T
+        return np.asarray(self.mean + np.concatenate([half, -half]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Belief:
+    """Of every plan: the log of its step time [s], and the log of what it reserves / what is usable.
+
+    `ran` and `failed` mark plans that were tried and did, or did not, train.
+    """
+
+    seconds: Gaussian
+    memory: Gaussian
+    ran: BoolArray
+    failed: BoolArray
+
+    @classmethod
+    def untried(cls, seconds: Gaussian, memory: Gaussian) -> Belief:
+        """Before any trial."""
+        never = np.zeros(len(seconds.mean), dtype=bool)
+        return cls(seconds=seconds, memory=memory, ran=never, failed=never)
+
+    @classmethod
+    def predicted(
+        cls,
+        plans: Plans,
+        time: Mapping[str, FloatArray],
+        reserved: FloatArray,
+        spread: float,
+        memory_spread: float,
+        likeness: Likeness = Likeness(),
+    ) -> Belief:
+        """As the model has it: seconds by term, what is reserved / usable, and the spreads of the logs of both [1]."""
+        step, places = np.sum(list(time.values()), axis=0), features(plans)
+        shares = np.stack([seconds / step for seconds in time.values()], axis=1)
+        return cls.untried(
+            Gaussian(mean=np.log(step), covariance=covariance(np.full(len(plans), spread), places, shares, likeness)),
+            Gaussian(
+                mean=np.log(reserved), covariance=covariance(np.full(len(plans), memory_spread), places, None, likeness)
+            ),
+        )
+
+    @property
+    def chance(self) -> FloatArray:
+        """Chance of each plan to fit [1]; 1 or 0 where it was tried."""
+        return np.where(self.ran, 1.0, np.where(self.failed, 0.0, self.memory.below(0.0)))
+
+    @property
+    def tried(self) -> BoolArray:
+        """Plans with a result."""
+        return np.asarray(self.ran | self.failed)
+
+    def trained(self, index: int, seconds: float, memory: float | None = None) -> Belief:
+        """After a plan ran: its step time [s], and what it reserved / what is usable where that is known."""
+        after = self.memory.found_below(index, 0.0) if memory is None else self.memory.measured(index, np.log(memory))
+        return replace(
+            self,
+            seconds=self.seconds.measured(index, float(np.log(seconds))),
+            memory=after,
+            ran=_marked(self.ran, index),
+        )
+
+    def out_of_memory(self, index: int) -> Belief:
+        """After a plan ran out of memory: plans like it need more than was thought as well."""
+        return replace(self, memory=self.memory.found_above(index, 0.0), failed=_marked(self.failed, index))
+
+    def crashed(self, index: int) -> Belief:
+        """After a plan failed otherwise, which says nothing of others."""
+        return replace(self, failed=_marked(self.failed, index))
+
+    def worlds(self, count: int, seed: int) -> FloatArray:
+        """Log of the step time of every plan in so many worlds that may be, infinite where it does not fit."""
+        fits = (self.memory.draws(count, seed + 1) <= 0.0) & ~self.failed | self.ran
+        return np.where(fits, self.seconds.draws(count, seed), np.inf)
+
+    @property
+    def fallback(self) -> float:
+        """Log of the step of the plan to run where every trial fails: the fastest that surely fits, or the surest.
+
+        One standard deviation is added, since it was not tried.
+        """
+        sure = self.chance >= min(SURE, float(self.chance.max()))
+        return float((self.seconds.mean + self.seconds.spread)[sure].min())
+
+
+def _marked(places: BoolArray, index: int) -> BoolArray:
+    marked = places.copy()
+    marked[index] = True
+    return marked

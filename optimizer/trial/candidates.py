@@ -1,0 +1,114 @@
+"""The plans that a trial may be spent on: several hundred of the lattice that could be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import exp, log
+
+import numpy as np
+
+from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.rules import structural
+from optimizer.errors import Infeasible
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.step.estimate import Costs, Estimate
+from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.price import price
+from optimizer.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at, tuned
+from optimizer.search.lattice.oracle import Points, firsts, sweep
+from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.planner import plan as plan_of
+from optimizer.trial.belief import Belief
+
+SIDES = 1.6448536269514722  # standard deviations on either side that hold 90 %
+LAID_OUT = 12  # runners-up of another structure, the first of them as best laid out
+MOST = 400  # candidates
+LEAST_CHANCE = 1.2815515655446004  # standard deviations of memory by which a plan may exceed what is usable: 10 %
+FARTHEST = 3.0  # standard deviations by which a candidate may be slower than the fastest that should fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Plans of one job, each with its knobs; the first is the one that the planner answers with."""
+
+    job: Job
+    plans: tuple[Plan, ...]
+    knobs: tuple[Knobs, ...]
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What the model says of them."""
+        knobs = joined_knobs([columns(item, 1) for item in self.knobs])
+        return price(self.job, Plans.of(self.plans), knobs)
+
+    def estimate(self, index: int) -> Estimate:
+        """The breakdown of one."""
+        return estimate_of(self.job, self.costs, index)
+
+    def belief(self) -> Belief:
+        """Before any trial: as the model predicts, with the spreads of the stack's stored residuals."""
+        costs = self.costs
+        return Belief.predicted(
+            Plans.of(self.plans),
+            costs.time,
+            costs.reserved / self.job.usable_memory,
+            spread_of(self.job, self.plans, costs.step_time),
+            spread_of(self.job, self.plans, costs.reserved, "memory"),
+        )
+
+
+def spread_of(job: Job, plans: Sequence[Plan], values: FloatArray, quantity: str = "time") -> float:
+    """Standard deviation of the log errors of these predictions [1]: that of the least, since the others do not matter.
+
+    A 90 % interval of the half-width w in log has the spread w / 1.645; its width is measured on runs that were left
+    out of the fit of the stack.
+    """
+    least = int(np.argmin(values))
+    found = interval(job, plans[least], float(values[least]), quantity)
+    return log(found.high / found.low) / (2.0 * SIDES)
+
+
+def candidates(job: Job, *, seed: int = 0) -> Candidates:
+    """The plan that is ranked first, runners-up as they are best laid out, and the leading plans of the lattice.
+
+    Among them are plans that should not fit, but by less than memory is known. Raises Infeasible where nothing fits.
+    """
+    answer = plan_of(job, top=LAID_OUT, seed=seed)
+    if answer.plan is None or answer.estimate is None:
+        raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
+    found = {_key(answer.plan): (answer.plan, answer.knobs)}
+    for other in answer.alternatives:
+        found.setdefault(_key(other.plan), (other.plan, other.knobs))
+    width = interval(job, answer.plan, 1.0, "memory").high
+    roomier = job.usable_memory * exp(LEAST_CHANCE * log(width) / SIDES) + job.stack["context_memory"]
+    farthest = exp(FARTHEST * spread_of(job, [answer.plan], np.array([answer.estimate.step_time])))
+    for room in (job, replace(job, limits=replace(job.limits, hbm=roomier))):
+        points = sweep(room, structural(room)).points
+        if points is not None:
+            leading = points.take(_leading(points, answer.estimate.step_time * farthest))
+            knobs = tuned(leading.bill).knobs
+            for place, even in enumerate(leading.plans.plans()):
+                found.setdefault(_key(even), (laid_out(job, even), knobs_at(knobs, place)))
+    return Candidates(
+        job=job, plans=tuple(plan for plan, _ in found.values()), knobs=tuple(knobs for _, knobs in found.values())
+    )
+
+
+def _leading(points: Points, limit: float) -> list[int]:
+    """Positions of the fastest plan of every structure, and of the fastest of all, none slower than the limit [s]."""
+    order = np.argsort(points.seconds, kind="stable")
+    order = order[points.fits[order] & (points.seconds[order] <= limit)]
+    structures = order[np.sort(firsts(points.plans.take(order)))]
+    return list(dict.fromkeys([*structures[: MOST // 4].tolist(), *order.tolist()]))[: MOST // 2]
+
+
+def _key(plan: Plan) -> tuple[object, ...]:
+    """What makes two plans one, wherever their layers lie."""
+    return tuple(getattr(plan, name) for name in FIELDS)

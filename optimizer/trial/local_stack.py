@@ -1,0 +1,164 @@
+"""The stack moved to what the trials measured: no farther than they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.calibration.least_squares import PRIOR, Solution, solve
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
+from optimizer.calibration.predict import with_parameters
+from optimizer.job import Job
+from optimizer.logs.failures import OK, OOM
+from optimizer.model import Provenance
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.step.estimate import Costs
+from optimizer.objectives.step.price import price
+from optimizer.plan import KnobColumns, Plans
+from optimizer.presets import stack_names
+from optimizer.search.lattice.knobs import columns, joined_knobs
+from optimizer.stack import Stack
+from optimizer.target import AT
+from optimizer.trial.belief import Likeness
+from optimizer.trial.candidates import Candidates, spread_of
+from optimizer.trial.outcome import Outcome
+
+STRENGTHS = tuple(PRIOR * 4.0**power for power in (3, 2, 1, 0))  # of the prior, the strongest first
+EVALUATIONS = 8
+MOVED = 1e-3  # share of a parameter's value from which on a change is told
+
+Parameters = Mapping[str, float]
+Errors = Callable[[Parameters], FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalStack:
+    """A stack after trials: the strength of its prior in runs, and mean absolute errors of the trials before and after.
+
+    `moved` maps parameters to their values before and after.
+    """
+
+    stack: Stack
+    prior: float
+    before: float
+    after: float
+    moved: Mapping[str, tuple[float, float]]
+
+
+def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) -> LocalStack | None:
+    """The stack of the job after these outcomes, None where none tells of time or memory.
+
+    Times and memory are fitted apart, each parameter held at the stack's value by a prior that is weakened until what
+    is left of the errors is what no parameter explains, a plan's own share sqrt(1 - alike) of the stack's spread; at
+    the weakest it counts as one run, as in optimizer.calibration.
+
+    Source: Engl, Hanke and Neubauer, Regularization of Inverse Problems (1996), section 4.3 (discrepancy principle).
+    """
+    start = candidates.job.stack
+    timed = [outcome for outcome in outcomes if outcome.status == OK and outcome.seconds]
+    held = [outcome for outcome in outcomes if outcome.status in (OK, OOM)]
+    if not held:
+        return None
+    fits = [found for found in (_times(candidates, timed), _memory(candidates, held)) if found]
+    moved = {name: value for _, solution in fits for name, value in solution.parameters.items()}
+    after = with_parameters(start, moved)
+    changed = {
+        name: (start[name], value)
+        for name, value in moved.items()
+        if abs(value - start[name]) > MOVED * max(abs(start[name]), abs(value))
+    }
+    name = start.name.partition(AT)[0]
+    origin = name if name in stack_names() else start.parent
+    source = f"{name}, moved to {len(held)} trials of {candidates.job.model.name} on {candidates.job.gpus} GPUs"
+    stack = replace(
+        after,
+        name=f"{name}-{date}",
+        parent=origin,
+        provenance=Provenance(
+            source=source,
+            date=date,
+            grade=start.provenance.grade,
+            note=f"residuals, intervals and ranges are those of {name}, before the trials",
+        ),
+    )
+    return LocalStack(
+        stack=stack,
+        prior=min((strength for strength, _ in fits), default=STRENGTHS[0]) / PRIOR,
+        before=_mean_error(candidates, timed, start),
+        after=_mean_error(candidates, timed, stack),
+        moved=changed,
+    )
+
+
+def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Solution] | None:
+    """The parameters of time that the trials ask to be moved, and the strength of the prior; None where they do not."""
+    if not timed:
+        return None
+    job = candidates.job
+    plans, knobs = _tried(candidates, timed)
+    measured = np.array([outcome.seconds for outcome in timed], dtype=np.float64)
+
+    def errors(values: Parameters) -> FloatArray:
+        return np.asarray(np.log(_priced(job, values, plans, knobs).step_time / measured))
+
+    names = [name for name in job.stack.parameters if name not in MEMORY_PARAMETERS]
+    return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
+
+
+def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Solution] | None:
+    """The same for memory: peaks are met, and what ran, or did not fit, is predicted so."""
+    job = candidates.job
+    plans, knobs = _tried(candidates, held)
+    peaks = np.array([np.nan if outcome.memory is None else outcome.memory for outcome in held])
+    failed = np.array([outcome.status == OOM for outcome in held])
+
+    def errors(values: Parameters) -> FloatArray:
+        usable = replace(job, stack=with_parameters(job.stack, values)).usable_memory
+        share = np.log(_priced(job, values, plans, knobs).reserved / usable)
+        wrong = np.where(failed, np.minimum(share, 0.0), np.maximum(share, 0.0))
+        return np.where(np.isnan(peaks), wrong, share - np.log(np.where(np.isnan(peaks), 1.0, peaks)))
+
+    names = [name for name in MEMORY_PARAMETERS if name not in job.stack.fixed or name in job.stack.parameters]
+    spread = spread_of(job, plans.plans(), np.ones(len(held)), "memory")
+    return _fitted(job.stack, names, errors, spread)
+
+
+def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -> tuple[float, Solution] | None:
+    """The fit under the strongest prior that leaves no more error than a plan's own share of the spread."""
+    own = spread * float(np.sqrt(1.0 - Likeness().alike))
+    home = {name: stack[name] for name in names}
+    if not names or _size(errors(home)) <= own:
+        return None
+    found, guess = None, home
+    for strength in STRENGTHS:
+        found = solve(errors, names, home, guess, prior=strength, evaluations=EVALUATIONS)
+        guess = found.parameters
+        if _size(errors(found.parameters)) <= own:
+            return strength, found
+    return (STRENGTHS[-1], found) if found else None
+
+
+def _tried(candidates: Candidates, outcomes: Sequence[Outcome]) -> tuple[Plans, KnobColumns]:
+    places = [outcome.index for outcome in outcomes]
+    knobs = joined_knobs([columns(candidates.knobs[place], 1) for place in places])
+    return Plans.of([candidates.plans[place] for place in places]), knobs
+
+
+def _priced(job: Job, values: Parameters, plans: Plans, knobs: KnobColumns) -> Costs:
+    return price(replace(job, stack=with_parameters(job.stack, values)), plans, knobs)
+
+
+def _size(errors: FloatArray) -> float:
+    """Root of the mean square [1]."""
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def _mean_error(candidates: Candidates, timed: Sequence[Outcome], stack: Stack) -> float:
+    """Mean absolute error of the predicted steps of the trials [1]."""
+    if not timed:
+        return 0.0
+    plans, knobs = _tried(candidates, timed)
+    predicted = price(replace(candidates.job, stack=stack), plans, knobs).step_time
+    return float(np.mean(np.abs(predicted / [outcome.seconds for outcome in timed] - 1.0)))

@@ -1,0 +1,83 @@
+"""What the trials of a folder decide: the winner, what may still be lost, and whether another trial pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optimizer.job import Job
+from optimizer.trial.belief import Belief
+from optimizer.trial.choice import Next, loss_left, next_trial, winner
+from optimizer.trial.folder import Trials
+from optimizer.trial.launch import gpu_hours
+from optimizer.trial.outcome import Outcome, believed, told
+
+TOKENS_PER_PARAMETER = 20.0  # of a run whose length nobody told: Hoffmann et al., arXiv 2203.15556, table 3
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`winner`: position of the fastest candidate that trained; `loss`: how much longer its step is expected to be than
+    the best of all candidates [1]. `next`: the one more trial that pays most, its cost and expected win in GPU-hours.
+    """
+
+    trials: Trials
+    outcomes: tuple[Outcome, ...]
+    belief: Belief
+    winner: int | None
+    loss: float | None
+    next: Next | None
+    cost: float = 0.0
+    win: float = 0.0
+    tokens: float = 0.0
+    assumed_tokens: bool = False
+
+    @property
+    def open(self) -> tuple[Outcome, ...]:
+        """Trials without a result."""
+        return tuple(outcome for outcome in self.outcomes if not outcome.done)
+
+    @property
+    def pays(self) -> bool:
+        """Whether another trial is expected to save more than it costs."""
+        return self.next is not None and self.win > self.cost
+
+    @property
+    def breaks_even(self) -> float:
+        """Tokens of the run from which on another trial pays [1]; infinite where it is not expected to win anything."""
+        return self.tokens * self.cost / self.win if self.win > 0 else float("inf")
+
+
+def run_tokens(job: Job, tokens: float | None) -> tuple[float, bool]:
+    """Tokens of the whole run, and whether they are assumed."""
+    return (tokens, False) if tokens else (TOKENS_PER_PARAMETER * job.model.active_params, True)
+
+
+def run_hours(job: Job, step_time: float, tokens: float) -> float:
+    """GPU-hours of a run of so many tokens [h]."""
+    return job.gpus * step_time * tokens / job.tokens / HOUR
+
+
+def verdict(trials: Trials, found: Sequence[Outcome], tokens: float | None = None) -> Verdict:
+    """What these outcomes decide; with `tokens`, those of the run that is planned."""
+    belief = believed(trials.candidates, found)
+    best, tried = winner(belief), told(found)
+    following = next_trial(belief, tried=tried) if tried else None
+    asked, assumed = run_tokens(trials.job, tokens)
+    costs = trials.candidates.costs
+    step = float(costs.step_time[0]) if best is None else next(o.seconds or 0.0 for o in found if o.index == best)
+    cost = gpu_hours(trials.job, float(costs.step_time[following.index]), trials.steps) if following else 0.0
+    win = max(0.0, following.gain) * run_hours(trials.job, step, asked) if following else 0.0
+    return Verdict(
+        trials=trials,
+        outcomes=tuple(found),
+        belief=belief,
+        winner=best,
+        loss=None if best is None else loss_left(belief, best),
+        next=following,
+        cost=cost,
+        win=win,
+        tokens=asked,
+        assumed_tokens=assumed,
+    )
