@@ -135,6 +135,8 @@ COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for ea
 BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
 SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
+GRAPHED = ("attention", "router", "shared_experts")
+UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -162,8 +164,12 @@ class Features:
     experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds; without, nothing of the exchange
     hides. eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
     expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
-    replayed without the host. fused_experts: its dispatcher permutes tokens on their way, and products of experts
-    apply the gate. balanced_experts: routing is forced to be even, as benchmarks do.
+    replayed without the host. synchronised: the host waits in every mixture for the sizes of its exchange, as
+    dropless routing needs, so that launches of small kernels show after it (objectives.layer.drained_host);
+    graphed: parts of mixtures that graphs replay nevertheless, of GRAPHED; unfused: what its release runs expert by
+    expert or kernel by kernel, of UNFUSED; bound_host: processes are bound to the cores beside their GPU.
+    fused_experts: its dispatcher permutes tokens on their way, and products of experts apply the gate.
+    balanced_experts: routing is forced to be even, as benchmarks do.
     routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
     holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
     the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
@@ -203,6 +209,10 @@ class Features:
     overlap_exchange: bool = True
     eager_experts: bool = False
     cuda_graphs: bool = False
+    synchronised: bool = False
+    graphed: tuple[str, ...] = ()
+    unfused: tuple[str, ...] = ()
+    bound_host: bool = True
     balanced_experts: bool = False
     routing: str = ""
     fused_experts: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from optimizer.calibration.row_ablation import ablated
 from optimizer.hardware import Cluster
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.scripts.megatron_args import expanded
@@ -33,7 +34,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     >>> features.balanced_experts, features.overlap_exchange
     (True, False)
     """
-    changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower())}
+    changes = {**_kernels(row, stack), **_notes(row.get("notes", "").lower()), **ablated(row.get("notes", ""))}
     if "real routing" in row.get("notes", "").lower() or row.get("balance", "").lower() == "real":
         changes["routing"] = "trained"
     elif row.get("balance", "").lower() == "forced":

@@ -19,6 +19,7 @@ from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
 from optimizer.objectives.layer.messages import (
     head_messages,
     launched,
@@ -183,10 +184,12 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: bo
     host = (_kernels(job, layer) + collectives) * _launch(job) + (mixture_host(job, shapes) if moe else 0.0)
     forward = _compute(job, layer, curves, backward=False)
     selective = dict.fromkeys(TERMS, nothing) | recomputed_terms(job, layer, curves, forward)
-    ahead = _phase(job, forward, messages, FORWARD, host)
+    shown = shown_launches(job, layer, shapes, BACKWARD_KERNELS) if moe else nothing
+    ahead = _phase(job, forward, messages, FORWARD, host, shown)
+    backward = _compute(job, layer, curves, backward=True)
     return LayerTime(
         forward=ahead,
-        backward=_phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS),
+        backward=_phase(job, backward, messages, BACKWARD, host * BACKWARD_KERNELS, shown * BACKWARD_KERNELS),
         selective=Phase(terms=selective, hidden=nothing, outlasting=nothing),
         full=ahead,
         host=host * (1 + BACKWARD_KERNELS),
@@ -222,7 +225,8 @@ def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dic
         messages = module_messages(job, shapes, module, moe)
         host = (_kernels(job, operators) + launched(messages, FORWARD)) * _launch(job) + np.zeros_like(shapes.tp)
         host = host + (mixture_host(job, shapes) if module == "moe" and moe else 0.0)
-        found[module] = _phase(job, forward, messages, FORWARD, host)
+        drained = recomputed_launches(job, operators, "attention") if module == "mla_up_proj" and moe else 0.0
+        found[module] = _phase(job, forward, messages, FORWARD, host, drained)
     return found
 
 
@@ -275,7 +279,7 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     }
 
 
-def _kernels(job: Job, layer: Layer) -> float:
+def _kernels(job: Job, layer: Layer) -> FloatArray | float:
     """Kernels of one forward pass."""
     core = attention.KERNELS[job.stack.features.attention] if layer.attention else 0
     casts = 2 * len(layer.gemms) if job.quantised else 0
@@ -284,13 +288,18 @@ def _kernels(job: Job, layer: Layer) -> float:
 
 def _launch(job: Job) -> float:
     """Time between two kernels that the host launches; graphs are replayed without it [s]."""
-    return 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    return 0.0 if job.stack.features.cuda_graphs else call_seconds(job)
 
 
 def _phase(
-    job: Job, compute: dict[str, FloatArray], messages: Sequence[Message], phase: str, host: FloatArray
+    job: Job,
+    compute: dict[str, FloatArray],
+    messages: Sequence[Message],
+    phase: str,
+    host: FloatArray,
+    drained: FloatArray | float = 0.0,
 ) -> Phase:
-    """Compute, what its messages show beside it, and the wait for the host."""
+    """Compute, what its messages show beside it, and the wait for the host, of which `drained` always shows."""
     nothing = np.zeros(np.shape(host))
     terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
     outlasting: dict[str, FloatArray] = {}  # by the term that is too short
@@ -306,7 +315,7 @@ def _phase(
         terms[f"{parallelism}_communication"] = shown + taken * (sent - shown)
         hidden = hidden + sent - shown
     busy = sum(terms.values(), nothing)
-    terms |= {"launch": launch_seconds(host, busy)}
+    terms |= {"launch": np.maximum(launch_seconds(host, busy), drained)}
     return Phase(terms=terms, hidden=hidden, outlasting=sum(outlasting.values(), nothing))
 
 
