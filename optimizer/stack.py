@@ -137,6 +137,8 @@ SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
+FP8_RECIPES = ("", "tensorwise", "rowwise")  # how operands of 8 bits get their scales (objectives.kernels.recipes)
+NARROW_PRODUCTS = ("all", "experts", "linears")  # which products a run in a narrow format quantises
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -161,7 +163,9 @@ class Features:
     model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
     expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
     optimizer.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
-    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds; without, nothing of the exchange
+    experts in fp8 where products are in fp8. fp8_recipe: one of FP8_RECIPES, "" for the one that the stack's runs had.
+    narrow_products: which of them, of NARROW_PRODUCTS.
+    overlap_exchange: ep_overlap holds; without, nothing of the exchange
     hides. eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
     expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
     replayed without the host. synchronised: the host waits in every mixture for the sizes of its exchange, as
@@ -206,6 +210,8 @@ class Features:
     dispatchers: tuple[str, ...] = ()
     settable: tuple[str, ...] = SETTABLE
     fp8_dispatch: bool = False
+    fp8_recipe: str = ""
+    narrow_products: str = "all"
     overlap_exchange: bool = True
     eager_experts: bool = False
     cuda_graphs: bool = False

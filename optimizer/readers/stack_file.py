@@ -41,7 +41,9 @@ from optimizer.recomputation import MODES, MODULES
 from optimizer.stack import (
     ATTENTION,
     COPIES,
+    FP8_RECIPES,
     GRAPHED,
+    NARROW_PRODUCTS,
     PARAMETERS,
     RECOMPUTE_BY,
     ROUTING,
@@ -102,6 +104,8 @@ _FEATURES = table_of(
     logit_bytes=Count,
     dispatcher=one_of(COPIES),
     dispatchers=one_of(DISPATCHERS, several=True),
+    fp8_recipe=one_of(FP8_RECIPES),
+    narrow_products=one_of(NARROW_PRODUCTS),
     graphed=one_of(GRAPHED, several=True),
     unfused=one_of(UNFUSED, several=True),
     routing=one_of(("", *ROUTING)),

@@ -165,3 +165,17 @@ def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
     assert run.plan is not None
     assert run.job is not None
     assert (run.plan.dispatcher, run.job.cluster.tiers[1].link.name) == ("deepep", "efa-v2")
+
+
+def test_asynchronous_tensor_parallelism_hides_a_quarter() -> None:
+    stack = Stack(name="mine", parameters={"tp_overlap": 0.1})
+    assert under_recipe({"notes": "async TP; torch.compile"}, stack)["tp_overlap"] == 0.25
+    assert under_recipe({"notes": "vanilla TP; torch.compile"}, stack)["tp_overlap"] == 0.1
+    more = Stack(name="mine", parameters={"tp_overlap": 0.7})
+    assert under_recipe({"notes": "async TP"}, more)["tp_overlap"] == 0.7
+
+
+def test_the_recipe_of_a_narrow_format_is_the_rows() -> None:
+    assert features("fp8 all-gather", dtype="fp8 rowwise").fp8_recipe == "rowwise"
+    assert features("rowwise vocabulary", dtype="bf16").fp8_recipe == ""
+    assert features("", dtype="mxfp8 grouped GEMMs only").narrow_products == "experts"

@@ -17,6 +17,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.operators import PERMUTING, Gemm, Layer, Shapes, by_dispatcher
+from optimizer.objectives.kernels.recipes import narrow_product
 
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
 ROUTER = {"alltoall": 31.0, "deepep": 17.0, "hybridep": 17.0}  # kernels of router and preprocess in both passes
@@ -116,4 +117,5 @@ def _product_calls(job: Job, products: list[Gemm]) -> float:
 
 
 def _narrow(job: Job, product: Gemm) -> bool:
-    return job.quantised and product.low_precision
+    chosen = narrow_product(job.stack.features.narrow_products, product.name)
+    return job.quantised and product.low_precision and chosen

@@ -19,6 +19,7 @@ from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
 from optimizer.objectives.layer.messages import (
     head_messages,
@@ -261,14 +262,16 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     """GPU seconds of the compute terms in one direction."""
     stack = job.stack
     low, high = curves
-    scale = stack["gemm_efficiency"]
+    scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
     for product in layer.gemms:
-        quantised = job.quantised and product.low_precision
-        gemm = gemm + gemm_seconds(product, low if quantised else high, scale, backward)
+        chosen = narrow_product(stack.features.narrow_products, product.name)
+        quantised = job.quantised and product.low_precision and chosen
+        rate = scale * (recipe.rate if quantised else 1.0)
+        gemm = gemm + gemm_seconds(product, low if quantised else high, rate, backward)
         if quantised:
-            casts = casts + cast_bytes(product, backward)
+            casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
     core = attention.seconds(job, layer.attention, backward) if layer.attention else np.zeros_like(gemm)
