@@ -16,7 +16,7 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import attention
-from optimizer.objectives.kernels.operators import PERMUTING, Gemm, Layer, Shapes, by_dispatcher
+from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes, by_dispatcher
 from optimizer.objectives.kernels.recipes import narrow_product
 
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
@@ -75,16 +75,17 @@ def recomputed_launches(job: Job, module: Layer, part: str) -> float:
 def expert_calls(job: Job, layer: Layer, shapes: Shapes) -> FloatArray:
     """Calls for the routed experts of a rank: permutation, activation and, for each expert, its products [1].
 
-    Products without quantised operands are one grouped kernel for each matrix. Quantised ones convert and multiply
-    expert by expert, and each matrix has its buffer and its scales swizzled once, or for each expert in software that
-    does not fuse this.
+    Products of wide operands are one grouped kernel for each matrix, and so are those that apply the gate. Others
+    convert and multiply expert by expert, and each matrix has its buffer and its scales swizzled once, or for each
+    expert in software that does not fuse this.
     """
     unfused = job.stack.features.unfused
-    calls = CALLS * (by_dispatcher(shapes, lambda which: PERMUTING[which].kernels) + 2.0)
+    permute = next(kernel.kernels for kernel in layer.elementwise if kernel.name == "permute")
+    calls = CALLS * (np.asarray(permute) + 2.0 + np.zeros_like(shapes.tp))
     for product in layer.gemms:
         if not product.name.startswith("experts_"):
             continue
-        if not _narrow(job, product):
+        if not _narrow(job, product) or job.stack.features.fused_experts:
             calls = calls + CALLS
             continue
         each = CALLS + SCALES * ("scales" in unfused) + SWIZZLES * ("swizzle" in unfused)

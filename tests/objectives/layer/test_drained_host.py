@@ -70,6 +70,12 @@ def test_every_graph_saves_launches(part: str) -> None:
     assert shown(graphed=(part,)) < shown()
 
 
+def test_experts_that_apply_the_gate_are_one_product_again() -> None:
+    # Permutation in 4 kernels, 2 more, and 3 calls for each of two products, however many experts.
+    some, where = job(fused_experts=True), shapes()
+    assert expert_calls(some, layer_operators(some.model, where, some.stack, True), where).tolist() == [3 * 6 + 2 * 3]
+
+
 def test_what_makes_launches_cheaper() -> None:
     assert shown("hybridep") < shown("deepep") < shown("alltoall")
     assert shown(bound_host=False) == pytest.approx(UNBOUND * shown())
