@@ -45,7 +45,7 @@ class Permuting:
 PERMUTING = {
     "alltoall": Permuting(forward=8.0, backward=10.0, kernels=40.0),
     "deepep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
-    "hybridep": Permuting(forward=4.0, backward=6.0, kernels=8.0),
+    "hybridep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
 }
 FUSED = Permuting(forward=2.0, backward=3.0, kernels=4.0)
 # Rows that an expert's start and end are worth in a grouped product: DeepGEMM on H800 reaches 0.84 of one product of
