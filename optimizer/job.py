@@ -101,6 +101,18 @@ class Job:
         return any(name in self.dtype for name in QUANTISED)
 
     @property
+    def row_multiple(self) -> float:
+        """What the rows of each expert are filled up to for its products [1].
+
+        1 where operands are wide; 16 rows of fp8, 32 with the scales of MXFP8, which devices with 4-bit units read.
+
+        Source: NVIDIA/Megatron-LM @3c1b98efdc^, DeepSeek-V3 GB200 guide, section 2.5.
+        """
+        if not self.quantised:
+            return 1.0
+        return 32.0 if "fp4" in self.cluster.device.peak_flops else 16.0
+
+    @property
     def layout_given(self) -> bool:
         """Whether the user says where the layers lie, or what is recomputed of them."""
         return any(name in self.limits.fixed for name in PLACING)

@@ -144,6 +144,10 @@ COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for ea
 BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
 SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
+GRAPHED = ("attention", "router", "shared_experts")
+UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
+FP8_RECIPES = ("", "tensorwise", "rowwise")  # how operands of 8 bits get their scales (objectives.kernels.recipes)
+NARROW_PRODUCTS = ("all", "experts", "linears")  # which products a run in a narrow format quantises
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 
@@ -168,11 +172,16 @@ class Features:
     model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
     expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
     optimizer.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
-    experts in fp8 where products are in fp8. overlap_exchange: ep_overlap holds for every plan, under the products of
-    the same pass; without, nothing of the exchange hides but where a plan asks for it. offers_overlap: a plan may ask
-    (Plan.overlap_exchange) to run the exchange beside the computation of another micro-batch. eager_experts: the host
-    launches mixtures kernel by kernel and waits for the sizes of their exchange, so that expert_host holds; tuned
-    recipes capture what they can in graphs and do not wait. cuda_graphs: layers are replayed without the host.
+    experts in fp8 where products are in fp8. fp8_recipe: one of FP8_RECIPES, "" for the one that the stack's runs had.
+    narrow_products: which of them, of NARROW_PRODUCTS. overlap_exchange: ep_overlap holds for every plan, under the
+    products of the same pass; without, nothing of the exchange hides but where a plan asks for it. offers_overlap: a
+    plan may ask (Plan.overlap_exchange) to run the exchange beside the computation of another micro-batch.
+    eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
+    expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
+    replayed without the host. synchronised: the host waits in every mixture for the sizes of its exchange, as
+    dropless routing needs, so that launches of small kernels show after it (objectives.layer.drained_host);
+    graphed: parts of mixtures that graphs replay nevertheless, of GRAPHED; unfused: what its release runs expert by
+    expert or kernel by kernel, of UNFUSED; bound_host: processes are bound to the cores beside their GPU.
     fused_experts: its dispatcher permutes tokens on their way, and products of experts apply the gate.
     balanced_experts: routing is forced to be even, as benchmarks do.
     routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
@@ -211,10 +220,16 @@ class Features:
     dispatchers: tuple[str, ...] = ()
     settable: tuple[str, ...] = SETTABLE
     fp8_dispatch: bool = False
+    fp8_recipe: str = ""
+    narrow_products: str = "all"
     overlap_exchange: bool = True
     offers_overlap: bool = False
     eager_experts: bool = False
     cuda_graphs: bool = False
+    synchronised: bool = False
+    graphed: tuple[str, ...] = ()
+    unfused: tuple[str, ...] = ()
+    bound_host: bool = True
     balanced_experts: bool = False
     routing: str = ""
     fused_experts: bool = False

@@ -17,7 +17,18 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import EXPERTS, LEVEL, STARVED, STARVED_MFU, Interval, difficulty, interval, mfu
+from optimizer.objectives.step.interval import (
+    EXPERTS,
+    LEVEL,
+    RECOMPUTED,
+    STARVED,
+    STARVED_MFU,
+    Interval,
+    difficulty,
+    interval,
+    mfu,
+    recomputes_something,
+)
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
 
@@ -61,7 +72,9 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
     if len(known) >= FEWEST:
         fitted = tuple(name for name in MEMORY_PARAMETERS if name in stack.parameters)
         left = held_out(known, folds(known), stack, fitted, memory_errors, home)
-        widths |= _widths("memory", np.abs(left.errors), left)
+        widths |= memory_widths(left, known)
+    elif not any(run.memory for run in runs):  # what the stack has of other stacks' runs stays
+        widths |= {name: width for name, width in stack.intervals.items() if name.startswith("memory")}
     return replace(
         stack,
         intervals=widths,
@@ -69,6 +82,28 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
         ranges=ranges_of(timed),
         devices=devices_of(timed) or stack.devices,
     )
+
+
+def memory_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
+    """Half-widths of memory, where FEWEST runs are mixtures, or recompute, and as many others are not, by kind."""
+    kinds = np.array([memory_kind(runs[place]) for place in left.places])
+    widths = _widths("memory", np.abs(left.errors), left)
+    plain = kinds == ""
+    for kind in (EXPERTS, RECOMPUTED):
+        chosen = kinds == kind
+        if min(np.sum(chosen), np.sum(plain)) >= FEWEST:
+            widths |= _widths(f"memory{kind}", np.abs(left.errors[chosen]), left.part(chosen), pooled="memory")
+            widths |= _widths("memory", np.abs(left.errors[plain]), left.part(plain))
+    return widths
+
+
+def memory_kind(run: Run) -> str:
+    """The category of memory of a run's plan: EXPERTS, RECOMPUTED or "" for neither."""
+    if run.job is None or run.plan is None:
+        return ""
+    if run.job.model.experts is not None:
+        return EXPERTS
+    return RECOMPUTED if recomputes_something(run.job.stack, run.plan) else ""
 
 
 def left_out_errors(left: HeldOut) -> dict[str, float]:

@@ -12,7 +12,7 @@ COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),
     *("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch", "global_batch", "experts", "topk", "moe_ffn_hidden"),
 )
-QUANTITIES = ("step_time_s", "mem_gb")
+QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gb")
 
 
 def number_problems(

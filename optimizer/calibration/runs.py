@@ -68,6 +68,8 @@ class Run:
         """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
         if quality := self.row.get("quality", ""):
             return f"its source calls it {quality}"
+        if "tokens per step unknown" in self.row.get("notes", "").lower():
+            return "its source does not say how many tokens a step has"
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
@@ -96,6 +98,9 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     row = {key: (value or "").strip() for key, value in row.items() if key is not None}
     identity = row.get("id") or f"line {line}"
     assumed: list[str] = []
+    if re.fullmatch(r"\d+ or \d+", row.get("micro_batch", "")):
+        assumed.append(f"no micro_batch: {row['micro_batch']} are two")
+        row["micro_batch"] = ""
     recipe = corrected(row, assumed)
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
@@ -105,6 +110,10 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         job, plan = _job(recipe, stack or load_stack(name), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
+    if measured.step_time is None and one_micro_batch(row) and row.get("status", "ok") in ("", "ok"):
+        seconds = job.tokens / (float(row["tokens_per_s_per_gpu"]) * job.gpus)
+        measured = replace(measured, step_time=seconds, out_of_memory=False)
+        assumed.append("step time from tokens/s")
     return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
 
 
@@ -162,7 +171,8 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     if layout := printed_layout(row, model.layers, pp * vpp):
         model = model if layout[1] else replace(model, mtp_layers=0)
     filled = filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else ()
-    micro_batch, global_batch = integer(row, "micro_batch", 1), integer(row, "global_batch")
+    micro_batch = integer(row, "micro_batch", 1)
+    global_batch = integer(row, "global_batch", dp * micro_batch if one_micro_batch(row) else None, assumed)
     zero, shard = sharding(row, stack, cluster)
     sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
     plan = Plan(
@@ -195,6 +205,18 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         dtype=dtype,
     )
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
+
+
+def one_micro_batch(row: Row) -> bool:
+    """Whether a row that names no global batch says its tokens per second and all of a step of one micro-batch.
+
+    A pipeline needs several micro-batches, how many it would have to say.
+
+    >>> one_micro_batch({"micro_batch": "8", "tokens_per_s_per_gpu": "49381", "pp": "1"})
+    True
+    """
+    alone = row.get("pp", "") in ("", "1") and bool(row.get("micro_batch"))
+    return alone and not row.get("global_batch") and bool(row.get("tokens_per_s_per_gpu"))
 
 
 def chips(row: Row, assumed: list[str]) -> int:

@@ -81,7 +81,7 @@ def layer_roofline(job: Job, plan: Plan, sent: Sequence[float]) -> LayerRoofline
     Source: Williams, Waterman, Patterson 2009; Dao, arXiv 2307.08691, section 3 (attention's traffic).
     """
     moe = job.model.moe_layers > job.model.dense_layers
-    layer = layer_operators(job.model, _shapes(job, plan), job.stack, moe)
+    layer = layer_operators(job.model, _shapes(job, plan), job.stack, moe, job.row_multiple)
     tiers = job.cluster.tiers
     level = max(range(len(tiers)), key=lambda number: sent[number] / tiers[number].bandwidth)
     return LayerRoofline(

@@ -79,6 +79,30 @@ def test_a_stack_without_intervals_takes_the_pooled_ones() -> None:
     assert found.high == pytest.approx(exp(pooled_intervals()["memory_extrapolated"]))
 
 
+def test_memory_of_plans_that_recompute_and_of_mixtures_has_widths_of_its_own() -> None:
+    widths = {"memory_interpolated": 0.1, "memory_recomputed_interpolated": 0.3, "memory_experts_interpolated": 0.2}
+    far = {name.replace("interpolated", "extrapolated"): 2 * width for name, width in widths.items()}
+    mine = job(stack=Stack(name="mine", devices=("h100",), intervals=widths | far))
+    mixture = replace(mine, model=load_model("mixtral-8x7b"))
+    for question, mode, width in (
+        (mine, "none", 0.1),
+        (mine, "selective", 0.1),  # flash attention keeps no scores
+        (mine, "full", 0.3),
+        (mixture, "none", 0.2),
+        (mixture, "full", 0.2),
+    ):
+        found = interval(question, Plan(recompute=mode), 1.0, "memory")
+        assert found.high == pytest.approx(exp(width * (1 if found.kind == "interpolated" else 2)))
+
+
+def test_a_fit_without_peaks_keeps_the_widths_of_other_stacks_runs(gpt_runs: list[Run]) -> None:
+    runs = [replace(run, memory=None) for run in gpt_runs if run.job]
+    known = Stack(name="mine", intervals={"memory_interpolated": 0.07, "time_interpolated": 9.0})
+    found = with_intervals(known, runs, ("gemm_efficiency",)).intervals
+    assert found["memory_interpolated"] == 0.07
+    assert found["time_interpolated"] < 9.0
+
+
 def test_pooled_extrapolations_are_wider() -> None:
     widths = pooled_intervals()
     assert widths["time_extrapolated"] >= widths["time_interpolated"]

@@ -165,3 +165,45 @@ def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
     assert run.plan is not None
     assert run.job is not None
     assert (run.plan.dispatcher, run.job.cluster.tiers[1].link.name) == ("deepep", "efa-v2")
+
+
+def test_asynchronous_tensor_parallelism_hides_a_quarter() -> None:
+    stack = Stack(name="mine", parameters={"tp_overlap": 0.1})
+    assert under_recipe({"notes": "async TP; torch.compile"}, stack)["tp_overlap"] == 0.25
+    assert under_recipe({"notes": "vanilla TP; torch.compile"}, stack)["tp_overlap"] == 0.1
+    more = Stack(name="mine", parameters={"tp_overlap": 0.7})
+    assert under_recipe({"notes": "async TP"}, more)["tp_overlap"] == 0.7
+
+
+def test_the_recipe_of_a_narrow_format_is_the_rows() -> None:
+    assert features("fp8 all-gather", dtype="fp8 rowwise").fp8_recipe == "rowwise"
+    assert features("rowwise vocabulary", dtype="bf16").fp8_recipe == ""
+    assert features("", dtype="mxfp8 grouped GEMMs only").narrow_products == "experts"
+
+
+@pytest.mark.parametrize(
+    ("scope", "whole", "parts"),
+    [
+        ("['moe_router', 'moe_preprocess']", False, ("router", "shared_experts")),
+        ("['attn', 'moe_router']", False, ("attention", "router", "shared_experts")),
+        ("full_iteration", True, ()),
+    ],
+)
+def test_a_graph_of_parts_replays_these_alone(scope: str, whole: bool, parts: tuple[str, ...]) -> None:
+    found = features(f"overrides: cuda_graph_impl=transformer_engine, cuda_graph_scope={scope}, fp8=mx")
+    assert (found.cuda_graphs, found.graphed) == (whole, parts)
+    off = features(f"overrides: cuda_graph_impl=none, cuda_graph_scope={scope}")
+    assert (off.cuda_graphs, off.graphed) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("notes", "table", "waits"),
+    [
+        ("variant: tokendrop; 128 experts", "25.11 NeMo Container / Pre-Training", False),
+        ("128 experts", "25.09 NeMo Container / Pre-Training", False),
+        ("128 experts", "25.11 NeMo Container / Pre-Training", True),
+    ],
+)
+def test_a_host_waits_for_nothing_where_tokens_are_dropped(notes: str, table: str, waits: bool) -> None:
+    stack = Stack(name="mine", features=Features(synchronised=True))
+    assert under_recipe({"notes": notes, "table": table}, stack).features.synchronised is waits

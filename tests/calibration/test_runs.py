@@ -190,3 +190,27 @@ def test_an_exchange_that_a_row_says_overlaps_is_a_matter_of_its_plan(tmp_path: 
     found = [(run.plan, run.job) for run in read_runs(path)]
     assert [plan and plan.overlap_exchange for plan, _ in found] == [True, False, False]
     assert [job and job.stack.features.overlap_exchange for _, job in found] == [False, False, True]
+
+
+def test_a_step_of_one_micro_batch_is_as_long_as_its_tokens_take(tmp_path: Path) -> None:
+    """8 ranks x 4 sequences x 4,096 tokens at 1,024 tokens/s and rank: 16 s."""
+    columns = "model,gpu,gpus,tp,pp,seq_len,micro_batch,global_batch,step_time_s,tokens_per_s_per_gpu\n"
+    rows = "llama3-8b,H100,16,2,1,4096,4,,,512\n" + "llama3-8b,H100,16,1,2,4096,4,,,512\n"
+    alone, piped = read_runs(written(tmp_path, columns + rows))
+    assert alone.job is not None
+    assert (alone.job.global_batch, alone.step_time) == (32, pytest.approx(16.0))
+    assert {"global_batch 32", "step time from tokens/s"} <= set(alone.assumed)
+    # A pipeline has several micro-batches, how many the row does not say.
+    assert piped.refused == "the row has no global_batch"
+
+
+def test_two_micro_batches_are_none(tmp_path: Path) -> None:
+    (run,) = read_runs(written(tmp_path, SHORT + "llama3-8b,H100,64,2 or 3,256,5.1\n"))
+    assert run.job is not None
+    assert run.doubted == "it names no micro_batch"
+
+
+def test_a_step_of_unknown_tokens_is_not_judged_by(tmp_path: Path) -> None:
+    columns = SHORT.strip() + ",notes\n"
+    (run,) = read_runs(written(tmp_path, columns + "llama3-8b,H100,64,1,256,5.1,packed so tokens per step unknown\n"))
+    assert run.doubted == "its source does not say how many tokens a step has"

@@ -5,6 +5,7 @@ Every field is an array with one entry per plan shape (see Shapes); nothing here
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from optimizer.model import Model
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.stack import Stack
+from optimizer.variables import DISPATCHERS
 
 # Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
@@ -22,6 +24,34 @@ UNFUSED_CLAMP = 26.0 / 3.0
 # Mixtures of NVIDIA-NeMo/Megatron-Bridge err by 6.6, 5.4 and 6.9 % when its stack is refitted, by 15.8, 12.3 and 12.5 %
 # with the default stack, whose element-wise rate is that of dense runs.
 GATHERED = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permuting:
+    """How often rows of routed tokens are read or written around the exchange, forward and backward, in how many
+    kernels of a forward pass.
+    """
+
+    forward: float
+    backward: float
+    kernels: float
+
+
+# All-to-all sorts rows by rank before it and by expert after it, and back: four times, read and written. Dispatchers
+# with kernels of their own copy a token where it is sent: only the sort by expert and back are left, which HybridEP
+# does with the padding and the copy out of its buffer. A backward pass also reads them for the gradient of the
+# router's weights.
+# Source: NVIDIA/Megatron-LM @3c1b98efdc^, DeepSeek-V3 GB200 guide, sections 2.1.1 and 2.5.
+PERMUTING = {
+    "alltoall": Permuting(forward=8.0, backward=10.0, kernels=40.0),
+    "deepep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
+    "hybridep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
+}
+FUSED = Permuting(forward=2.0, backward=3.0, kernels=4.0)
+# Rows that an expert's start and end are worth in a grouped product: DeepGEMM on H800 reaches 0.84 of one product of
+# the shape with thousands of rows for each of 4 to 8 experts, 0.78 with 512 and 0.74 with 256.
+# Source: deepseek-ai/DeepGEMM @a6d97a1, README.md, grouped products.
+GROUP_ROWS = 36.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
 
@@ -57,6 +87,24 @@ class Shapes:
     def busiest(self, imbalance: float) -> FloatArray:
         """Tokens of the busiest expert rank / mean [1]: a rank that holds all experts computes every token."""
         return np.where(self.ep > 1, imbalance, 1.0)
+
+
+def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) -> FloatArray:
+    """What each plan has under its own dispatcher.
+
+    >>> one = np.ones(2)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1,
+    ...     dispatcher=np.array([0, 1]))
+    >>> by_dispatcher(shapes, lambda which: float(len(which))).tolist()
+    [8.0, 6.0]
+    """
+    if shapes.dispatcher is None:
+        return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
+    used = np.unique(shapes.dispatcher).tolist()
+    found = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
+    for number in used[1:]:
+        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +157,7 @@ class Elementwise:
     name: str
     forward_bytes: FloatArray
     backward_bytes: FloatArray
-    kernels: float
+    kernels: FloatArray | float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,28 +243,44 @@ def mlp_gemms(model: Model, shapes: Shapes, width: int, prefix: str = "mlp") -> 
     )
 
 
-def expert_gemms(model: Model, shapes: Shapes, imbalance: float, rate: float) -> tuple[Gemm, ...]:
+def expert_gemms(
+    model: Model, shapes: Shapes, imbalance: float, rate: float, multiple: float = 1.0
+) -> tuple[Gemm, ...]:
     """Router and routed experts, one grouped product per matrix over the rank's E / ep experts.
 
     A rank computes tokens / tp * top_k * etp routed tokens on experts split etp ways; the busiest of several ranks
-    computes `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches:
-    experts differ in their tokens, and each starts and ends on its own.
+    computes `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches, and
+    `grouped_rate` of that: experts differ in their tokens, and each starts and ends on its own. The rows of each expert
+    are filled up to a `multiple`, (multiple - 1) / 2 of them on average.
     """
     experts = model.experts
     if experts is None:
         return ()
     t = shapes.tokens
     local = experts.count / shapes.ep
-    rows = t / shapes.tp * experts.top_k * shapes.etp * shapes.busiest(imbalance) / local
+    busy = shapes.busiest(imbalance)
+    rows = t / shapes.tp * experts.top_k * shapes.etp * busy / local + (multiple - 1.0) / 2.0
     width = experts.ffn_hidden / shapes.etp
     up = (2 if model.gated_mlp else 1) * width
+    grouped = rate * grouped_rate(rows)
     gemms = (
         Gemm(name="router", m=t / shapes.sp, n=_full(t, experts.count), k=_full(t, model.hidden), low_precision=False),
-        Gemm(name="experts_up", m=rows, n=up, k=_full(t, model.hidden), batch=local, rate=rate),
-        Gemm(name="experts_down", m=rows, n=_full(t, model.hidden), k=width, batch=local, rate=rate),
+        Gemm(name="experts_up", m=rows, n=up, k=_full(t, model.hidden), batch=local, rate=grouped),
+        Gemm(name="experts_down", m=rows, n=_full(t, model.hidden), k=width, batch=local, rate=grouped),
     )
     shared = experts.shared_ffn_hidden
     return gemms + (mlp_gemms(model, shapes, shared, "shared") if shared else ())
+
+
+def grouped_rate(rows: FloatArray) -> FloatArray:
+    """Rate of a grouped product / that of experts with any number of rows [1]: rows / (rows + GROUP_ROWS).
+
+    rows: of one expert [1]. Source: see GROUP_ROWS; the form is assumed.
+
+    >>> grouped_rate(np.array([36.0, 324.0])).tolist()
+    [0.5, 0.9]
+    """
+    return np.asarray(rows / (rows + GROUP_ROWS))
 
 
 def attention_core(model: Model, shapes: Shapes) -> Attention:
@@ -241,9 +305,8 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
 
     Per element of the residual stream a fused norm reads and writes once, a residual addition reads twice and
     writes once; the backward pass moves about twice as much. Activation: reads its inputs, writes its output; one that
-    clamps has no fused kernel and is UNFUSED_CLAMP times as much. Routed tokens are read and written four times: sorted
-    by rank before and by expert after the all-to-all, and back; the backward pass also reads them for the gradient of
-    the router's weights. Gathering rows by index costs GATHERED times what reading them in order does.
+    clamps has no fused kernel and is UNFUSED_CLAMP times as much. Routed tokens are read and written as often as the
+    plan's dispatcher has it (PERMUTING). Gathering rows by index costs GATHERED times what reading them in order does.
 
     With fused_experts the dispatcher writes each row where its expert wants it and reads it from there, once each, the
     backward pass once more for the router's weights; and the products of the experts apply the gate themselves.
@@ -267,12 +330,17 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         rows = t / shapes.tp * model.experts.top_k
         moved, width = half * rows * model.hidden, model.experts.shared_ffn_hidden * t / shapes.tp
         if stack.features.fused_experts:
-            passes, launches = (2.0, 3.0), 4
+            forward, backward, launches = (
+                np.full_like(t, each) for each in (FUSED.forward, FUSED.backward, FUSED.kernels)
+            )
         else:
-            passes, launches = (8 * GATHERED, 10 * GATHERED), 40
+            forward, backward, launches = permuting(shapes)
             width = width + model.experts.ffn_hidden * rows
-        forward, backward = (count * moved for count in passes)
-        ops.append(Elementwise(name="permute", forward_bytes=forward, backward_bytes=backward, kernels=launches))
+        ops.append(
+            Elementwise(
+                name="permute", forward_bytes=forward * moved, backward_bytes=backward * moved, kernels=launches
+            )
+        )
     else:
         width = model.ffn_hidden * t / shapes.tp
     unfused = UNFUSED_CLAMP if model.activation == "clamped-swiglu" else 1.0
@@ -281,10 +349,28 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     return tuple(ops)
 
 
-def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> Layer:
-    """Everything one layer runs: projections, attention core, MLP or experts, element-wise kernels."""
+def permuting(shapes: Shapes) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Passes over the routed rows, forward and backward, as long as those in order, and the kernels forward [1].
+
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
+    >>> [passes.tolist() for passes in permuting(shapes)]
+    [[16.0], [20.0], [40.0]]
+    """
+    return (
+        by_dispatcher(shapes, lambda which: GATHERED * PERMUTING[which].forward),
+        by_dispatcher(shapes, lambda which: GATHERED * PERMUTING[which].backward),
+        by_dispatcher(shapes, lambda which: PERMUTING[which].kernels),
+    )
+
+
+def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool, multiple: float = 1.0) -> Layer:
+    """Everything one layer runs: projections, attention core, MLP or experts, element-wise kernels.
+
+    multiple: of rows that the products of an expert are filled up to [1] (Job.row_multiple).
+    """
     dense = () if moe else mlp_gemms(model, shapes, model.ffn_hidden)
-    experts = expert_gemms(model, shapes, stack.imbalance, stack["expert_efficiency"]) if moe else ()
+    experts = expert_gemms(model, shapes, stack.imbalance, stack["expert_efficiency"], multiple) if moe else ()
     return Layer(
         gemms=attention_gemms(model, shapes) + dense + experts,
         attention=attention_core(model, shapes),

@@ -127,7 +127,7 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
     model, stack, local = job.model, job.stack, shapes_of(job, few)
-    time = layer_time(job, layer_operators(model, local, stack, moe), local, moe).take(rows)
+    time = layer_time(job, layer_operators(model, local, stack, moe, job.row_multiple), local, moe).take(rows)
     lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
     more, terms = time.again(lean), {}
     for name in TERMS:

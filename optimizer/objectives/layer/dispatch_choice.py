@@ -10,22 +10,25 @@ from numpy.typing import NDArray
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.operators import Shapes, layer_operators
-from optimizer.objectives.layer.messages import expert_messages, proxied_calls
-from optimizer.objectives.layer.seconds import layer_time
+from optimizer.objectives.layer.drained_host import shown_launches
+from optimizer.objectives.layer.messages import expert_messages
+from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, layer_time
 from optimizer.objectives.network.messages import BACKWARD, FORWARD
 from optimizer.variables import DISPATCHERS
 
 KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
+COSTS = ("elementwise", "ep_communication")
 Rows = NDArray[np.int64]
 
 
 def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Rows]:
     """Rows and an index of DISPATCHERS for each, a row once for every dispatcher that it may gain by.
 
-    A dispatcher is left out where another one costs the host as much for a call and shows no more of its exchange in
-    either pass: every time of a step grows with these, and what hides under a pass that waits for the host does not
-    shrink. Where the exchange may run beside another micro-batch, the other one must exchange no longer either and hold
-    no more multiprocessors. Of several alike the first stays. Of those that the stack offers and the job allows.
+    A dispatcher is left out where another one asks no more of the host, permutes no longer and shows no more of its
+    exchange in either pass: every time of a step grows with these, and messages that lose a cover show no more of
+    themselves than the cover has lost. Where the exchange may run beside another micro-batch, the other one must
+    exchange no longer either and hold no more multiprocessors. Of several alike the first stays. Of those that the
+    stack offers and the job allows.
     """
     count = len(columns["ep"])
     offered = [name for name in job.stack.dispatchers if name in job.limits.choices.get("dispatcher", DISPATCHERS)]
@@ -44,23 +47,23 @@ def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Row
 
 
 def _undominated(costs: FloatArray) -> BoolArray:
-    """Which dispatchers (rows) no other one beats at each shape; costs: dispatcher x (call, what must be no more)."""
+    """Which dispatchers (rows) no other one beats at each shape; costs are dispatcher x what it costs x shape."""
     useful = np.ones((len(costs), costs.shape[2]), dtype=np.bool_)
     for one in range(len(costs)):
         for other in range(len(costs)):
-            if one == other:
-                continue
-            no_worse = np.all(costs[other, 1:] <= costs[one, 1:], axis=0) & (costs[other, 0] == costs[one, 0])
-            alike = np.all(costs[other] == costs[one], axis=0)
-            useful[one] &= ~(no_worse & (~alike | (other < one)))
+            if one != other:
+                no_worse = np.all(costs[other] <= costs[one], axis=0)
+                alike = np.all(costs[other] == costs[one], axis=0)
+                useful[one] &= ~(no_worse & (~alike | (other < one)))
     return useful
 
 
 def _costs(job: Job, few: Rows, dispatcher: str) -> FloatArray:
-    """What a call costs the host, and what of the exchange of one mixture shows in its forward and its backward pass.
+    """What one mixture costs by this dispatcher, one row each, one column for every distinct shape [s].
 
+    Element-wise kernels and what shows of the exchange, forward and backward, the host and its launches that show.
     Where it may run beside another micro-batch, how long it takes in either pass, and the multiprocessors that it holds
-    meanwhile. One row each [s], one column for every distinct shape.
+    meanwhile [1].
     """
     tp, cp, ep, etp, micro_batch = few[:5].astype(np.float64)
     shapes = Shapes(
@@ -73,11 +76,13 @@ def _costs(job: Job, few: Rows, dispatcher: str) -> FloatArray:
         seq_len=job.seq_len,
         dispatcher=np.full(few.shape[1], DISPATCHERS.index(dispatcher)),
     )
-    time = layer_time(job, layer_operators(job.model, shapes, job.stack, True), shapes, True, modules=False)
-    rows = [proxied_calls(job, shapes), *(phase.terms["ep_communication"] for phase in (time.forward, time.backward))]
+    layer = layer_operators(job.model, shapes, job.stack, True, job.row_multiple)
+    time = layer_time(job, layer, shapes, True, modules=False)
+    rows = [phase.terms[name] for name in COSTS for phase in (time.forward, time.backward)]
+    rows += [time.host, shown_launches(job, layer, shapes, BACKWARD_KERNELS)]
     if job.stack.features.offers_overlap:
         messages = list(expert_messages(job, shapes))
-        for phase in (FORWARD, BACKWARD):
-            rows.append(sum((each.seconds(job) for each in messages if each.phase == phase), np.zeros_like(tp)))
+        for which in (FORWARD, BACKWARD):
+            rows.append(sum((each.seconds(job) for each in messages if each.phase == which), np.zeros_like(tp)))
         rows.append(np.asarray(messages[0].taken))
     return np.stack([row + np.zeros_like(tp) for row in rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.operators import Shapes, kv_width, padded_vocab
+from optimizer.objectives.kernels.operators import Shapes, by_dispatcher, kv_width, padded_vocab
 from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span
 from optimizer.plan import Plans
-from optimizer.variables import DISPATCHERS
 
 ELEMENT = 2.0  # bytes of an activation or weight on the network
 GATHERS = ("mlp", "moe", "shared_experts")  # modules whose products tensor parallelism splits between two collectives
@@ -90,10 +89,10 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
     """
     tokens, group = shapes.tokens / shapes.tp * shapes.busiest(job.stack.imbalance), (shapes.ep, shapes.etp)
     copied = copies_per_token(job, shapes)
-    taken = _by_dispatcher(shapes, partial(_taken, job, shapes))
+    taken = by_dispatcher(shapes, partial(_taken, job, shapes))
     for phase in (FORWARD, BACKWARD):
         for row, times in _rows(job, shapes, phase):
-            seconds = _by_dispatcher(shapes, partial(_exchange, job, row, tokens, group))
+            seconds = by_dispatcher(shapes, partial(_exchange, job, row, tokens, group))
             sent = _message(EP, "routed tokens", "all_to_all", row * tokens * copied, group, times, phase, "gemm")
             yield replace(sent, each=seconds, taken=taken)
         size = ELEMENT * tokens * copied * job.model.hidden
@@ -166,24 +165,13 @@ def launched(messages: Iterable[Message], phase: str) -> FloatArray | float:
 def copies_per_token(job: Job, shapes: Shapes) -> FloatArray:
     """Copies of a routed token that its rank sends under each plan's dispatcher [1]."""
     group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
-    return _by_dispatcher(shapes, lambda which: copies(job, which, shapes.ep, group))
+    return by_dispatcher(shapes, lambda which: copies(job, which, shapes.ep, group))
 
 
 def proxied_calls(job: Job, shapes: Shapes) -> FloatArray:
     """Host time of one call of each plan's dispatcher [s]."""
     group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
-    return _by_dispatcher(shapes, lambda which: proxied_seconds(job.cluster, which, group))
-
-
-def _by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray]) -> FloatArray:
-    """What each plan has under its own dispatcher."""
-    if shapes.dispatcher is None:
-        return value(DISPATCHERS[0])
-    used = np.unique(shapes.dispatcher).tolist()
-    found = value(DISPATCHERS[used[0]])
-    for number in used[1:]:
-        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
-    return found
+    return by_dispatcher(shapes, lambda which: proxied_seconds(job.cluster, which, group))
 
 
 def _exchange(
@@ -203,7 +191,7 @@ def _rows(job: Job, shapes: Shapes, phase: str) -> Iterable[tuple[FloatArray | f
     wide = ELEMENT * job.model.hidden
     if phase == BACKWARD or not (job.stack.features.fp8_dispatch and job.quantised):
         return ((wide, 2.0),)
-    narrow = _by_dispatcher(shapes, lambda which: np.full_like(shapes.tp, row_bytes(job, which)))
+    narrow = by_dispatcher(shapes, lambda which: np.full_like(shapes.tp, row_bytes(job, which)))
     return ((narrow, 1.0), (wide, 1.0))
 
 

@@ -43,7 +43,7 @@ def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
         if not count:
             continue
         table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-        time = layer_time(job, layer_operators(model, shapes, stack, moe), shapes, moe)
+        time = layer_time(job, layer_operators(model, shapes, stack, moe, job.row_multiple), shapes, moe)
         keeps += count * float(table.none[0])
         full += count * np.array([table.none[0] - table.full[0], time.full.total[0]])
         for module, phase in time.modules.items():

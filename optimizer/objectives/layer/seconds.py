@@ -19,7 +19,9 @@ from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
 from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
+from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
 from optimizer.objectives.layer.messages import (
     head_messages,
     launched,
@@ -188,8 +190,10 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: bo
     forward = _compute(job, layer, curves, backward=False)
     selective = dict.fromkeys(TERMS, nothing) | recomputed_terms(job, layer, curves, forward)
     alone = None if shapes.overlap is None else ~shapes.overlap
-    ahead = _phase(job, forward, messages, FORWARD, host, alone)
-    back = _phase(job, _compute(job, layer, curves, backward=True), messages, BACKWARD, host * BACKWARD_KERNELS, alone)
+    shown = shown_launches(job, layer, shapes, BACKWARD_KERNELS) if moe else nothing
+    ahead = _phase(job, forward, messages, FORWARD, host, shown, alone)
+    backward = _compute(job, layer, curves, backward=True)
+    back = _phase(job, backward, messages, BACKWARD, host * BACKWARD_KERNELS, shown * BACKWARD_KERNELS, alone)
     return LayerTime(
         forward=ahead,
         backward=back,
@@ -221,13 +225,13 @@ def _beside(
     overlap = shapes.overlap
     if overlap is None:
         return {}, {}
-    more: FloatArray | float = NODES * CALLS * job.stack["launch"]
+    more: FloatArray | float = NODES * CALLS * call_seconds(job)
     if job.stack.features.cuda_graphs:
         experts = tuple(product for product in layer.gemms if product.name.startswith("experts"))
         moved = tuple(kernel for kernel in layer.elementwise if kernel.name in ("permute", "activation"))
         apart = replace(layer, gemms=experts, attention=None, elementwise=moved)
         exchanged = [message for message in messages if message.parallelism == EP]
-        more = more + (_kernels(job, apart) + launched(exchanged, FORWARD)) * job.stack["launch"]
+        more = more + (_kernels(job, apart) + launched(exchanged, FORWARD)) * call_seconds(job)
     hosts = host + more, (host + more) * BACKWARD_KERNELS
     taken = next((message.taken for message in messages if message.parallelism == EP), 0.0)
     found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken + np.zeros(np.shape(host)))
@@ -266,7 +270,8 @@ def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dic
         messages = module_messages(job, shapes, module, moe)
         host = (_kernels(job, operators) + launched(messages, FORWARD)) * _launch(job) + np.zeros_like(shapes.tp)
         host = host + (mixture_host(job, shapes) if module == "moe" and moe else 0.0)
-        found[module] = _phase(job, forward, messages, FORWARD, host)
+        drained = recomputed_launches(job, operators, "attention") if module == "mla_up_proj" and moe else 0.0
+        found[module] = _phase(job, forward, messages, FORWARD, host, drained)
     return found
 
 
@@ -301,14 +306,16 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     """GPU seconds of the compute terms in one direction."""
     stack = job.stack
     low, high = curves
-    scale = stack["gemm_efficiency"]
+    scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
     for product in layer.gemms:
-        quantised = job.quantised and product.low_precision
-        gemm = gemm + gemm_seconds(product, low if quantised else high, scale, backward)
+        chosen = narrow_product(stack.features.narrow_products, product.name)
+        quantised = job.quantised and product.low_precision and chosen
+        rate = scale * (recipe.rate if quantised else 1.0)
+        gemm = gemm + gemm_seconds(product, low if quantised else high, rate, backward)
         if quantised:
-            casts = casts + cast_bytes(product, backward)
+            casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
     core = attention.seconds(job, layer.attention, backward) if layer.attention else np.zeros_like(gemm)
@@ -319,7 +326,7 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     }
 
 
-def _kernels(job: Job, layer: Layer) -> float:
+def _kernels(job: Job, layer: Layer) -> FloatArray | float:
     """Kernels of one forward pass."""
     core = attention.KERNELS[job.stack.features.attention] if layer.attention else 0
     casts = 2 * len(layer.gemms) if job.quantised else 0
@@ -328,7 +335,7 @@ def _kernels(job: Job, layer: Layer) -> float:
 
 def _launch(job: Job) -> float:
     """Time between two kernels that the host launches; graphs are replayed without it [s]."""
-    return 0.0 if job.stack.features.cuda_graphs else job.stack["launch"]
+    return 0.0 if job.stack.features.cuda_graphs else call_seconds(job)
 
 
 def _phase(
@@ -337,9 +344,10 @@ def _phase(
     messages: Sequence[Message],
     phase: str,
     host: FloatArray,
+    drained: FloatArray | float = 0.0,
     alone: BoolArray | None = None,
 ) -> Phase:
-    """Compute, what its messages show beside it, and the wait for the host.
+    """Compute, what its messages show beside it, and the wait for the host, of which `drained` always shows.
 
     Only where it is `alone` (None: everywhere) does the exchange of tokens hide under the products of its own pass.
     """
@@ -360,7 +368,7 @@ def _phase(
         terms[f"{parallelism}_communication"] = shown + taken * (sent - shown)
         hidden = hidden + sent - shown
     busy = sum(terms.values(), nothing)
-    terms |= {"launch": launch_seconds(host, busy)}
+    terms |= {"launch": np.maximum(launch_seconds(host, busy), drained)}
     return Phase(terms=terms, hidden=hidden, outlasting=sum(outlasting.values(), nothing))
 
 

@@ -75,7 +75,7 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
         what = f"{plan.recompute} in a {kind} layer"
         freed = float(kept_bytes(table, plans.recompute).once[0])
         found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
-        time = layer_time(job, layer_operators(job.model, shapes, stack, moe), shapes, moe)
+        time = layer_time(job, layer_operators(job.model, shapes, stack, moe, job.row_multiple), shapes, moe)
         for term, seconds in time.again(plans.recompute).terms.items():
             if seconds[0]:
                 found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"

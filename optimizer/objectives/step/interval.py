@@ -10,10 +10,12 @@ from optimizer.job import Job
 from optimizer.objectives.step.flops import CAUSAL, model_flops
 from optimizer.plan import Plan
 from optimizer.presets.intervals import pooled_intervals
+from optimizer.stack import Stack
 
 LEVEL = 0.9
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
 EXPERTS = "_experts"  # in the names of widths: those of mixtures
+RECOMPUTED = "_recomputed"  # in the names of widths of memory: those of plans that recompute
 STARVED = "_starved"  # in the names of widths: those of steps that the host or the network bounds
 STARVED_MFU = 0.10
 EASY_MFU, HARDEST_MFU = 0.40, 0.01
@@ -48,7 +50,7 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
     runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
     the half-widths pooled over the others. Steps below STARVED_MFU have widths of their own, and of the others mixtures
-    of experts, where enough of them were measured.
+    of experts, where enough of them were measured; memory, of mixtures and else of plans that recompute.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
@@ -69,12 +71,28 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     own, pooled = job.stack.intervals, pooled_intervals()
     source = own if f"{quantity}_{kind}" in own else pooled
     share = mfu(job, value) if quantity == "time" else 1.0
-    kinds = [STARVED] * (share < STARVED_MFU) + [EXPERTS] * (job.model.experts is not None) + [""]
+    kinds = [EXPERTS] * (job.model.experts is not None) + [""]
+    if quantity == "memory":
+        kinds = kinds[:-1] + [RECOMPUTED] * recomputes_something(job.stack, plan) + [""]
+    elif share < STARVED_MFU:
+        kinds = [STARVED, *kinds]
     names = (f"{quantity}{category}_{kind}" for category in kinds)
     width = source[next(name for name in names if name in source)]
     if quantity == "time":
         width *= difficulty(share, source.get("time_slope", 0.0))
     return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
+
+
+def recomputes_something(stack: Stack, plan: Plan) -> bool:
+    """Whether a plan keeps less for the backward pass: flash attention keeps no scores that a core could recompute.
+
+    >>> from optimizer.stack import Stack
+    >>> [recomputes_something(Stack(name="mine"), Plan(recompute=mode)) for mode in ("none", "selective", "full")]
+    [False, False, True]
+    """
+    features = stack.features
+    nothing = features.selective == "core" and features.attention.startswith("flash")
+    return plan.recompute not in (("none", "selective", "core_attn") if nothing else ("none",))
 
 
 def difficulty(utilisation: float, slope: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,22 @@ def test_one_rank_with_all_experts_computes_every_token_however_uneven_the_routi
         layer = layer_operators(model, shapes(ep=ep), stack, True)
         up = next(gemm for gemm in layer.gemms if gemm.name == "experts_up")
         assert up.m * up.batch == pytest.approx(2048 * 2 * times)
+
+
+def test_permutations_follow_the_dispatcher() -> None:
+    """All-to-all sorts twice on each side, kernels of a dispatcher once: 8 and 4 passes over rows taken by index."""
+    model, where = load_model("deepseek-v3"), shapes()
+    rows = 2048 * 8 * 7168 * 2
+    for number, passes in ((0, 8), (1, 4), (2, 4)):
+        chosen = replace(where, dispatcher=np.full(len(where.tp), number))
+        moved = {k.name: k for k in layer_operators(model, chosen, Stack(name="mine"), moe=True).elementwise}
+        assert moved["permute"].forward_bytes[0] == pytest.approx(2 * passes * rows)
+
+
+def test_rows_of_experts_are_filled_up() -> None:
+    """2,048 tokens to 8 of 256 experts are 64 rows each, 70.4 of the busiest rank; 31 / 2 more where 32 are a block."""
+    model = load_model("deepseek-v3")
+    for multiple, rows in ((1.0, 70.4), (32.0, 85.9)):
+        layer = layer_operators(model, shapes(), Stack(name="mine"), True, multiple)
+        product = next(gemm for gemm in layer.gemms if gemm.name == "experts_up")
+        assert product.m[0] == pytest.approx(rows)

@@ -1,0 +1,47 @@
+"""Rows of a cumulative ablation have the features of all steps up to theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optimizer.calibration.row_ablation import ablated
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plans
+
+MEASURED = Path(__file__).parents[3] / "shared" / "measured" / "moe_runs.csv"
+
+
+def test_a_row_that_names_no_known_step_says_nothing() -> None:
+    assert ablated("") == ablated("cumulative step of one ablation: more coffee") == {}
+
+
+def test_the_last_step_has_everything_fused_graphed_and_bound() -> None:
+    last = ablated("cumulative step of one ablation: quantisation fused into norm; layout Et|(tt|)*30L")
+    assert last["unfused"] == ()
+    assert last["bound_host"]
+    assert "shared_experts" in last["graphed"]
+
+
+def step(run: Run) -> float:
+    assert run.job is not None
+    assert run.plan is not None
+    return float(price(run.job, Plans.of([run.plan])).step_time[0])
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="needs ../shared")
+def test_every_step_of_the_guide_that_is_modelled_is_as_long_as_it_says_or_so() -> None:
+    runs = [run for run in read_runs(MEASURED) if run.id.startswith("GB2-")]
+    assert len(runs) == 13
+    times = [step(run) for run in runs]
+    measured = [run.step_time or 0.0 for run in runs]
+    assert all(abs(mine / its - 1) < 0.2 for mine, its in zip(times, measured, strict=True))
+    # By the number of the row: scales, router, graphs, binding, swizzle, HybridEP within half and twice.
+    for row in (2, 3, 6, 8, 9, 11):
+        mine, its = times[row - 2] - times[row - 1], measured[row - 2] - measured[row - 1]
+        assert 0.5 < mine / its < 2.0, row
+    # DeepEP, recomputation of the up-projections, graphs of the shared expert: the sign.
+    for row in (4, 5, 10):
+        assert times[row - 1] < times[row - 2], row
