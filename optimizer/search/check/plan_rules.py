@@ -99,7 +99,7 @@ def _recomputed(job: Job, plan: Plan) -> Finding:
     if recomputed and plan.recompute_first:
         reason = "layers are recomputed by stage or by virtual stage, not by both"
         return Finding(name="recomputed layers", holds=False, reason=reason)
-    if by not in ((BY_STAGE,) if recomputed else (BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE)):
+    if by not in ((BY_STAGE,) if recomputed else (BY_STAGE, BY_VIRTUAL_STAGE)):
         reason = f"other layers are given{rule_of(job)}"
         return Finding(name="recomputed layers", holds=False, reason=reason)
     if plan.recompute_first:
