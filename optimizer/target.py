@@ -45,7 +45,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
     "megatron-lm": MEGATRON,
     "megatron-bridge": MEGATRON,
     "torchtitan": Launcher(
-        schedules=("1f1b", "interleaved", "zero-bubble"),
+        schedules=("1f1b", "interleaved"),
         zero_stages=(0, 2, 3),
         recompute_by=ALL_LAYERS,
         modules=False,

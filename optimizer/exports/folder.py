@@ -14,6 +14,8 @@ from optimizer.exports.megatron import COMMUNICATORS, communicators, exported_pl
 from optimizer.exports.nemo import nemo_overrides
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
+from optimizer.exports.torchtitan_model import MAIN, NEW
+from optimizer.exports.torchtitan_python import MODULES, torchtitan_main, torchtitan_python
 from optimizer.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
@@ -39,12 +41,14 @@ EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     "megatron.sbatch": sbatch_script,
     "megatron-bridge.overrides": _overrides,
     "torchtitan.toml": torchtitan_toml,
+    f"{MODULES[NEW]}.py": torchtitan_python,
+    f"{MODULES[MAIN]}.py": torchtitan_main,
 }
 FILES = tuple(EXPORTS)
 FILES_OF: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
     "megatron-bridge": ("megatron-bridge.overrides",),
-    "torchtitan": ("torchtitan.toml",),
+    "torchtitan": ("torchtitan.toml", *(f"{name}.py" for name in MODULES.values())),
 }
 
 
