@@ -6,12 +6,13 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.megatron import COMMUNICATORS, communicators, exported_plan, megatron_arguments
-from optimizer.exports.nemo import nemo_overrides
+from optimizer.exports.megatron import COMMUNICATORS, communicators, megatron_arguments, unexpressed_plan
+from optimizer.exports.nemo import BRIDGE_RELEASES, bridge_overrides
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
 from optimizer.exports.torchtitan_model import MAIN, NEW
@@ -27,19 +28,17 @@ def _arguments(answer: Answer) -> str:
 
 
 def _communicators(answer: Answer) -> str:
-    exported_plan(answer)
+    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan)):
+        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
     return communicators(answer.job, answer.knobs)
 
 
-def _overrides(answer: Answer) -> str:
-    return "\n".join(nemo_overrides(answer)) + "\n"
-
-
+BRIDGE = {f"megatron-bridge-{release}.overrides": release for release in BRIDGE_RELEASES}
 EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     "megatron.args": _arguments,
     COMMUNICATORS: _communicators,
     "megatron.sbatch": sbatch_script,
-    "megatron-bridge.overrides": _overrides,
+    **{name: partial(bridge_overrides, release=release) for name, release in BRIDGE.items()},
     "torchtitan.toml": torchtitan_toml,
     f"{MODULES[NEW]}.py": torchtitan_python,
     f"{MODULES[MAIN]}.py": torchtitan_main,
@@ -47,7 +46,7 @@ EXPORTS: Mapping[str, Callable[[Answer], str]] = {
 FILES = tuple(EXPORTS)
 FILES_OF: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
-    "megatron-bridge": ("megatron-bridge.overrides",),
+    "megatron-bridge": (*BRIDGE, COMMUNICATORS),
     "torchtitan": ("torchtitan.toml", *(f"{name}.py" for name in MODULES.values())),
 }
 
