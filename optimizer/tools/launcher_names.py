@@ -87,9 +87,9 @@ def source(clone: Path, commit: str, path: str) -> str:
 
 
 def fields_in(text: str, name: str) -> frozenset[str]:
-    """The fields of a dataclass: annotated names that are no constants of the class.
+    r"""The fields of a dataclass: annotated names that are no constants of the class.
 
-    >>> sorted(fields_in("class A:\\n    a: int = 1\\n    b: ClassVar[int] = 2\\n    _c: int = 3\\n", "A"))
+    >>> sorted(fields_in("class A:\n    a: int = 1\n    b: ClassVar[int] = 2\n    _c: int = 3\n", "A"))
     ['a']
     """
     classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef) and node.name == name]
