@@ -28,7 +28,7 @@ def _arguments(answer: Answer) -> str:
 
 
 def _communicators(answer: Answer) -> str:
-    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan)):
+    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
         raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
     return communicators(answer.job, answer.knobs)
 

@@ -19,17 +19,19 @@ from optimizer.exports.megatron import (
     SHARDING,
     communicators,
     dispatcher_flags,
+    distributed,
     recipe_flags,
     recompute_flags,
     unexpressed_plan,
 )
 from optimizer.objectives.kernels.activations import offloaded_modules
+from optimizer.plan import Knobs
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
     from optimizer.model import Model
-    from optimizer.plan import Knobs, Plan
+    from optimizer.plan import Plan
 
 OLD, NEW, MAIN = "0.3.1", "0.6.0", "main"
 BRIDGE_RELEASES = (OLD, NEW, MAIN)
@@ -46,7 +48,7 @@ def bridge_overrides(answer: Answer, release: str) -> str:
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := lacking_of(answer.job, answer.plan, release):
+    if missing := lacking_of(answer.job, answer.plan, release, answer.knobs):
         raise InputError(f"Megatron-Bridge {release} cannot run this plan: it lacks {'; '.join(missing)}")
     values = override_values(answer.job, answer.plan, answer.knobs, release)
     lines = [
@@ -56,7 +58,7 @@ def bridge_overrides(answer: Answer, release: str) -> str:
     return "\n".join([*lines, *(f"{key}={hydra(value)}" for key, value in values.items())]) + "\n"
 
 
-def lacking_of(job: Job, plan: Plan, release: str) -> tuple[str, ...]:
+def lacking_of(job: Job, plan: Plan, release: str, knobs: Knobs = Knobs()) -> tuple[str, ...]:
     """What a release lacks to run the plan as it is priced, in words; nothing where it can."""
     features = job.stack.features
     partly = release == OLD and plan.activation_offload not in (0, 100)
@@ -64,7 +66,7 @@ def lacking_of(job: Job, plan: Plan, release: str) -> tuple[str, ...]:
         f"{plan.activation_offload}% of activations on the host (all or none)": partly,
         f"{features.attention} attention": not features.attention.startswith("flash"),
     }
-    return (*unexpressed_plan(job, plan), *(what for what, holds in missing.items() if holds))
+    return (*unexpressed_plan(job, plan, knobs), *(what for what, holds in missing.items() if holds))
 
 
 def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> dict[str, object]:
@@ -100,7 +102,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "train.global_batch_size": job.global_batch,
         "comm_overlap": None,
         "mixed_precision": _precision(job, plan),
-        "ddp.use_distributed_optimizer": plan.zero_stage >= 1,
+        "ddp.use_distributed_optimizer": distributed(plan, knobs),
         "ddp.num_distributed_optimizer_instances": replicas // plan.shard if grouped else 1,
         "ddp.use_megatron_fsdp": plan.zero_stage >= 2,
         "ddp.data_parallel_sharding_strategy": SHARDING.get(plan.zero_stage, "no_shard"),
@@ -109,7 +111,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "ddp.bucket_size": round(knobs.bucket / job.stack.features.grad_bytes),
         **({"dist.nccl_communicator_config_path": COMMUNICATORS} if blocks else {}),
         **({"checkpoint.ckpt_format": "fsdp_dtensor"} if plan.zero_stage >= 2 else {}),
-        "optimizer.use_distributed_optimizer": plan.zero_stage >= 1,
+        "optimizer.use_distributed_optimizer": distributed(plan, knobs),
         "optimizer.optimizer_cpu_offload": knobs.offload > 0,
         **(
             {"optimizer.optimizer_offload_fraction": knobs.offload, "optimizer.use_precision_aware_optimizer": True}
