@@ -11,6 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
+from optimizer.exports.deepspeed import (
+    accelerate_deepspeed,
+    accelerate_fsdp,
+    deepspeed_json,
+    trainer_deepspeed,
+    trainer_fsdp,
+)
 from optimizer.exports.megatron import COMMUNICATORS, communicators, megatron_arguments, unexpressed_plan
 from optimizer.exports.nemo import BRIDGE_RELEASES, bridge_overrides
 from optimizer.exports.sbatch import sbatch_script
@@ -43,10 +50,20 @@ EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     f"{MODULES[NEW]}.py": torchtitan_python,
     f"{MODULES[MAIN]}.py": torchtitan_main,
 }
-FILES = tuple(EXPORTS)
+# Files of software that shards data-parallel replicas alone, for an answer that is for it.
+REPLICATED: Mapping[str, Callable[[Answer], str]] = {
+    "deepspeed.json": deepspeed_json,
+    "accelerate-deepspeed.yaml": accelerate_deepspeed,
+    "trainer-deepspeed.json": trainer_deepspeed,
+    "accelerate-fsdp.yaml": accelerate_fsdp,
+    "trainer-fsdp.json": trainer_fsdp,
+}
+FILES = (*EXPORTS, *REPLICATED)
 FILES_OF: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
     "megatron-bridge": (*BRIDGE, COMMUNICATORS),
+    "deepspeed": ("deepspeed.json", "accelerate-deepspeed.yaml", "trainer-deepspeed.json"),
+    "accelerate": ("accelerate-fsdp.yaml", "trainer-fsdp.json"),
     "torchtitan": ("torchtitan.toml", *(f"{name}.py" for name in MODULES.values())),
 }
 
@@ -68,7 +85,7 @@ def exported(answer: Answer) -> Exported:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
     texts, refused = {}, {}
     target = target_of(answer.job.stack)
-    for name, export in EXPORTS.items():
+    for name, export in {**EXPORTS, **(REPLICATED if target in LAUNCHERS else {})}.items():
         if target in LAUNCHERS and name not in FILES_OF[target]:
             continue
         try:
