@@ -1,8 +1,8 @@
 """What launchers call their settings, by release: tables of presets/launchers from the sources of cited commits.
 
-python -m optimizer.tools.launcher_names FOLDER > presets/launchers/megatron-bridge.csv, where FOLDER holds clones
-named Megatron-Bridge and Megatron-LM (of NVIDIA-NeMo and NVIDIA on GitHub). Fields of dataclasses are read, nothing
-is run.
+python -m optimizer.tools.launcher_names megatron-bridge FOLDER > presets/launchers/megatron-bridge.csv, or torchtitan;
+FOLDER holds clones named Megatron-Bridge, Megatron-LM and torchtitan (of NVIDIA-NeMo, NVIDIA and pytorch on GitHub).
+Fields of dataclasses are read, nothing is run.
 """
 
 from __future__ import annotations
@@ -76,6 +76,21 @@ SECTIONS: Mapping[str, tuple[Owner, ...]] = {
     "mixed_precision.": ((BRIDGE, f"{TRAINING}mixed_precision.py", "MixedPrecisionConfig"),),
 }
 NESTED = "model.transformer."  # since the main branch
+TITAN = "torchtitan"
+TITAN_COMMITS: Mapping[str, str] = {
+    "v0.2.2": "73a0e6979",
+    "v0.3.0": "1fdf90d3f9b756ef709ce262bc839f1dab679b5e",
+    "main (b5bcd76c6)": "b5bcd76c66d0acb1a08b176d9639425bc55e0b2a",
+}
+TITAN_SECTIONS: Mapping[str, Sequence[str]] = {
+    "model.": ("Model",),
+    "training.": ("Training", "TrainingConfig"),
+    "parallelism.": ("Parallelism", "ParallelismConfig"),
+    "activation_checkpoint.": ("ActivationCheckpoint",),
+    "compile.": ("Compile", "CompileConfig"),
+    "debug.": ("Debug", "DebugConfig"),
+}
+TITAN_FILES = ("torchtitan/config/job_config.py", "torchtitan/config/configs.py")
 
 
 def source(clone: Path, commit: str, path: str) -> str:
@@ -117,6 +132,18 @@ def keys_of(folder: Path, release: Release) -> frozenset[str]:
     return frozenset(found)
 
 
+def titan_keys(folder: Path, commit: str) -> frozenset[str]:
+    """Every key of a release of torchtitan that a plan may decide."""
+    texts = [source(folder / TITAN, commit, path) for path in TITAN_FILES]
+    return frozenset(
+        f"{section}{field}"
+        for section, names in TITAN_SECTIONS.items()
+        for text in texts
+        for name in names
+        for field in fields_in(text, name)
+    )
+
+
 def table(keys: Mapping[str, Iterable[str]]) -> str:
     """The keys by name, and which releases have them."""
     releases = list(keys)
@@ -129,10 +156,16 @@ def table(keys: Mapping[str, Iterable[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table."""
-    folder = Path(arguments[0])
-    print("# Keys of the configuration of NVIDIA-NeMo/Megatron-Bridge: fields of its dataclasses and of Megatron-LM's,")
-    print("# as optimizer/tools/launcher_names.py reads them.")
+    """Print the table of a launcher."""
+    launcher, folder = arguments[0], Path(arguments[1])
+    said = "fields of its dataclasses, as optimizer/tools/launcher_names.py reads them"
+    if launcher == TITAN:
+        print(f"# Keys of the configuration of pytorch/torchtitan: {said}.")
+        for name, commit in TITAN_COMMITS.items():
+            print(f"# {name}: commit {commit}.")
+        print(table({name: titan_keys(folder, commit) for name, commit in TITAN_COMMITS.items()}), end="")
+        return
+    print(f"# Keys of the configuration of NVIDIA-NeMo/Megatron-Bridge and Megatron-LM: {said}.")
     for release in RELEASES:
         print(f"# {release.name}: commit {release.bridge} with NVIDIA/Megatron-LM {release.megatron}.")
     print(table({release.name: keys_of(folder, release) for release in RELEASES}), end="")
