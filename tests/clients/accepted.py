@@ -22,6 +22,7 @@ from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.sbatch import environment
+from optimizer.exports.torchtitan_model import MODELS
 from optimizer.job import Job
 from optimizer.plan import Knobs
 from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names
@@ -37,6 +38,8 @@ STACKS: Mapping[str, tuple[str, ...]] = {
     "deepspeed": ("llm-foundry-fsdp-2023",),
     "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
 }
+NAMES: Mapping[str, tuple[str, ...]] = {"torchtitan": tuple(MODELS)}  # what it has
+FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besides bf16
 UNSET = ("torchtitan", "accelerate")  # can set no knob
 LARGEST = 8e10  # parameters
 QUIET = 600  # seconds that a client may take
@@ -106,13 +109,13 @@ def drawn(random: Random, target: str) -> Job:
     while True:
         try:
             job = Job(
-                model=load_model(random.choice(model_names())),
+                model=load_model(random.choice(NAMES.get(target, model_names()))),
                 cluster=load_cluster(random.choice(cluster_names())),
                 stack=aimed(load_stack(random.choice(STACKS[target])), target),
                 gpus=random.choice((4, 8, 12, 16, 32, 64)),
                 seq_len=random.choice((2048, 4096, 8192)),
                 global_batch=random.choice((24, 48, 96)),
-                dtype=random.choice(("bf16", "bf16", "fp8")),
+                dtype=random.choice(("bf16", "bf16", FORMATS.get(target, "fp8"))),
             )
         except InputError:  # the device has no units for the format, or the cluster too few GPUs
             continue

@@ -16,7 +16,10 @@ def without_gpu() -> None:
     """Kernels that only exist with a GPU are never called here."""
     import torch
 
+    from torchtitan.tools import utils
+
     torch.cuda.get_device_capability = lambda *_: (9, 0)
+    utils.has_cuda_capability = lambda *_: True
     try:
         import triton  # noqa: F401
     except ImportError:
