@@ -202,7 +202,7 @@ def main(arguments: list[str]) -> None:
     tools, jobs = Path(arguments[0]).resolve(), int(arguments[1]) if len(arguments) > 1 else 20
     print("| target | release | jobs | refused with a reason | given to the launcher | accepted |")
     print("|---|---|---|---|---|---|")
-    for target in STACKS:
+    for target in sys.argv[3].split(",") if len(sys.argv) > 3 else STACKS:
         with tempfile.TemporaryDirectory() as scratch:
             reasons = written(target, jobs, Path(scratch))
             for client in CLIENTS:

@@ -15,7 +15,6 @@ import types
 def without_gpu() -> None:
     """Kernels that only exist with a GPU are never called here."""
     import torch
-
     from torchtitan.tools import utils
 
     torch.cuda.get_device_capability = lambda *_: (9, 0)
