@@ -53,6 +53,8 @@ DATA = Launcher(
     zero_stages=(2, 3),
     recompute_by=ALL_LAYERS,
     modules=False,
+    settable=(),
+    dispatchers=DISPATCHERS[:1],
     offload=False,
     selective=False,
     only=ALONE,
@@ -70,8 +72,8 @@ LAUNCHERS: Mapping[str, Launcher] = {
         dispatchers=DISPATCHERS[:1],
         offload=False,
     ),
-    # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states.
-    "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}),
+    # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states; below ZeRO-3 it offloads all of them or none.
+    "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}, settable=("bucket",)),
     "accelerate": DATA,
 }
 TARGETS = (*LAUNCHERS, ANY)

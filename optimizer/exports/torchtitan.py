@@ -127,6 +127,8 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
         and bool(plan.recompute_layers or plan.recompute_first),
         "activations on the host": plan.activation_offload > 0,
         "a share of the optimizer on the host": knobs.offload > 0,
+        "gradient buckets of another size than its own": replicas > 1 and knobs.bucket != Knobs().bucket,
+        "a share of the multiprocessors for gradients": replicas > 1 and knobs.comm_sm_share != Knobs().comm_sm_share,
         "prediction layers": job.model.mtp_layers > 0,
         f"experts of one rank split {plan.etp} ways where other weights are {plan.tp}": (
             experts and plan.etp != (plan.tp if plan.ep == 1 else 1) and not (old and plan.etp == plan.tp)

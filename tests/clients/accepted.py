@@ -1,8 +1,8 @@
 """Random jobs for every target, exported, and what the launchers themselves say of the files.
 
-python -m tests.clients.accepted FOLDER [JOBS] prints the table by target and release; FOLDER is one that .ci/launchers
-filled, and may hold sources of Megatron-LM as megatron-lm-0.16.1 and megatron-lm-0.19.0 and of torchtitan's main branch
-as torchtitan-main, which no registry has.
+python -m tests.clients.accepted FOLDER [JOBS [TARGETS]] prints the table by target and release, for so many jobs of
+each target. FOLDER is one that .ci/launchers filled, and may hold sources of Megatron-LM as megatron-lm-0.16.1 and
+megatron-lm-0.19.0 and of torchtitan's main branch as torchtitan-main, which no registry has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +24,6 @@ from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.sbatch import environment
 from optimizer.exports.torchtitan_model import MODELS
 from optimizer.job import Job
-from optimizer.plan import Knobs
 from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -40,7 +39,6 @@ STACKS: Mapping[str, tuple[str, ...]] = {
 }
 NAMES: Mapping[str, tuple[str, ...]] = {"torchtitan": tuple(MODELS)}  # what it has
 FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besides bf16
-UNSET = ("torchtitan", "accelerate")  # can set no knob
 LARGEST = 8e10  # parameters
 QUIET = 600  # seconds that a client may take
 
@@ -137,8 +135,7 @@ def answers(target: str, jobs: int, seed: int = 0) -> Iterator[Answer]:
         if answer.plan is None:
             continue
         found += 1
-        set_ = target not in UNSET
-        yield answer if set_ else replace(answer, knobs=Knobs(offload=answer.knobs.offload))
+        yield answer
 
 
 def described(answer: Answer, folder: Path) -> dict[str, Any]:
@@ -202,7 +199,7 @@ def main(arguments: list[str]) -> None:
     tools, jobs = Path(arguments[0]).resolve(), int(arguments[1]) if len(arguments) > 1 else 20
     print("| target | release | jobs | refused with a reason | given to the launcher | accepted |")
     print("|---|---|---|---|---|---|")
-    for target in sys.argv[3].split(",") if len(sys.argv) > 3 else STACKS:
+    for target in arguments[2].split(",") if len(arguments) > 2 else STACKS:
         with tempfile.TemporaryDirectory() as scratch:
             reasons = written(target, jobs, Path(scratch))
             for client in CLIENTS:
