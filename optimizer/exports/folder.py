@@ -18,6 +18,7 @@ from optimizer.exports.deepspeed import (
     trainer_deepspeed,
     trainer_fsdp,
 )
+from optimizer.exports.kubernetes import pytorchjob
 from optimizer.exports.megatron import COMMUNICATORS, communicators, megatron_arguments, unexpressed_plan
 from optimizer.exports.nemo import BRIDGE_RELEASES, bridge_overrides
 from optimizer.exports.sbatch import sbatch_script
@@ -45,6 +46,7 @@ EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     "megatron.args": _arguments,
     COMMUNICATORS: _communicators,
     "megatron.sbatch": sbatch_script,
+    "megatron-pytorchjob.yaml": pytorchjob,
     **{name: partial(bridge_overrides, release=release) for name, release in BRIDGE.items()},
     "torchtitan.toml": torchtitan_toml,
     f"{MODULES[NEW]}.py": torchtitan_python,
@@ -60,7 +62,7 @@ REPLICATED: Mapping[str, Callable[[Answer], str]] = {
 }
 FILES = (*EXPORTS, *REPLICATED)
 FILES_OF: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
+    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch", "megatron-pytorchjob.yaml"),
     "megatron-bridge": (*BRIDGE, COMMUNICATORS),
     "deepspeed": ("deepspeed.json", "accelerate-deepspeed.yaml", "trainer-deepspeed.json"),
     "accelerate": ("accelerate-fsdp.yaml", "trainer-fsdp.json"),

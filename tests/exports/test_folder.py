@@ -13,7 +13,7 @@ from optimizer.exports.sbatch import sbatch_script
 from optimizer.plan import Plan
 
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
-NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", *BRIDGES}
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml", *BRIDGES}
 
 
 def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
