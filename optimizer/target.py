@@ -31,6 +31,7 @@ class Launcher:
     settable: tuple[str, ...]
     dispatchers: tuple[str, ...]
     offload: bool
+    overlap: bool = True
     selective: bool = True
     only: Mapping[str, int] = field(default_factory=dict)
     stack: str = ""
@@ -56,6 +57,7 @@ DATA = Launcher(
     settable=(),
     dispatchers=DISPATCHERS[:1],
     offload=False,
+    overlap=False,
     selective=False,
     only=ALONE,
     stack="llm-foundry-fsdp-2023",
@@ -71,6 +73,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
         settable=(),
         dispatchers=DISPATCHERS[:1],
         offload=False,
+        overlap=False,
     ),
     # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states; below ZeRO-3 it offloads all of them or none.
     "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}, settable=("bucket",)),
@@ -151,4 +154,5 @@ def _kept(stack: Stack, can: Launcher) -> Features:
         activation_offload=own.activation_offload and can.offload,
         settable=tuple(name for name in own.settable if name in can.settable),
         dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
+        offers_overlap=own.offers_overlap and can.overlap,
     )

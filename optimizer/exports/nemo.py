@@ -92,6 +92,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "hidden_dropout": 0.1 if job.stack.features.dropout else 0.0,
         **_recompute(plan),
         **_dispatcher(job, plan),
+        **_overlap(job, plan),
         **_offload(job, plan, release),
     }
     nested = release == MAIN and job.model.name.startswith(NESTED)
@@ -111,6 +112,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "ddp.bucket_size": round(knobs.bucket / job.stack.features.grad_bytes),
         **({"dist.nccl_communicator_config_path": COMMUNICATORS} if blocks else {}),
         **({"checkpoint.ckpt_format": "fsdp_dtensor"} if plan.zero_stage >= 2 else {}),
+        **({"ddp.delay_wgrad_compute": True} if plan.overlap_exchange else {}),
         "optimizer.use_distributed_optimizer": distributed(plan, knobs),
         "optimizer.optimizer_cpu_offload": knobs.offload > 0,
         **(
@@ -180,6 +182,15 @@ def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
             "moe_router_dtype": flags["--moe-router-dtype"],
         }
     return found
+
+
+def _overlap(job: Job, plan: Plan) -> dict[str, object]:
+    """An exchange beside another micro-batch; recipes let shared experts overlap it, which excludes this."""
+    if job.model.experts is None:
+        return {}
+    on = plan.overlap_exchange
+    shared = {"moe_shared_expert_overlap": False} if on else {}
+    return {"overlap_moe_expert_parallel_comm": on, "delay_wgrad_compute": on, **shared}
 
 
 def _offload(job: Job, plan: Plan, release: str) -> dict[str, object]:

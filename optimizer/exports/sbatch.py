@@ -140,14 +140,17 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
     """Environment variables that the plan asks for, and where the ranks find each other.
 
     Source: Megatron-LM, megatron/training/arguments.py, validate_args (connections under TP or CP on devices up to
-    Hopper, and not with FSDP; Transformer Engine's offloading); VENDOR_SETTINGS.
+    Hopper, and not with FSDP; Transformer Engine's offloading), megatron/core/transformer/moe/README.md (several
+    connections for an exchange that overlaps); VENDOR_SETTINGS.
     """
     values = {
         "MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "MASTER_PORT": "29500",
     }
     values |= VENDOR_SETTINGS.get(job.cluster.device.vendor, {})
-    if (plan.tp > 1 or plan.cp > 1) and plan.zero_stage < 2:
+    if plan.overlap_exchange:
+        values["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+    elif (plan.tp > 1 or plan.cp > 1) and plan.zero_stage < 2:
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if plan.activation_offload:
         values["NVTE_CPU_OFFLOAD_V1"] = "1"

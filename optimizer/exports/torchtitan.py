@@ -129,6 +129,7 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
         "a share of the optimizer on the host": knobs.offload > 0,
         "gradient buckets of another size than its own": replicas > 1 and knobs.bucket != Knobs().bucket,
         "a share of the multiprocessors for gradients": replicas > 1 and knobs.comm_sm_share != Knobs().comm_sm_share,
+        "an exchange beside another micro-batch": plan.overlap_exchange,
         "prediction layers": job.model.mtp_layers > 0,
         f"experts of one rank split {plan.etp} ways where other weights are {plan.tp}": (
             experts and plan.etp != (plan.tp if plan.ep == 1 else 1) and not (old and plan.etp == plan.tp)

@@ -1,6 +1,6 @@
 """A torchtitan training configuration for a plan: a function in Python, as releases since 0.3 load it.
 
-`--module NAME --config plan` names it, where NAME.py is in the folder that torchtitan is started from.
+`--module NAME --config FUNCTION` names it, where NAME.py is in the folder that torchtitan is started from.
 Source of names and meaning: pytorch/torchtitan v0.3.0 and b5bcd76c6, torchtitan/config/configs.py and manager.py,
 models/common/config_utils.py (varlen attention is FlashAttention over packed sequences; under context parallelism flex
 alone), components/quantization/float8.py.
@@ -22,7 +22,7 @@ from optimizer.exports.torchtitan import (
     parts,
     runnable,
 )
-from optimizer.exports.torchtitan_model import MAIN, NEW, flavor_of
+from optimizer.exports.torchtitan_model import MAIN, NEW, Flavor, flavor_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 TEMPLATE = '''\
 """torchtitan {release}: {summary}.
 
-torchrun [...] -m torchtitan.train --module {module} --config plan, from the folder of this file; data and learning
-rate are those of torchtitan's {recipe}, and yours to set on the command line.
+torchrun [...] -m torchtitan.train --module {module} --config {function}, from the folder of this file; data and
+learning rate are those of torchtitan's {recipe}, and yours to set on the command line.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ from dataclasses import replace
 {imports}
 
 
-def plan():
+def {function}() -> Trainer.Config:
     """The recipe of the model with everything that the plan decides."""
     config = {recipe}()
     return replace(
@@ -68,6 +68,15 @@ def torchtitan_main(answer: Answer) -> str:
     return _python(answer, MAIN)
 
 
+def function_of(flavor: Flavor) -> str:
+    """The name of the function that makes the config: family and size, as those of torchtitan's registries.
+
+    >>> function_of(Flavor("qwen3", "30B-A3B", "qwen3_30b_a3b"))
+    'qwen3_30b_a3b_plan'
+    """
+    return f"{flavor.family}_{flavor.name.lower().replace('.', '_').replace('-', '_')}_plan"
+
+
 def _python(answer: Answer, release: str) -> str:
     job, plan = runnable(answer, release)
     flavor = flavor_of(job.model, release)
@@ -82,6 +91,7 @@ def _python(answer: Answer, release: str) -> str:
         f"from torchtitan.models.{flavor.family} import model_registry",
         f"from torchtitan.models.{flavor.family}.config_registry import {flavor.recipe}",
     ]
+    lines += ["from torchtitan.trainer import Trainer"]
     values = {
         "model_spec": _call("model_registry", _registry(job, plan), flavor.name, float8),
         "training": _call("TrainingConfig", _training(job, plan, release)),
@@ -95,6 +105,7 @@ def _python(answer: Answer, release: str) -> str:
         summary=plan.summary(),
         module=MODULES[release],
         recipe=flavor.recipe,
+        function=function_of(flavor),
         imports="\n".join(lines),
         fields="\n".join(f"        {name}={value}," for name, value in values.items()),
     )

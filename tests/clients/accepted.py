@@ -23,6 +23,7 @@ from optimizer.errors import InputError
 from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.sbatch import environment
 from optimizer.exports.torchtitan_model import MODELS
+from optimizer.exports.torchtitan_python import function_of
 from optimizer.job import Job
 from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names
 from optimizer.search.plan.best import best_plan
@@ -155,6 +156,7 @@ def described(answer: Answer, folder: Path) -> dict[str, Any]:
         **{name: getattr(model, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocab")},
         "experts": experts.count if experts else 0,
         "top_k": experts.top_k if experts else 0,
+        "function": function_of(MODELS[model.name]) if model.name in MODELS else "",
     }
 
 

@@ -10,8 +10,9 @@ import pytest
 from optimizer.exports.nemo import BRIDGE_RELEASES
 from optimizer.exports.torchtitan_model import MAIN, NEW, OLD
 from optimizer.presets.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
+from optimizer.scripts.python_config import config_functions
 from optimizer.scripts.read import read_files
-from optimizer.scripts.torchtitan_python import tree
+from optimizer.scripts.torchtitan_python import titan_values
 from tests.clients.accepted import CLIENTS, STACKS, Client, verdicts, written
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
@@ -57,9 +58,12 @@ def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, P
 
         for file, release in (("torchtitan.toml", OLD), ("torchtitan_0_3.py", NEW), ("torchtitan_main.py", MAIN)):
             for path in folder.glob(f"*/{file}"):
-                found = tomllib.loads(path.read_text()) if path.suffix == ".toml" else tree(path.read_text())
-                sections = {name: table for name, table in found.items() if release == OLD or name in CALLS}
-                keys = {f"{section}.{key}" for section, table in sections.items() for key in table}
+                text = path.read_text()
+                if release == OLD:
+                    keys = {f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table}
+                else:
+                    values = titan_values(text, config_functions(text)[0])
+                    keys = {path for path in values if path.partition(".")[0] in CALLS}
                 assert keys <= titan_keys(release)
     for path in folder.glob("*/*"):
         if path.name != "job":

@@ -67,7 +67,7 @@ def load(job: dict) -> None:
         sys.path.insert(0, job["folder"])
         sys.modules.pop(job["module"], None)
         try:
-            config = ConfigManager().parse_args(["--module", job["module"], "--config", "plan"])
+            config = ConfigManager().parse_args(["--module", job["module"], "--config", job["function"]])
         finally:
             sys.path.remove(job["folder"])
         model = config.model_spec.model

@@ -91,6 +91,16 @@ def test_experts_gradients_and_formats(gpt3_answer: Answer) -> None:
         values(replace(gpt3_answer, job=unfused))
 
 
+def test_an_exchange_beside_another_micro_batch_is_asked_for(gpt3_answer: Answer) -> None:
+    job = replace(gpt3_answer.job, model=load_model("mixtral-8x22b"))
+    for on in (True, False):
+        found = values(replace(gpt3_answer, job=job, plan=Plan(ep=8, dp=1024, overlap_exchange=on)))
+        keys = ("overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
+        assert {found[f"model.{key}"] for key in keys} == {str(on).lower()}
+        assert ("model.moe_shared_expert_overlap" in found, "ddp.delay_wgrad_compute" in found) == (on, on)
+    assert not any("overlap_moe" in key for key in values(gpt3_answer))
+
+
 @pytest.mark.parametrize("release", BRIDGE_RELEASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_overrides_are_keys_of_the_release_and_read_back_cost_the_same(seed: int, release: str, tmp_path: Path) -> None:
@@ -126,8 +136,6 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     assert keys <= bridge_keys(release)
     launch = read_launch(read_files([str(path)]), gpus=job.gpus, model=job.model.name).launch
     found = plan_of(launch, dict(launch.settings), job.gpus, None, problems)
-    # The reader of whole launches leaves the dispatcher to the stack.
-    found = replace(found, dispatcher=answer.plan.dispatcher)
     said = launch.settings
     assert not problems
     assert (said["dtype"], said["seq_len"], said["global_batch"]) == (job.dtype, job.seq_len, job.global_batch)
