@@ -174,6 +174,7 @@ def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
     flags = dispatcher_flags(job, plan)
     found: dict[str, object] = {
         "moe_token_dispatcher_type": flags["--moe-token-dispatcher-type"],
+        "moe_grouped_gemm": True,
         "moe_router_force_load_balancing": "--moe-router-force-load-balancing" in flags,
     }
     if "--moe-flex-dispatcher-backend" in flags:
