@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError, nearest
@@ -19,7 +19,10 @@ AT = "@"  # between the name of a stack and its target
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """What a launcher can express, in the words of Features, and the makers of devices that it runs on."""
+    """What a launcher can express, in the words of Features, and the makers of devices that it runs on.
+
+    only: variables of which it has one value. stack: the stack to price it with unless another is asked for.
+    """
 
     schedules: tuple[str, ...]
     zero_stages: tuple[int, ...]
@@ -29,6 +32,9 @@ class Launcher:
     dispatchers: tuple[str, ...]
     offload: bool
     overlap: bool = True
+    selective: bool = True
+    only: Mapping[str, int] = field(default_factory=dict)
+    stack: str = ""
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
 
 
@@ -41,11 +47,26 @@ MEGATRON = Launcher(
     dispatchers=DISPATCHERS,
     offload=True,
 )
+# Data-parallel replicas that share states, and nothing else.
+ALONE: Mapping[str, int] = {"tp": 1, "cp": 1, "pp": 1, "ep": 1, "etp": 1}
+DATA = Launcher(
+    schedules=("1f1b",),
+    zero_stages=(2, 3),
+    recompute_by=ALL_LAYERS,
+    modules=False,
+    settable=(),
+    dispatchers=DISPATCHERS[:1],
+    offload=False,
+    overlap=False,
+    selective=False,
+    only=ALONE,
+    stack="llm-foundry-fsdp-2023",
+)
 LAUNCHERS: Mapping[str, Launcher] = {
     "megatron-lm": MEGATRON,
     "megatron-bridge": MEGATRON,
     "torchtitan": Launcher(
-        schedules=("1f1b", "interleaved", "zero-bubble"),
+        schedules=("1f1b", "interleaved"),
         zero_stages=(0, 2, 3),
         recompute_by=ALL_LAYERS,
         modules=False,
@@ -54,6 +75,9 @@ LAUNCHERS: Mapping[str, Launcher] = {
         offload=False,
         overlap=False,
     ),
+    # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states; below ZeRO-3 it offloads all of them or none.
+    "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}, settable=("bucket",)),
+    "accelerate": DATA,
 }
 TARGETS = (*LAUNCHERS, ANY)
 
@@ -77,6 +101,20 @@ def aimed(stack: Stack, target: str) -> Stack:
             f"{target} has none of the {', '.join(empty)} of {stack.name}: give another --stack or --target"
         )
     return replace(stack, name=f"{stack.name}{AT}{target}", features=features)
+
+
+def held_to(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:
+    """What is fixed, and what the target has one value of. Raises InputError where these differ.
+
+    >>> held_to("deepspeed", {"micro_batch": 2})["tp"], held_to("any", {})
+    (1, {})
+    """
+    only = LAUNCHERS[target].only if target in LAUNCHERS else {}
+    wrong = {name: fixed[name] for name, value in only.items() if name in fixed and fixed[name] != value}
+    if wrong:
+        asked = ", ".join(f"{name}={value}" for name, value in wrong.items())
+        raise InputError(f"--target {target} cannot run {asked}: it shares states among replicas and splits no layer")
+    return {**fixed, **only}
 
 
 def target_of(stack: Stack) -> str:
@@ -105,7 +143,7 @@ def _lifted(own: Features) -> Features:
 def _kept(stack: Stack, can: Launcher) -> Features:
     own = stack.features
     order = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
-    selective = own.selective == ("core" if can.modules else "ops")
+    selective = can.selective and own.selective == ("core" if can.modules else "ops")
     return replace(
         own,
         recompute_by=max(own.recompute_by, can.recompute_by, key=order.index),

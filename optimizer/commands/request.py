@@ -70,21 +70,24 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.presets import load_model, load_stack
     from optimizer.presets.settings import Asked, with_settings
     from optimizer.presets.stacks import default_stack
+    from optimizer.target import held_to
 
     if request.gpus < 1:
         raise InputError(f"--gpus must be at least 1, but got {request.gpus}")
     assumed: list[str] = []
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
-    stack = load_stack(request.stack or default_stack(cluster.device))
+    stack = load_stack(request.stack or _stack_of(request.target) or default_stack(cluster.device))
     settings = (*request.settings, *routing_settings(request.routing))
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
     seq_len = request.seq_len or _seq_len(model, assumed)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     dtype = request.dtype or _dtype(cluster, assumed)
+    limits = dict(request.limits)
     if request.target:
         stack = _aimed(stack, request.target, cluster)
+        limits["fixed"] = held_to(request.target, limits.get("fixed", {}))
     if not request.stack:
         assumed.append(f"software stack {stack.name.partition('@')[0]} (--stack)")
     job = Job(
@@ -95,7 +98,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         seq_len=seq_len,
         global_batch=global_batch,
         dtype=dtype,
-        limits=Limits(**request.limits),
+        limits=Limits(**limits),
         settings=asked.settings,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing_settings(request.routing)]
@@ -129,6 +132,13 @@ def routing_settings(text: str) -> tuple[str, ...]:
             f"1.3, but got {text!r}"
         ) from None
     return (f"stack.expert_imbalance={factor:g}",)
+
+
+def _stack_of(target: str) -> str:
+    """The stack that a target is priced with unless another is asked for, "" for the device's usual one."""
+    from optimizer.target import LAUNCHERS
+
+    return LAUNCHERS[target].stack if target in LAUNCHERS else ""
 
 
 def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:

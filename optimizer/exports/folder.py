@@ -6,14 +6,25 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.errors import InputError
-from optimizer.exports.megatron import COMMUNICATORS, communicators, exported_plan, megatron_arguments
-from optimizer.exports.nemo import nemo_overrides
+from optimizer.exports.deepspeed import (
+    accelerate_deepspeed,
+    accelerate_fsdp,
+    deepspeed_json,
+    trainer_deepspeed,
+    trainer_fsdp,
+)
+from optimizer.exports.kubernetes import pytorchjob
+from optimizer.exports.megatron import COMMUNICATORS, communicators, megatron_arguments, unexpressed_plan
+from optimizer.exports.nemo import BRIDGE_RELEASES, bridge_overrides
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
+from optimizer.exports.torchtitan_model import MAIN, NEW
+from optimizer.exports.torchtitan_python import MODULES, torchtitan_main, torchtitan_python
 from optimizer.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
@@ -25,26 +36,37 @@ def _arguments(answer: Answer) -> str:
 
 
 def _communicators(answer: Answer) -> str:
-    exported_plan(answer)
+    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
+        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
     return communicators(answer.job, answer.knobs)
 
 
-def _overrides(answer: Answer) -> str:
-    return "\n".join(nemo_overrides(answer)) + "\n"
-
-
+BRIDGE = {f"megatron-bridge-{release}.overrides": release for release in BRIDGE_RELEASES}
 EXPORTS: Mapping[str, Callable[[Answer], str]] = {
     "megatron.args": _arguments,
     COMMUNICATORS: _communicators,
     "megatron.sbatch": sbatch_script,
-    "megatron-bridge.overrides": _overrides,
+    "megatron-pytorchjob.yaml": pytorchjob,
+    **{name: partial(bridge_overrides, release=release) for name, release in BRIDGE.items()},
     "torchtitan.toml": torchtitan_toml,
+    f"{MODULES[NEW]}.py": torchtitan_python,
+    f"{MODULES[MAIN]}.py": torchtitan_main,
 }
-FILES = tuple(EXPORTS)
+# Files of software that shards data-parallel replicas alone, for an answer that is for it.
+REPLICATED: Mapping[str, Callable[[Answer], str]] = {
+    "deepspeed.json": deepspeed_json,
+    "accelerate-deepspeed.yaml": accelerate_deepspeed,
+    "trainer-deepspeed.json": trainer_deepspeed,
+    "accelerate-fsdp.yaml": accelerate_fsdp,
+    "trainer-fsdp.json": trainer_fsdp,
+}
+FILES = (*EXPORTS, *REPLICATED)
 FILES_OF: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch"),
-    "megatron-bridge": ("megatron-bridge.overrides",),
-    "torchtitan": ("torchtitan.toml",),
+    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch", "megatron-pytorchjob.yaml"),
+    "megatron-bridge": (*BRIDGE, COMMUNICATORS),
+    "deepspeed": ("deepspeed.json", "accelerate-deepspeed.yaml", "trainer-deepspeed.json"),
+    "accelerate": ("accelerate-fsdp.yaml", "trainer-fsdp.json"),
+    "torchtitan": ("torchtitan.toml", *(f"{name}.py" for name in MODULES.values())),
 }
 
 
@@ -65,7 +87,7 @@ def exported(answer: Answer) -> Exported:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
     texts, refused = {}, {}
     target = target_of(answer.job.stack)
-    for name, export in EXPORTS.items():
+    for name, export in {**EXPORTS, **(REPLICATED if target in LAUNCHERS else {})}.items():
         if target in LAUNCHERS and name not in FILES_OF[target]:
             continue
         try:

@@ -13,13 +13,14 @@ from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.exports.megatron_model import lacking, model_flags
 from optimizer.objectives.kernels.activations import offloaded_modules
+from optimizer.plan import Knobs
 from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
     from optimizer.model import Model
-    from optimizer.plan import Knobs, Plan
+    from optimizer.plan import Plan
 
 VENDORS = ("NVIDIA", "AMD")
 COMMUNICATORS = "megatron-nccl.json"
@@ -45,7 +46,7 @@ def exported_plan(answer: Answer) -> Plan:
     """The plan of an answer. Raises InputError when there is none, or one that Megatron-LM cannot run."""
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := unexpressed(answer.job, answer.plan):
+    if missing := unexpressed(answer.job, answer.plan, answer.knobs):
         raise InputError(f"Megatron-LM {RELEASE} cannot run {answer.job.model.name} so: it lacks {'; '.join(missing)}")
     return answer.plan
 
@@ -67,23 +68,36 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
     }
 
 
-def unexpressed(job: Job, plan: Plan) -> tuple[str, ...]:
+def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
     """What Megatron-LM lacks to run the plan of this model as it is priced, in words; nothing where it can."""
-    return (*lacking(job.model), *unexpressed_plan(job, plan))
+    return (*lacking(job.model), *unexpressed_plan(job, plan, knobs))
 
 
-def unexpressed_plan(job: Job, plan: Plan) -> tuple[str, ...]:
+def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
     """The same of the plan, whatever the model."""
     alike, device = plan.recompute_layers == () or plan.recompute != "full", job.cluster.device
     missing = {
         f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
         "recomputation of other layers on each stage": not alike,
         f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
+        "a share of the optimizer on the host without its sharding (ZeRO-0)": (
+            knobs.offload > 0 and not distributed(plan, knobs)
+        ),
         f"selective recomputation of other operators ({job.stack.features.selective})": (
             plan.recompute == "selective" and job.stack.features.selective != "core"
         ),
     }
     return tuple(what for what, holds in missing.items() if holds)
+
+
+def distributed(plan: Plan, knobs: Knobs) -> bool:
+    """Whether the optimizer is Megatron's distributed one: what is offloaded has to be, which changes nothing alone.
+
+    >>> from optimizer.plan import Knobs, Plan
+    >>> distributed(Plan(zero_stage=0), Knobs(offload=0.5)), distributed(Plan(zero_stage=0, dp=2), Knobs(offload=0.5))
+    (True, False)
+    """
+    return plan.zero_stage >= 1 or (knobs.offload > 0 and plan.dp * plan.cp == 1)
 
 
 def arguments(flags: Flags) -> list[str]:
@@ -148,7 +162,7 @@ def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
     """Data parallelism: sharding, overlap, bucket size, offload of the optimizer."""
     flags: dict[str, str | None] = {}
     replicas = plan.dp * plan.cp
-    if plan.zero_stage >= 1:
+    if distributed(plan, knobs):
         flags["--use-distributed-optimizer"] = None
     if plan.zero_stage >= 1 and 0 < plan.shard < replicas:
         flags["--num-distributed-optimizer-instances"] = str(replicas // plan.shard)

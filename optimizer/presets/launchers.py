@@ -18,3 +18,25 @@ def argument_names(release: str) -> frozenset[str]:
     """
     rows = csv_rows(presets_folder() / "launchers" / "megatron-lm.csv")
     return frozenset(row["name"] for _, row in rows if row[release] == "true")
+
+
+@cache
+def bridge_keys(release: str) -> frozenset[str]:
+    """Every key of the configuration of a release of Megatron-Bridge, joined with dots.
+
+    >>> sorted(key for key in bridge_keys("0.3.1") if key.startswith("dataset.seq") and key.endswith("length"))
+    ['dataset.sequence_length']
+    """
+    rows = csv_rows(presets_folder() / "launchers" / "megatron-bridge.csv")
+    return frozenset(row["name"] for _, row in rows if row[release] == "true")
+
+
+@cache
+def titan_keys(release: str) -> frozenset[str]:
+    """Every key of the configuration of a release of torchtitan that a plan may decide, joined with dots.
+
+    >>> "training.seq_len" in titan_keys("v0.3.0"), "training.max_context_length" in titan_keys("main (b5bcd76c6)")
+    (True, True)
+    """
+    rows = csv_rows(presets_folder() / "launchers" / "torchtitan.csv")
+    return frozenset(row["name"] for _, row in rows if row[release] == "true")

@@ -68,7 +68,7 @@ class ConfigFile:
         if self.kind == PYTHON:
             return titan_values(self.text, self.function)
         if self.kind == OVERRIDES:
-            return {key: plain(value) for key, value, *_ in self._lines()}
+            return {key: _flow(value) for key, value, *_ in self._lines()}
         import yaml
 
         return yaml.load(self.text, Loader=_loader())
@@ -240,6 +240,19 @@ def plain(text: str) -> Any:
         number = float(text)
         return int(number) if number == int(number) and "." not in text else number
     return text
+
+
+def _flow(text: str) -> Any:
+    """The value of an override: lists and tables as YAML has them.
+
+    >>> _flow("{bf16: true}"), _flow("[mlp, moe]"), _flow("8")
+    ({'bf16': True}, ['mlp', 'moe'], 8)
+    """
+    if not text.startswith(("[", "{")):
+        return plain(text)
+    import yaml
+
+    return yaml.safe_load(text)
 
 
 def _toml(text: str, keys: list[str], value: Any) -> str:

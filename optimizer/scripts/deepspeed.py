@@ -33,6 +33,7 @@ ELSEWHERE = "deepspeed_config.deepspeed_config_file"
 MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
 REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
+RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 LOW_RANK = ("lora_dim", "lora_rank", "lora_r", "adapter")
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
@@ -86,7 +87,7 @@ def read(launch: Launch, values: Values) -> None:
             launch.kept.append(f"{path} {values[path]}: adapters are priced as training of all weights")
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *LOW_RANK, *sizes, TRAINER_FSDP, ELSEWHERE, BATCH, OVERLAP)
+    more = (*RESHARD, *LOW_RANK, *sizes, TRAINER_FSDP, ELSEWHERE, RATIO, WIRE, BATCH, OVERLAP)
     rest(launch, values, (*marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
@@ -130,7 +131,8 @@ def _sharding(launch: Launch, values: Values) -> None:
     elif not strategy:
         launch.settings["bucket"] = 2.0 * MOST_BUCKET
     if (path := first(values, DEVICE)) and values[path] != "none":
-        launch.say("offload", 1.0, path)
+        share = values.get(RATIO, 1.0)
+        launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
     if values.get("zero_optimization.offload_param.device") not in (None, "none"):
         launch.kept.append("zero_optimization.offload_param: weights are taken to stay on the device")
 
@@ -138,6 +140,8 @@ def _sharding(launch: Launch, values: Values) -> None:
 def _numbers(launch: Launch, values: Values) -> None:
     mixed = str(values.get("mixed_precision", ""))
     path = next((path for path in PRECISION[1:] if values.get(path) is True), "")
+    if values.get(WIRE) in ("fp32", "bf16", "fp16"):
+        launch.say("grad_bytes", 4 if values[WIRE] == "fp32" else 2, WIRE)
     if mixed in ("bf16", "fp16", "fp8"):
         launch.say("dtype", mixed, "mixed_precision")
     elif path:

@@ -63,6 +63,7 @@ INVERTED: Mapping[str, str] = {
     "bias": "--disable-bias-linear",
     "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
     "overlap_p2p_comm": "--no-overlap-p2p-communication",
+    "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
 }
 PLAIN = (
     "--moe-token-dispatcher-type",

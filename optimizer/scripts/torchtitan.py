@@ -11,6 +11,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
+from optimizer.presets import load_model
 from optimizer.scripts.config_launch import Values, rest, take, tied, whole
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named
@@ -42,9 +43,16 @@ ASSETS = "hf_assets_path"
 SEQUENCE = "parallelism.enable_sequence_parallel"
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
+PARTS = "parallelism.module_fqns_per_model_part"
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "llama3": ("llama3.1", "llama3", "llama3.2"),
     "deepseek_v3": ("deepseek-v3",),
+    "gpt_oss": ("gpt-oss",),
+}
+# What torchtitan calls sizes otherwise than presets do.
+SIZES: Mapping[tuple[str, str], str] = {
+    ("deepseek_v3", "16B"): "deepseek-v2-lite",
+    ("deepseek_v3", "236B"): "deepseek-v2",
 }
 WHOLE: Mapping[str, str] = {"deepseek_v3": "671B"}  # the flavor that bears its family's name alone
 COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
@@ -95,7 +103,9 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
     model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
     whole_family = named(FAMILIES.get(name, (name,))[0]) if flavor in ("", WHOLE.get(name)) else ""
-    model = model or named(str(values.get(ASSETS, ""))) or whole_family
+    model = SIZES.get((name, flavor)) or model or named(str(values.get(ASSETS, ""))) or whole_family
+    if model and said.get("ep", 1) == 1 and load_model(model).experts:
+        said["etp"] = said.get("tp", 1)  # experts that are not spread over ranks are split as all weights are
     if model:
         launch.say("model", model, _there(values, FLAVOR) or ASSETS)
     elif name or flavor:
@@ -105,15 +115,28 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     hidden = next((path for path in ASYNC if values.get(path)), "")
     launch.say("tp_overlap", bool(hidden), hidden or next((path for path in ASYNC if path in values), ""))
     schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
-    if said.get("pp", 1) > 1 and "interleaved" in schedule:
+    listed = said.get("pp", 1) > 1 and _parts(launch, values)
+    if not listed and said.get("pp", 1) > 1 and "interleaved" in schedule:
         launch.say("vpp", 2, find(values, SCHEDULE))
-    elif said.get("pp", 1) > 1 and schedule != "1f1b":
+    elif said.get("pp", 1) > 1 and schedule not in ("1f1b", "interleaved1f1b"):
         launch.kept.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
     if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= said.keys():
         launch.say("tokens", values[STEPS] * said["global_batch"] * said["seq_len"], STEPS)
     known = [find(values, key) for key in (*DEGREES, REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
-    tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED)
+    tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, "model.converters", ASSETS))
+
+
+def _parts(launch: Launch, values: Values) -> bool:
+    """Note the layers of every virtual stage where they are listed."""
+    listed, pp = values.get(PARTS), launch.settings.get("pp", 1)
+    if not isinstance(listed, list) or not listed or len(listed) % pp or not all(isinstance(p, list) for p in listed):
+        return False
+    counts = [sum(str(name).startswith("layers.") for name in part) for part in listed]
+    launch.say("vpp", len(counts) // pp, PARTS)
+    if len(set(counts)) > 1:
+        launch.say("layers_per_stage", tuple(counts), PARTS)
+    return True
 
 
 def _comments(text: str) -> list[str]:
@@ -125,7 +148,7 @@ def _there(values: Values, path: str) -> str:
 
 
 def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks: int) -> None:
-    if shards == 1:
+    if shards == 1 and launch.settings.get("cp", 1) == 1 and find(values, RESHARD) not in values:
         launch.say("zero_stage", 0, find(values, SHARD))
         return
     policy, piped = str(values.get(find(values, RESHARD), "default")), launch.settings.get("pp", 1) > 1

@@ -1,6 +1,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +13,17 @@ from optimizer.exports.folder import write_exports, write_texts
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.plan import Plan
 
-NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-bridge.overrides"}
+CHECKOUT = Path(__file__).parents[2]
+BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml", *BRIDGES}
 
 
 def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
     paths, refused = write_exports(gpt3_answer, tmp_path / "new" / "folder")
     assert {path.name for path in paths} == NAMES
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == NAMES
-    assert refused.keys() == {"torchtitan.toml"}
-    assert "ZeRO-1" in refused["torchtitan.toml"]
+    assert refused.keys() == {"torchtitan.toml", "torchtitan_0_3.py", "torchtitan_main.py"}
+    assert all("the model gpt3" in reason for reason in refused.values())
 
 
 def test_what_no_software_can_run_is_an_input_error(gpt3_answer: Answer, tmp_path: Path) -> None:
@@ -52,7 +55,8 @@ def test_the_batch_script_asks_for_the_nodes_and_is_valid_shell(gpt3_answer: Ans
     assert "#SBATCH --nodes=128\n" in script
     assert "#SBATCH --gpus-per-node=8\n" in script
     assert "    --tensor-model-parallel-size 8\n" in script
-    assert "\nCUDA_DEVICE_MAX_CONNECTIONS=1\nexport MASTER_ADDR MASTER_PORT CUDA_DEVICE_MAX_CONNECTIONS\n" in script
+    assert "\nCUDA_DEVICE_MAX_CONNECTIONS=1\nexport MASTER_ADDR MASTER_PORT" in script
+    assert "\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in script
     # 12 % of 132 multiprocessors, for data parallelism alone
     assert '"dp": {"max_ctas": 16}' in script.replace("\n  ", "").replace("\n ", "")
     assert "NCCL_MAX_CTAS" not in script
@@ -60,6 +64,16 @@ def test_the_batch_script_asks_for_the_nodes_and_is_valid_shell(gpt3_answer: Ans
         assert option in script
     for option in ("cpus-per-task", "time", "output", "requeue", "signal"):
         assert f"#SBATCH --{option}" in script
+
+
+def test_shellcheck_has_nothing_to_say(gpt3_answer: Answer, tmp_path: Path) -> None:
+    checker = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("no shellcheck")
+    (path := tmp_path / "script.sh").write_text(sbatch_script(gpt3_answer))
+    scripts = [str(path), str(CHECKOUT / ".ci" / "run"), str(CHECKOUT / ".ci" / "launchers")]
+    found = subprocess.run([checker, *scripts], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
 
 
 def test_a_script_called_without_arguments_says_how(gpt3_answer: Answer, tmp_path: Path) -> None:

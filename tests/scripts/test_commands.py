@@ -51,10 +51,10 @@ def test_the_form_of_early_2026() -> None:
 
 
 def test_a_flavor_that_nobody_knows_is_not_its_family() -> None:
-    text = launches.REGISTRY_BEFORE.replace("llama3_70b", "deepseek_v3_16b").replace("70B", "16B")
-    with pytest.raises(InputError, match="deepseek_v3 16B is no model that is known: give --model"):
-        asked([registry("deepseek_v3_16b", text)], gpus=64)
-    whole = text.replace("16b", "671b").replace("16B", "671B")
+    text = launches.REGISTRY_BEFORE.replace("llama3_70b", "deepseek_v3_17b").replace("70B", "17B")
+    with pytest.raises(InputError, match="deepseek_v3 17B is no model that is known: give --model"):
+        asked([registry("deepseek_v3_17b", text)], gpus=64)
+    whole = text.replace("17b", "671b").replace("17B", "671B")
     assert asked([registry("deepseek_v3_671b", whole)], gpus=64).job.model.name == "deepseek-v3"
 
 

@@ -1,0 +1,163 @@
+"""DeepSpeed's JSON, Accelerate's YAML and the Trainer's arguments for a plan that shards data-parallel replicas alone.
+
+Source of the keys: deepspeedai/DeepSpeed v0.19.8, deepspeed/runtime/config.py, zero/config.py and offload_config.py;
+huggingface/accelerate v1.15.0, commands/config/config_args.py and commands/launch.py; huggingface/transformers v5,
+training_args.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from optimizer.errors import InputError
+from optimizer.plan import Knobs
+
+if TYPE_CHECKING:
+    from optimizer.answer import Answer
+    from optimizer.job import Job
+    from optimizer.plan import Plan
+
+DEEPSPEED, FSDP = "DeepSpeed", "Accelerate with FSDP2"
+ELEMENT = 2  # bytes of a gradient in a bucket, as the reader takes them
+VENDORS = ("NVIDIA", "AMD")
+
+
+def deepspeed_json(answer: Answer) -> str:
+    """The config of DeepSpeed's engine: batch, format, ZeRO, bucket and offload.
+
+    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
+    """
+    job, plan = _runnable(answer, DEEPSPEED)
+    return json.dumps(engine(job, plan, answer.knobs), indent=1) + "\n"
+
+
+def accelerate_deepspeed(answer: Answer) -> str:
+    """`accelerate launch --config_file` with DeepSpeed, whose own config lies beside it.
+
+    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
+    """
+    job, plan = _runnable(answer, DEEPSPEED)
+    inner = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": plan.zero_stage == 3}
+    return _yaml(_cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner})
+
+
+def accelerate_fsdp(answer: Answer) -> str:
+    """`accelerate launch --config_file` with FSDP2.
+
+    Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
+    """
+    job, plan = _runnable(answer, FSDP)
+    fsdp = {
+        "fsdp_version": 2,
+        "fsdp_reshard_after_forward": plan.zero_stage == 3,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_activation_checkpointing": plan.recompute == "full",
+        "fsdp_offload_params": False,
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+    }
+    values = _cluster(job) | {"distributed_type": "FSDP", "mixed_precision": job.dtype, "fsdp_config": fsdp}
+    group = plan.shard or plan.dp
+    if group < plan.dp:
+        sizes = {"dp_replicate_size": plan.dp // group, "dp_shard_size": group}
+        values["parallelism_config"] = {f"parallelism_config_{name}": size for name, size in sizes.items()}
+    return _yaml(values)
+
+
+def trainer_deepspeed(answer: Answer) -> str:
+    """The Trainer's arguments (JSON, which TrainingArguments reads) beside DeepSpeed's config.
+
+    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
+    """
+    job, plan = _runnable(answer, DEEPSPEED)
+    return json.dumps(_trainer(job, plan) | {"gradient_checkpointing": plan.recompute == "full"}, indent=1) + "\n"
+
+
+def trainer_fsdp(answer: Answer) -> str:
+    """The Trainer's arguments beside Accelerate's FSDP2, which recomputes by itself.
+
+    Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
+    """
+    job, plan = _runnable(answer, FSDP)
+    return json.dumps(_trainer(job, plan), indent=1) + "\n"
+
+
+def engine(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
+    """DeepSpeed's config as a dictionary."""
+    zero: dict[str, object] = {"stage": plan.zero_stage}
+    if plan.zero_stage:
+        bucket = round(knobs.bucket / ELEMENT)
+        overlaps = job.stack["dp_overlap"] > 0
+        zero |= {"overlap_comm": overlaps, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket}
+        zero["contiguous_gradients"] = True
+    if knobs.offload > 0:
+        partly = {"ratio": knobs.offload} if plan.zero_stage == 3 else {}
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **partly}
+    return {
+        "train_batch_size": job.global_batch,
+        "train_micro_batch_size_per_gpu": plan.micro_batch,
+        "gradient_accumulation_steps": plan.num_microbatches,
+        "bf16": {"enabled": job.dtype == "bf16"},
+        "fp16": {"enabled": job.dtype == "fp16"},
+        "data_types": {"grad_accum_dtype": "fp32" if job.stack.features.grad_bytes == 4 else job.dtype},
+        "communication_data_type": "fp32" if job.stack.features.grad_bytes == 4 else job.dtype,
+        "zero_optimization": zero,
+    }
+
+
+def unexpressed(job: Job, plan: Plan, program: str, knobs: Knobs = Knobs()) -> tuple[str, ...]:
+    """What the program lacks to run the plan as it is priced, in words; nothing where it can."""
+    device, features = job.cluster.device, job.stack.features
+    degrees = {"TP": plan.tp, "CP": plan.cp, "PP": plan.pp, "EP": plan.ep}
+    partly = plan.recompute == "full" and bool(plan.recompute_layers or plan.recompute_first)
+    fsdp = program == FSDP
+    missing = {
+        f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
+        **{f"{name} {degree}": degree > 1 for name, degree in degrees.items()},
+        f"the number format {job.dtype}": job.dtype not in ("bf16", "fp16"),
+        # With bf16, DeepSpeed's ZeRO-0 is its BF16_Optimizer, which shards states.
+        f"ZeRO-{plan.zero_stage}": plan.zero_stage < (2 if fsdp else 1),
+        f"groups of {plan.shard} that share weights": not fsdp and 0 < plan.shard < plan.dp,
+        f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
+        "activations on the host": plan.activation_offload > 0,
+        "a share of the optimizer on the host": knobs.offload > 0 and fsdp,
+        f"{knobs.offload:.0%} of the optimizer on the host (all or none)": (
+            0 < knobs.offload < 1 and not fsdp and plan.zero_stage in (1, 2)
+        ),
+        f"gradients of {features.grad_bytes} bytes": fsdp and features.grad_bytes != 2,
+    }
+    return tuple(what for what, holds in missing.items() if holds)
+
+
+def _runnable(answer: Answer, program: str) -> tuple[Job, Plan]:
+    if answer.plan is None:
+        raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    if missing := unexpressed(answer.job, answer.plan, program, answer.knobs):
+        raise InputError(f"{program} cannot run this plan: it lacks {'; '.join(missing)}")
+    return answer.job, answer.plan
+
+
+def _cluster(job: Job) -> dict[str, object]:
+    per_node = min(job.gpus, job.cluster.gpus_per_node)
+    return {
+        "compute_environment": "LOCAL_MACHINE",
+        "num_machines": -(-job.gpus // per_node),
+        "num_processes": job.gpus,
+        "main_training_function": "main",
+        "rdzv_backend": "static",
+    }
+
+
+def _trainer(job: Job, plan: Plan) -> dict[str, object]:
+    return {
+        "per_device_train_batch_size": plan.micro_batch,
+        "gradient_accumulation_steps": plan.num_microbatches,
+        "bf16": job.dtype == "bf16",
+        "fp16": job.dtype == "fp16",
+    }
+
+
+def _yaml(values: dict[str, object]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(values, sort_keys=True))

@@ -1,0 +1,220 @@
+"""Random jobs for every target, exported, and what the launchers themselves say of the files.
+
+python -m tests.clients.accepted FOLDER [JOBS [TARGETS]] prints the table by target and release, for so many jobs of
+each target. FOLDER is one that .ci/launchers filled, and may hold sources of Megatron-LM as megatron-lm-0.16.1 and
+megatron-lm-0.19.0 and of torchtitan's main branch as torchtitan-main, which no registry has.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from optimizer.answer import Answer
+from optimizer.errors import InputError
+from optimizer.exports.folder import exported, write_exports
+from optimizer.exports.sbatch import environment
+from optimizer.exports.torchtitan_model import MODELS
+from optimizer.exports.torchtitan_python import function_of
+from optimizer.job import Job
+from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names
+from optimizer.search.plan.best import best_plan
+from optimizer.search.plan.planner import plan
+from optimizer.target import LAUNCHERS, aimed, held_to
+
+HERE = Path(__file__).parent
+STACKS: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": ("megatron-core", "megatron-te-2026-no-overlap", "megatron-2021"),
+    "megatron-bridge": ("megatron-bridge-2025", "nemo-2024"),
+    "torchtitan": ("torchtitan-2024",),
+    "deepspeed": ("llm-foundry-fsdp-2023",),
+    "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
+}
+NAMES: Mapping[str, tuple[str, ...]] = {"torchtitan": tuple(MODELS)}  # what it has
+FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besides bf16
+LARGEST = 8e10  # parameters
+QUIET = 600  # seconds that a client may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """What loads one file: a program here, what it needs on its path, and the file whose presence asks for it."""
+
+    target: str
+    release: str
+    file: str
+    program: str
+    path: str = ""
+
+
+CLIENTS = (
+    Client(
+        target="megatron-lm",
+        release="core_v0.16.1",
+        file="megatron.args",
+        program="megatron_loads.py",
+        path="megatron-lm-0.16.1",
+    ),
+    Client(
+        target="megatron-lm",
+        release="core_v0.19.0",
+        file="megatron.args",
+        program="megatron_loads.py",
+        path="megatron-lm-0.19.0",
+    ),
+    Client(
+        target="megatron-bridge",
+        release="0.3.1",
+        file="megatron-bridge-0.3.1.overrides",
+        program="bridge_loads.py",
+        path="megatron-bridge-0.3.1",
+    ),
+    Client(
+        target="torchtitan",
+        release="v0.2.2",
+        file="torchtitan.toml",
+        program="torchtitan_loads.py",
+        path="torchtitan-0.2.2",
+    ),
+    Client(
+        target="torchtitan",
+        release="v0.3.0",
+        file="torchtitan_0_3.py",
+        program="torchtitan_loads.py",
+        path="torchtitan-0.3.0",
+    ),
+    Client(
+        target="torchtitan",
+        release="main",
+        file="torchtitan_main.py",
+        program="torchtitan_loads.py",
+        path="torchtitan-main",
+    ),
+    Client(target="deepspeed", release="0.19.8", file="deepspeed.json", program="sharding_loads.py"),
+    Client(target="accelerate", release="1.15.0", file="accelerate-fsdp.yaml", program="sharding_loads.py"),
+)
+
+
+def drawn(random: Random, target: str) -> Job:
+    """A job for this target that has a plan."""
+    while True:
+        try:
+            job = Job(
+                model=load_model(random.choice(NAMES.get(target, model_names()))),
+                cluster=load_cluster(random.choice(cluster_names())),
+                stack=aimed(load_stack(random.choice(STACKS[target])), target),
+                gpus=random.choice((4, 8, 12, 16, 32, 64)),
+                seq_len=random.choice((2048, 4096, 8192)),
+                global_batch=random.choice((24, 48, 96)),
+                dtype=random.choice(("bf16", "bf16", FORMATS.get(target, "fp8"))),
+            )
+        except InputError:  # the device has no units for the format, or the cluster too few GPUs
+            continue
+        pins = random.choice(({}, {}, {"recompute": "full"}, {"pp": 2}, {"tp": 2}))
+        try:
+            job = job.with_limits(fixed=held_to(target, pins), bubble=1.0)
+        except InputError:
+            continue
+        vendor = job.cluster.device.vendor in LAUNCHERS[target].vendors
+        if vendor and job.model.params <= LARGEST and best_plan(job):
+            return job
+
+
+def answers(target: str, jobs: int, seed: int = 0) -> Iterator[Answer]:
+    """Answers to so many jobs of a target."""
+    random, found = Random(f"{target}{seed}"), 0
+    while found < jobs:
+        answer = plan(drawn(random, target), top=0, trials=0)
+        if answer.plan is None:
+            continue
+        found += 1
+        yield answer
+
+
+def described(answer: Answer, folder: Path) -> dict[str, Any]:
+    """What a client has to know of a job."""
+    job, model = answer.job, answer.job.model
+    assert answer.plan is not None
+    experts = model.experts
+    return {
+        "folder": str(folder),
+        "model": model.name,
+        "gpus": job.gpus,
+        "plan": asdict(answer.plan),
+        "environment": {
+            name: value for name, value in environment(job, answer.plan).items() if not name.startswith("MASTER")
+        },
+        "dropout": 0.1 if job.stack.features.dropout else 0.0,
+        **{name: getattr(model, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocab")},
+        "experts": experts.count if experts else 0,
+        "top_k": experts.top_k if experts else 0,
+        "function": function_of(MODELS[model.name]) if model.name in MODELS else "",
+    }
+
+
+def verdicts(client: Client, tools: Path, folder: Path) -> list[str]:
+    """What the client says of every folder that holds its file, "" where it accepts it."""
+    jobs = [
+        json.loads(path.read_text()) for path in sorted(folder.glob("*/job")) if (path.parent / client.file).exists()
+    ]
+    for job in jobs:
+        path = Path(job["folder"]) / client.file
+        job |= {"overrides": str(path), "module": path.stem} | ({"toml": str(path)} if path.suffix == ".toml" else {})
+    found = subprocess.run(
+        [str(tools / "env/bin/python"), str(HERE / client.program)],
+        input="\n".join(json.dumps(job) for job in jobs),
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **({"PYTHONPATH": str(tools / client.path)})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=QUIET,
+    )
+    said = [json.loads(line)["verdict"] for line in found.stdout.splitlines() if line.startswith('{"job"')]
+    if len(said) != len(jobs):
+        raise AssertionError(f"{client.program} on {client.path}: {found.stderr[-2000:]}")
+    return said
+
+
+def written(target: str, jobs: int, folder: Path, seed: int = 0) -> Counter[str]:
+    """Export so many jobs of a target, a folder each; how often each file was refused, and for what."""
+    refused: Counter[str] = Counter()
+    for number, answer in enumerate(answers(target, jobs, seed)):
+        found = exported(answer)
+        refused.update(f"{name}: {reason.partition('it lacks ')[2]}" for name, reason in found.refused.items())
+        if found.texts:
+            place = folder / f"{number:03d}"
+            write_exports(answer, place)
+            (place / "job").write_text(json.dumps(described(answer, place)))
+    return refused
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    tools, jobs = Path(arguments[0]).resolve(), int(arguments[1]) if len(arguments) > 1 else 20
+    print("| target | release | jobs | refused with a reason | given to the launcher | accepted |")
+    print("|---|---|---|---|---|---|")
+    for target in arguments[2].split(",") if len(arguments) > 2 else STACKS:
+        with tempfile.TemporaryDirectory() as scratch:
+            reasons = written(target, jobs, Path(scratch))
+            for client in CLIENTS:
+                if client.target != target or not (tools / client.path).is_dir():
+                    continue
+                said = verdicts(client, tools, Path(scratch))
+                accepted = sum(not verdict for verdict in said)
+                print(f"| {target} | {client.release} | {jobs} | {jobs - len(said)} | {len(said)} | {accepted} |")
+                for verdict in sorted({verdict for verdict in said if verdict}):
+                    print(f"  not accepted: {verdict}", file=sys.stderr)
+            for reason, count in sorted(reasons.items()):
+                print(f"  {count} x {reason}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""Exported files given to the launchers themselves; those that no registry has are held to tables of their names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from optimizer.exports.nemo import BRIDGE_RELEASES
+from optimizer.exports.torchtitan_model import MAIN, NEW, OLD
+from optimizer.presets.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
+from optimizer.scripts.python_config import config_functions
+from optimizer.scripts.read import read_files
+from optimizer.scripts.torchtitan_python import titan_values
+from tests.clients.accepted import CLIENTS, STACKS, Client, verdicts, written
+
+TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
+JOBS = 8
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def launched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A target and a folder with the launch files of some jobs of it."""
+    folder = tmp_path_factory.mktemp("launched")
+    written(request.param, JOBS, folder)
+    return request.param, folder
+
+
+@pytest.mark.launchers
+def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path]) -> None:
+    target, folder = launched
+    if not TOOLS:
+        pytest.skip("no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it")
+    tools = Path(TOOLS)
+    mine = [client for client in CLIENTS if client.target == target and (tools / client.path).is_dir()]
+    if not mine:
+        pytest.skip(f"no registry has {target}; its arguments are held to the table of their names")
+    for client in mine:
+        said = verdicts(client, tools, folder)
+        assert said, f"{client.release}: nothing was exported"
+        assert [verdict for verdict in said if verdict] == []
+
+
+def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, Path]) -> None:
+    target, folder = launched
+    if target == "megatron-lm":
+        for path in folder.glob("*/megatron.args"):
+            flags = {word for word in path.read_text().split() if word.startswith("--")}
+            assert flags <= argument_names(MEGATRON_LM[-1])
+    if target == "megatron-bridge":
+        for release in BRIDGE_RELEASES:
+            for path in folder.glob(f"*/megatron-bridge-{release}.overrides"):
+                lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+                assert {line.partition("=")[0] for line in lines} <= bridge_keys(release)
+    if target == "torchtitan":
+        import tomllib
+
+        for file, release in (("torchtitan.toml", OLD), ("torchtitan_0_3.py", NEW), ("torchtitan_main.py", MAIN)):
+            for path in folder.glob(f"*/{file}"):
+                text = path.read_text()
+                if release == OLD:
+                    keys = {f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table}
+                else:
+                    values = titan_values(text, config_functions(text)[0])
+                    keys = {path for path in values if path.partition(".")[0] in CALLS}
+                assert keys <= titan_keys(release)
+    for path in folder.glob("*/*"):
+        if path.name != "job":
+            assert read_files([str(path)])
+
+
+CALLS = ("training", "parallelism", "compile", "debug")
+
+
+def test_clients_name_targets_that_there_are() -> None:
+    assert {client.target for client in CLIENTS} == set(STACKS)
+    assert all(isinstance(client, Client) for client in CLIENTS)
