@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 
 from optimizer.job import Job
 from optimizer.objectives.step.flops import CAUSAL, model_flops
@@ -48,7 +48,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
     runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
     the half-widths pooled over the others. Steps below STARVED_MFU have widths of their own, and of the others mixtures
-    of experts, where enough of them were measured.
+    of experts, where enough of them were measured. How sure memory is depends on the job alone, not on the plan: a
+    margin on it is one number for all plans.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
@@ -62,12 +63,12 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     >>> round(found.low, 2), round(found.high, 2), found.kind
     (9.51, 10.51, 'interpolated')
     """
-    reasons = outside(job) + ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
-    if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
-        reasons += (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
+    reasons = outside(job)
+    if quantity == "time":
+        reasons += ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    reasons += _routed(job)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
-    own, pooled = job.stack.intervals, pooled_intervals()
-    source = own if f"{quantity}_{kind}" in own else pooled
+    source = _widths(job, f"{quantity}_{kind}")
     share = mfu(job, value) if quantity == "time" else 1.0
     kinds = [STARVED] * (share < STARVED_MFU) + [EXPERTS] * (job.model.experts is not None) + [""]
     names = (f"{quantity}{category}_{kind}" for category in kinds)
@@ -75,6 +76,24 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     if quantity == "time":
         width *= difficulty(share, source.get("time_slope", 0.0))
     return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
+
+
+def memory_width(job: Job) -> float:
+    """Half-width of the interval of the logarithm of what any plan of a job reserves [1]."""
+    return log(interval(job, Plan(), 1.0, "memory").high)
+
+
+def _routed(job: Job) -> tuple[str, ...]:
+    """Why routing makes a job another one than the fitted runs."""
+    if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
+        return (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
+    return ()
+
+
+def _widths(job: Job, name: str) -> Mapping[str, float]:
+    """The stack's own half-widths if this one is among them, else those pooled over all stacks."""
+    own = job.stack.intervals
+    return own if name in own else pooled_intervals()
 
 
 def difficulty(utilisation: float, slope: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from optimizer.answer import Alternative, Answer, Certificate, Format
+from optimizer.answer import Alternative, Answer, Certificate, Format, Safety
 from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
@@ -130,6 +130,7 @@ class Rebuilt:
 
     document: Mapping[str, Any]
     alternatives: tuple[Alternative, ...]
+    safety: Safety | None
     searches: tuple[Searched, ...]
 
 
@@ -143,6 +144,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     answer = replace(
         main.answer(),
         alternatives=_alternatives(saved, main),
+        safety=Safety(fastest=_fastest(saved, main)) if saved.risked else None,
         formats=tuple(_format(other, main) for other in others),
         conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
         flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
@@ -163,7 +165,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     for name, place in saved.places.items():
         document["job"][name] = saved.document.get("job", {}).get(name, place)
     plain = json.loads(json.dumps(document))
-    return Rebuilt(document=plain, alternatives=answer.alternatives, searches=searches)
+    return Rebuilt(document=plain, alternatives=answer.alternatives, safety=answer.safety, searches=searches)
 
 
 def _searches(saved: SavedAnswer) -> tuple[Searched, ...]:
@@ -196,6 +198,15 @@ def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]
         )
         for other, estimate in found
     )
+
+
+def _fastest(saved: SavedAnswer, main: Searched) -> Alternative | None:
+    other = saved.fastest
+    if main.estimate is None or other is None:
+        return None
+    estimate = priced(main.job, other.plan, other.knobs)
+    slower = estimate.step_time / main.estimate.step_time - 1
+    return Alternative(plan=other.plan, knobs=other.knobs, estimate=estimate, slower=slower)
 
 
 def _format(other: Searched, main: Searched) -> Format:

@@ -17,6 +17,7 @@ from optimizer.constraints.rule import Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
@@ -63,7 +64,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     assume(sum(map(len, parts)) <= MOST_PLANS)
     every = list(islice(every_layout(job, parts), MOST_LAYOUTS + 1))
     assume(len(every) <= MOST_LAYOUTS)
-    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= job.usable_memory))
+    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= safe_memory(job)))
 
 
 def holds(job: Job, rules: Sequence[Rule]) -> bool:
