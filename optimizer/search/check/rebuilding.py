@@ -25,6 +25,7 @@ from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.why.comparison import why_not
+from optimizer.search.why.robustness import robustness
 from optimizer.target import unbuilt
 
 NOWHERE = float("inf")
@@ -228,4 +229,7 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
         found["explain"] = [asdict(term) for term in explain(answer.job, answer.plan, answer.knobs)]
     if saved.pins and answer.plan:
         found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
+    if "robust" in saved.document:
+        steady = robustness(answer)
+        found |= {"robust": steady.to_dict()} if steady else {}
     return found
