@@ -217,7 +217,7 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
 def chance(job: Job, estimate: Estimate) -> str:
     """The chance that a plan fits, never told as certain."""
     share = chance_to_fit(job, estimate.reserved)
-    return "over 99.9%" if share > SURE else f"{share:.1%}" if share > NEARLY else f"{share:.0%}"
+    return ">99.9%" if share > SURE else f"{share:.1%}" if share > NEARLY else f"{share:.0%}"
 
 
 def show_gigabytes(value: float) -> str:

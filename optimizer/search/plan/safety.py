@@ -27,7 +27,7 @@ def safety_of(
     if job.limits.oom_risk == EVEN_RISK:
         return None
     bold = at_even_risk(job)
-    bills = [replace(bill, job=bold) for bill in space]
+    bills = (replace(bill, job=bold) for bill in space)
     laid = as_given(fold(bold, bills, tuning)) if job.layout_given else None
     laid = laid or lay_out(bold, bills, tuning, even=best, time_limit=time_limit)
     if not laid.complete or laid.best is None:
