@@ -24,7 +24,7 @@ def safety_of(
     It is searched as the best is, over every layout; the plans are priced already. None where the job itself takes even
     chances, or the time is over before every plan was seen.
     """
-    if job.limits.oom_risk == EVEN_RISK:
+    if job.limits.oom_risk == EVEN_RISK or time_limit == 0.0:
         return None
     bold = at_even_risk(job)
     bills = (replace(bill, job=bold) for bill in space)
