@@ -11,6 +11,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import interval, mfu
+from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.plan import Knobs, Plan
 
 if TYPE_CHECKING:
@@ -100,6 +101,20 @@ class NearTies:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Safety:
+    """What the job's risk of going out of memory costs: the fastest plan that is predicted to fit, None where that is
+    the best plan itself.
+    """
+
+    fastest: Alternative | None = None
+
+    @property
+    def cost(self) -> float:
+        """Step time of the best plan over that of the fastest that is predicted to fit, minus one [1]."""
+        return 1.0 / (1.0 + self.fastest.slower) - 1.0 if self.fastest else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Clash:
     """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none).
 
@@ -121,7 +136,8 @@ class Clash:
 class Answer:
     """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
 
-    `formats` are the number formats besides the job's that were searched too; `trials` and `seed` those of the search
+    `formats` are the number formats besides the job's that were searched too; `safety` is None where what it costs was
+    not looked for; `trials` and `seed` those of the search
     for knobs.
     """
 
@@ -135,6 +151,7 @@ class Answer:
     formats: tuple[Format, ...] = ()
     conflict: tuple[Clash, ...] = ()
     near_ties: NearTies = field(default_factory=NearTies)
+    safety: Safety | None = None
     flags: tuple[str, ...] = ()
     trials: int = 0
     seed: int = 0
@@ -150,15 +167,14 @@ class Answer:
             "knobs": asdict(self.knobs),
             "estimate": _sure(self.job, self.plan, self.estimate) if self.plan and self.estimate else None,
             "certificate": certificate_dict(self.certificate) if self.certificate else None,
-            "alternatives": [
-                {
-                    "plan": plan_dict(other.plan),
-                    "knobs": asdict(other.knobs),
-                    "estimate": _sure(self.job, other.plan, other.estimate),
-                    "slower": other.slower,
-                }
-                for other in self.alternatives
-            ],
+            "safety": {
+                "safe_memory_bytes": safe_memory(self.job),
+                "cost": self.safety.cost,
+                "fastest": _other(self.job, self.safety.fastest) if self.safety.fastest else None,
+            }
+            if self.safety
+            else None,
+            "alternatives": [_other(self.job, other) for other in self.alternatives],
             "formats": [
                 {
                     "dtype": other.dtype,
@@ -243,8 +259,20 @@ def estimate_dict(estimate: Estimate) -> dict[str, Any]:
     }
 
 
+def _other(job: Job, other: Alternative) -> dict[str, Any]:
+    """A plan beside the best as plain values."""
+    return {
+        "plan": plan_dict(other.plan),
+        "knobs": asdict(other.knobs),
+        "estimate": _sure(job, other.plan, other.estimate),
+        "slower": other.slower,
+    }
+
+
 def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
-    """An estimate with the 90 % intervals of its step time and its reserved memory, and MFU by every convention."""
+    """An estimate with the 90 % intervals of its step time and its reserved memory, the chance that it fits, and MFU by
+    every convention.
+    """
     time = interval(job, plan, estimate.step_time)
     memory = interval(job, plan, estimate.reserved, "memory")
     return estimate_dict(estimate) | {
@@ -252,6 +280,7 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "interval_kind": time.kind,
         "interval_reasons": list(time.reasons),
         "memory_interval_bytes": [memory.low, memory.high],
+        "chance_to_fit": chance_to_fit(job, estimate.reserved),
         "mfu_convention": CAUSAL,
         "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
     }

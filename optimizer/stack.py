@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from math import exp, log
 
 from optimizer.model import Provenance
 from optimizer.variables import DISPATCHERS
@@ -23,7 +24,30 @@ class Parameter:
     unit: str
     meaning: str
 
+    @property
+    def logarithmic(self) -> bool:
+        """Whether its bounds are positive and far apart, so that it moves in log."""
+        return self.low > 0 and self.high / self.low > 4
 
+    def place(self, value: float) -> float:
+        """Position of a value between the bounds, 0 to 1."""
+        if self.logarithmic:
+            return log(max(value, self.low) / self.low) / log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def at(self, place: float) -> float:
+        """The value at a position between the bounds.
+
+        >>> launch = PARAMETERS["launch"]
+        >>> round(launch.at(launch.place(7e-6)), 9), PARAMETERS["tp_overlap"].at(0.25)
+        (7e-06, 0.25)
+        """
+        if self.logarithmic:
+            return self.low * exp(place * log(self.high / self.low))
+        return self.low + place * (self.high - self.low)
+
+
+PRIOR_SPREAD = 0.25  # of a parameter that no run tells, as a share of the distance between its bounds
 PARAMETERS: Mapping[str, Parameter] = {
     # kernels
     "gemm_efficiency": Parameter(

@@ -16,7 +16,7 @@ FREE, OPTION, DERIVED = "free", "option", "derived"
 LIMITS = {
     "bubble_ceiling": "bubble",
     "hbm_limit": "hbm",
-    **{name: name for name in ("max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding")},
+    **{name: name for name in ("max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding", "oom_risk")},
 }
 
 

@@ -42,7 +42,7 @@ def test_a_target_leaves_what_it_can_express_of_a_stack(stack: str, target: str)
 
 def test_what_a_launcher_cannot_set_is_not_searched() -> None:
     """Without the host a model of 8 billion parameters needs several GPUs; knobs are at their defaults."""
-    job = replace(small_job(1, model=load_model("llama3-8b"), hbm=70e9), stack=Stack(name="mine"))
+    job = replace(small_job(1, model=load_model("llama3-8b"), hbm=70e9, oom_risk=0.5), stack=Stack(name="mine"))
     bare = replace(job, stack=Stack(name="mine", features=Features(settable=())))
     assert (plan(job).status, plan(bare).status) == ("optimal", "infeasible")
     roomy = plan(replace(bare, gpus=4))

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
-from optimizer.stack import PARAMETERS
+from optimizer.stack import PARAMETERS, PRIOR_SPREAD
 
 SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
-PRIOR_SPREAD = 0.25  # of a parameter around its home, as a share of the distance between its bounds
 PRIOR = SCALE / PRIOR_SPREAD  # weight of a parameter's distance against a run's error, whose spread is SCALE
 TOLD = 0.7  # of the prior's spread: below, the data tell as much of a parameter as the prior does
 RUNS_PER_PARAMETER = 3
@@ -137,22 +136,9 @@ def values_at(names: Sequence[str], unit: FloatArray) -> dict[str, float]:
 
 def to_unit(name: str, value: float) -> float:
     """Position of a parameter's value between its bounds, 0 to 1."""
-    low, high, logarithmic = _scale(name)
-    if logarithmic:
-        return float(np.log(max(value, low) / low) / np.log(high / low))
-    return (value - low) / (high - low)
+    return PARAMETERS[name].place(value)
 
 
 def from_unit(name: str, unit: float) -> float:
-    """The value at a position between the bounds.
-
-    >>> round(from_unit("launch", to_unit("launch", 7e-6)), 9)
-    7e-06
-    """
-    low, high, logarithmic = _scale(name)
-    return float(low * (high / low) ** unit) if logarithmic else float(low + unit * (high - low))
-
-
-def _scale(name: str) -> tuple[float, float, bool]:
-    parameter = PARAMETERS[name]
-    return parameter.low, parameter.high, parameter.low > 0 and parameter.high / parameter.low > 4
+    """The value at a position between the bounds."""
+    return PARAMETERS[name].at(unit)

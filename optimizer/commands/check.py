@@ -55,12 +55,12 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
     if (plan is None) == (megatron_args is None):
         raise click.UsageError("give one plan: PLAN (a file, or - for stdin) or --megatron-args FILE")
     assumed: tuple[str, ...] = ()
+    typed = [name for name in options if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
     if plan is not None:
-        typed = [name for name in options if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
         _refuse([name for name in typed if name not in PLACES])
         saved = _from_answer(plan, options)
     elif megatron_args is not None:
-        saved, assumed = _from_arguments(megatron_args, options)
+        saved, assumed = _from_arguments(megatron_args, options, "oom_risk" in typed)
     from optimizer.search.check.verification import verify
 
     found = verify(saved)
@@ -100,18 +100,19 @@ def _text(plan: str) -> str:
         raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
 
 
-def _from_arguments(path: Path, options: dict[str, Any]) -> tuple[SavedAnswer, tuple[str, ...]]:
+def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[SavedAnswer, tuple[str, ...]]:
+    """The plan in a launch, which may run already: what is predicted to fit is ruled out only by a risk asked for."""
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
 
-    from optimizer.job import Limits
+    from optimizer.job import EVEN_RISK, Limits
     from optimizer.presets import load_model, load_stack
     from optimizer.scripts.question import STACKS, Controls, question_of
     from optimizer.scripts.read import read_files, read_launch
     from optimizer.scripts.software import switched
     from optimizer.search.check.answer_file import SavedAnswer
 
-    limits = limits_of(options)
+    limits = limits_of(options) | ({} if risked else {"oom_risk": EVEN_RISK})
     names = ("model", "cluster", "device", "stack", "gpus", "seq_len", "global_batch")
     controls = Controls(**{name: options[name] for name in names})
     launch = read_launch(read_files([str(path)]), controls.gpus, controls.model).launch

@@ -35,6 +35,7 @@ JOB_OPTIONS = (
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
+    click.option("--oom-risk", type=Share(), default=0.10, metavar="SHARE", help="Largest chance not to fit. [10%]"),
     click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),
     click.option("--max-micro-batch", type=POSITIVE, default=16, metavar="N", help="Largest micro-batch. [16]"),
     click.option("--max-vpp", type=POSITIVE, default=16, metavar="N", help="Most virtual stages per stage. [16]"),
@@ -65,6 +66,7 @@ OPTIONS = (
     click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]"),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
     click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
+    click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
     click.option(
@@ -100,6 +102,7 @@ def run_plan(
     study: str | None,
     as_json: bool,
     why_not: Mapping[str, Pinned] | None,
+    robust: bool,
     explained: bool,
     export: Path | None,
     force: bool,
@@ -132,6 +135,11 @@ def run_plan(
     answer = best_format(job, formats, search)
     job = answer.job
     comparison = comparison_of(answer, why_not)
+    steady = None
+    if robust:
+        from optimizer.search.why.robustness import robustness
+
+        steady = robustness(answer)
     terms = []
     if explained and answer.plan is not None and answer.knobs is not None:
         from optimizer.objectives.step.explain import explain
@@ -140,13 +148,17 @@ def run_plan(
     if as_json:
         from optimizer.reports.as_json import json_text
 
-        click.echo(json_text(answer, assumed, terms, comparison))
+        click.echo(json_text(answer, assumed, terms, comparison, steady))
     else:
         from optimizer.reports.explain_report import explain_report
         from optimizer.reports.plan_report import plan_report
         from optimizer.reports.screen import screen_text
 
         click.echo(screen_text(plan_report(answer, assumed)), nl=False)
+        if steady:
+            from optimizer.reports.robustness_report import robustness_report
+
+            click.echo(screen_text(robustness_report(answer, steady)), nl=False)
         if comparison:
             from optimizer.reports.comparison_report import comparison_report
 

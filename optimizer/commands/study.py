@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.values import Bytes, Pin, merged
+from optimizer.commands.values import Bytes, Pin, Share, merged
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +33,7 @@ OPTIONS = (
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
+    click.option("--oom-risk", type=Share(), default=0.10, metavar="SHARE", help="Largest chance not to fit. [10%]"),
     click.option("--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable; repeatable."),
     click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
     click.option(
@@ -59,8 +60,9 @@ def study_job(
     gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, options: Mapping[str, Any]
 ) -> tuple[Job, tuple[str, ...]]:
     """The job of the options, and what was assumed."""
-    limits = {"hbm": hbm_limit, **merged(fix)}
-    return job_of(Request(gpus=gpus, limits=limits, **options))
+    others = {name: value for name, value in options.items() if name != "oom_risk"}
+    limits = {"hbm": hbm_limit, "oom_risk": options["oom_risk"], **merged(fix)}
+    return job_of(Request(gpus=gpus, limits=limits, **others))
 
 
 def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
@@ -74,7 +76,7 @@ def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
     if best:
         from optimizer.search.plan.planner import plan
 
-        answer = plan(job, top=1, trials=0)
+        answer = plan(job, top=1, trials=0, priced_risk=False)
         if answer.plan is None:
             raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
         return answer.plan, answer.knobs

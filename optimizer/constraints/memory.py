@@ -1,4 +1,4 @@
-"""The fullest GPU reserves no more than it has."""
+"""The fullest GPU reserves no more than it has, as surely as the job asks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
-from optimizer.job import Job
+from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.safe_memory import chance_to_fit, margin, reach, safe_memory
 from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.units import GB
+
+PERCENT = 100
+FINEST = 1e-9  # of a percent: what rounding may add to a risk
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Peak reserved memory <= usable memory.
+    """Peak reserved memory <= what is usable, less the margin that the risk of going out of memory asks for.
 
     At the `knobs`; CP-SAT is told which of the program's points fit: `fits`.
     """
@@ -28,8 +32,8 @@ class Memory:
     variables: tuple[str, ...] = FIELDS
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether each plan fits."""
-        return self.required(job, plans) <= job.usable_memory
+        """Whether each plan fits as surely as asked."""
+        return self.required(job, plans) <= safe_memory(job)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """None of the points that do not fit."""
@@ -38,14 +42,17 @@ class Memory:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        capacity = job.limits.hbm or job.cluster.device.memory
-        if job.usable_memory <= 0:
+        capacity, usable, safe = _capacity(job), job.usable_memory, safe_memory(job)
+        if usable <= 0:
             return (
                 f"nothing is left of {capacity / GB:.1f} GB beside {job.stack['context_memory'] / GB:.1f} GB of context"
             )
+        context = f"{capacity / GB:.1f} GB less {(capacity - usable) / GB:.1f} GB for the context"
+        if job.limits.oom_risk == EVEN_RISK:
+            return f"every GPU must fit in {usable / GB:.1f} GB ({context})"
         return (
-            f"every GPU must fit in {job.usable_memory / GB:.1f} GB "
-            f"({capacity / GB:.1f} GB less {(capacity - job.usable_memory) / GB:.1f} GB for the context)"
+            f"every GPU must fit in {safe / GB:.1f} GB ({context} and {(usable - safe) / GB:.1f} GB for a risk of "
+            f"{percent(job.limits.oom_risk)} to go out of memory)"
         )
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
@@ -53,7 +60,52 @@ class Memory:
         return reserved_memory(job, plans, self.knobs)
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
-        """More memory per GPU, in whole GB."""
-        capacity = job.limits.hbm or job.cluster.device.memory
-        enough = ceil((required + capacity - job.usable_memory) / GB) * GB
-        return job.with_limits(hbm=enough), f"HBM {capacity / GB:.4g} -> {enough / GB:.0f} GB"
+        """More memory per GPU, in whole GB, or where that suffices more risk, in whole percent."""
+        capacity, enough = _capacity(job), self.size(job, required) * GB
+        text = f"HBM {capacity / GB:.4g} -> {enough / GB:.0f} GB"
+        risk = self.risk(job, required)
+        if risk:
+            text += f", or --oom-risk {percent(job.limits.oom_risk)} -> {risk}%"
+        return job.with_limits(hbm=enough), text
+
+    def size(self, job: Job, required: float) -> int:
+        """Whole GB of a GPU on which a plan that reserves so much [B] keeps the rule."""
+        return ceil((reach(job, required) + _context(job)) / GB)
+
+    def next_size(self, job: Job, required: float) -> float:
+        """What a plan may reserve to keep the rule on a GPU one GB smaller [B]."""
+        return ((self.size(job, required) - 1) * GB - _context(job)) * margin(job, job.limits.oom_risk)
+
+    def risk(self, job: Job, required: float) -> int:
+        """Whole percent of risk at which a plan that reserves so much [B] keeps the rule, 0 where none does or the
+        job's own is enough.
+        """
+        if not safe_memory(job) < required <= job.usable_memory:
+            return 0
+        return min(ceil((1.0 - chance_to_fit(job, required)) * PERCENT - FINEST), round(EVEN_RISK * PERCENT))
+
+    def next_risk(self, job: Job, required: float) -> float:
+        """What a plan may reserve to keep the rule at one percent less, or at 50 % where it does not at all [B]."""
+        if required <= safe_memory(job) or job.limits.oom_risk == EVEN_RISK:
+            return 0.0
+        risk = self.risk(job, required)
+        if not risk:
+            return job.usable_memory
+        return job.usable_memory * margin(job, max((risk - 1) / PERCENT, job.limits.oom_risk))
+
+
+def percent(share: float) -> str:
+    """A share in percent, to three digits.
+
+    >>> percent(0.1), percent(0.001)
+    ('10%', '0.1%')
+    """
+    return f"{PERCENT * share:.3g}%"
+
+
+def _capacity(job: Job) -> float:
+    return job.limits.hbm or job.cluster.device.memory
+
+
+def _context(job: Job) -> float:
+    return _capacity(job) - job.usable_memory

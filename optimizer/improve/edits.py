@@ -11,13 +11,13 @@ import numpy as np
 
 from optimizer.constraints.rules import structural
 from optimizer.exports.layout import is_even
-from optimizer.improve.chance import chance_to_fit, chances
 from optimizer.improve.neighbours import neighbours
 from optimizer.job import EVEN, LAYOUT, Job
 from optimizer.model import Model
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import chance_to_fit, chances
 from optimizer.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.recomputation import RECOMPUTE
 from optimizer.scripts.question import Question, with_stack
@@ -77,7 +77,7 @@ class State:
     @property
     def chance(self) -> float:
         """The chance of that."""
-        return chance_to_fit(self.job, self.plan, self.estimate)
+        return chance_to_fit(self.job, self.estimate.reserved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +301,7 @@ def moved(before: Plan, after: Plan) -> frozenset[str]:
 
 def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
     """Positions by worth: of those that fit what they gain times the chance that they do, then the leanest."""
-    chance = chances(current.job, current.plan, reserved)
+    chance = chances(current.job, reserved)
     gain = current.estimate.step_time / seconds - (1.0 if current.fits else 0.0)
     worth = np.where(gain > 0, gain * chance, gain)
     fits = reserved <= current.job.usable_memory

@@ -62,7 +62,7 @@ def default_planner(job: Job) -> Answer:
     """The proven best plan, without runners-up and without a search of the knobs."""
     from optimizer.search.plan.planner import plan
 
-    return plan(job, top=1, trials=0)
+    return plan(job, top=1, trials=0, priced_risk=False)
 
 
 @dataclass

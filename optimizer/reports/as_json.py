@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.objectives.step.explain import Explanation
     from optimizer.search.why.comparison import Comparison
+    from optimizer.search.why.robustness import Robustness
 
 
 def json_text(
@@ -18,9 +19,10 @@ def json_text(
     assumed: Sequence[str] = (),
     terms: Sequence[Explanation] = (),
     comparison: Comparison | None = None,
+    steady: Robustness | None = None,
 ) -> str:
-    """`Answer.to_dict()` with the assumptions of the command line and, if asked for, every term's origin and the
-    comparison with another plan.
+    """`Answer.to_dict()` with the assumptions of the command line and, if asked for, every term's origin, the
+    comparison with another plan, and how sure it is that the best is the fastest.
 
     Indented, strict JSON without NaN or Infinity.
     """
@@ -29,4 +31,6 @@ def json_text(
         document["explain"] = [asdict(term) for term in terms]
     if comparison:
         document["why_not"] = comparison.to_dict()
+    if steady:
+        document["robust"] = steady.to_dict()
     return json.dumps(document, indent=2, allow_nan=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, notes, subject, title
+from optimizer.reports.plan_report import chance, grid, notes, subject, title
 from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def check_report(found: Verification, assumed: Sequence[str] = ()) -> Group:
             Text(f" {found.plan.summary()}"),
             Text(
                 f" MFU {found.estimate.mfu:.1%}, {seconds(found.estimate.step_time)} per step, "
-                f"{found.estimate.reserved / GB:.1f} of {found.job.usable_memory / GB:.1f} GB"
+                f"{found.estimate.reserved / GB:.1f} of {found.job.usable_memory / GB:.1f} GB: "
+                f"fits with {chance(found.job, found.estimate)}"
             ),
         ]
     if found.broken:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.constraints.memory import percent
 from optimizer.exports.layout import plan_layout, stage_layers
+from optimizer.job import EVEN_RISK
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
+from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer import Alternative, Answer, Format
+    from optimizer.answer import Alternative, Answer, Format, Safety
     from optimizer.job import Job
     from optimizer.objectives.step.estimate import Estimate
     from optimizer.plan import Knobs, Plan
 
 BAR = 36
 AT_LIMIT = 0.95
+SURE, NEARLY = 0.999, 0.99  # chances told as more than this, and to a tenth of a percent
 MANY_STAGES = 40
 COLOURS = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red"}
 
@@ -76,7 +80,7 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     job = answer.job
     parts = [
         title("Plan"),
-        plan_table(job, plan, answer.knobs, estimate),
+        plan_table(job, plan, answer.knobs, estimate, answer.safety),
         title(f"Where the time goes — {seconds(estimate.step_time)}"),
         bars(estimate.time, estimate.step_time, seconds),
         title(
@@ -87,7 +91,7 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
         limits_table(job, plan, estimate),
     ]
     if answer.alternatives:
-        parts += [title("Runners-up of another structure"), runners_up(answer.alternatives)]
+        parts += [title("Runners-up of another structure"), runners_up(job, answer.alternatives)]
     if answer.formats:
         parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
@@ -124,7 +128,7 @@ def knobs_text(job: Job, knobs: Knobs) -> str:
     return ", ".join(text for name, text in words.items() if name in settable) or "none that the software can set"
 
 
-def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
+def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, safety: Safety | None = None) -> Table:
     """The plan in words, its knobs and its rates."""
     table = grid("left", "left", expand="1")
     table.add_row("parallelism", plan.summary())
@@ -144,6 +148,7 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> Table:
     )
     table.add_row("MFU counts", convention_words(job, estimate))
     table.add_row("interval", interval_words(job, plan, estimate))
+    table.add_row("safety", safety_words(job, estimate, safety))
     table.add_row(
         "bracket",
         f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
@@ -195,6 +200,26 @@ def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:
     )
 
 
+def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
+    """The chance that the plan fits, and what it costs that it is so high."""
+    fits = f"{show_gigabytes(estimate.reserved)}, fits with {chance(job, estimate)}"
+    if safety is None:
+        return fits
+    if safety.fastest is None:
+        return f"{fits}; no plan that is predicted to fit is faster"
+    bold = safety.fastest
+    return (
+        f"{fits}, {safety.cost:.1%} slower than the fastest plan that is predicted to fit: {bold.plan.summary()}, "
+        f"{show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
+    )
+
+
+def chance(job: Job, estimate: Estimate) -> str:
+    """The chance that a plan fits, never told as certain."""
+    share = chance_to_fit(job, estimate.reserved)
+    return ">99.9%" if share > SURE else f"{share:.1%}" if share > NEARLY else f"{share:.0%}"
+
+
 def show_gigabytes(value: float) -> str:
     """A term of the memory.
 
@@ -213,6 +238,13 @@ def bars(terms: Mapping[str, float], whole: float, write: Callable[[float], str]
     return table
 
 
+def risk_words(job: Job) -> str:
+    """Of which memory the margin leaves so much, and at which risk."""
+    if job.limits.oom_risk == EVEN_RISK:
+        return ""
+    return f", of {job.usable_memory / GB:.1f} GB at a risk of {percent(job.limits.oom_risk)} (--oom-risk)"
+
+
 def limits_table(job: Job, plan: Plan, estimate: Estimate) -> Table:
     """Each limit, how much of it the plan uses, and whether it binds."""
     table = grid("left", "left", "left")
@@ -220,8 +252,8 @@ def limits_table(job: Job, plan: Plan, estimate: Estimate) -> Table:
     rows = [
         (
             "memory",
-            f"{estimate.reserved / GB:.1f} of {job.usable_memory / GB:.1f} GB",
-            estimate.reserved / job.usable_memory,
+            f"{estimate.reserved / GB:.1f} of {safe_memory(job) / GB:.1f} GB" + risk_words(job),
+            estimate.reserved / safe_memory(job),
         ),
         (
             "bubble",
@@ -237,10 +269,10 @@ def limits_table(job: Job, plan: Plan, estimate: Estimate) -> Table:
     return table
 
 
-def runners_up(alternatives: Iterable[Alternative]) -> Table:
+def runners_up(job: Job, alternatives: Iterable[Alternative]) -> Table:
     """The next plans of another structure, best first."""
-    table = grid("right", "left", "right", "right", "right", "right", expand="1")
-    table.add_row("", "plan", "step", "MFU", "memory", "slower", style="dim")
+    table = grid("right", "left", "right", "right", "right", "right", "right", expand="1")
+    table.add_row("", "plan", "step", "MFU", "memory", "fits", "slower", style="dim")
     for rank, other in enumerate(alternatives, start=2):
         table.add_row(
             str(rank),
@@ -248,6 +280,7 @@ def runners_up(alternatives: Iterable[Alternative]) -> Table:
             seconds(other.estimate.step_time),
             f"{other.estimate.mfu:.1%}",
             show_gigabytes(other.estimate.reserved),
+            chance(job, other.estimate),
             f"+{other.slower:.1%}",
         )
     return table

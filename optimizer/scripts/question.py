@@ -8,7 +8,7 @@ from typing import Any
 
 from optimizer.errors import InvalidFile
 from optimizer.hardware import Cluster
-from optimizer.job import Job, Limits
+from optimizer.job import EVEN_RISK, Job, Limits
 from optimizer.model import Model
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_device, load_stack
@@ -261,6 +261,7 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
         choices={name: values for name, values in choices.items() if len(values) > 1},
         bubble=1.0,
         hbm=controls.hbm,
+        oom_risk=EVEN_RISK,
         max_tp=max(cluster.scale_up_size, plan.tp),
         max_micro_batch=max(16, plan.micro_batch),
         max_vpp=max(16, plan.vpp),

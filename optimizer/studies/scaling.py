@@ -13,6 +13,7 @@ from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -109,7 +110,7 @@ def data_parallel_point(job: Job) -> Point:
         note = f"{job.global_batch:,} sequences do not divide over {job.gpus:,} replicas"
         return Point(series=SERIES[0], gpus=job.gpus, global_batch=job.global_batch, tokens=job.tokens, note=note)
     costs = price(job, Plans.of(found), Knobs())
-    fits = costs.reserved <= job.usable_memory
+    fits = costs.reserved <= safe_memory(job)
     if fits.any():
         stages = np.array([plan.zero_stage for plan in found])
         allowed = fits & (stages == stages[fits].min())
@@ -141,8 +142,8 @@ def _best_point(job: Job, planner: Planner) -> Point:
 
 
 def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) -> Point:
-    usable, reserved = job.usable_memory / 1e9, estimate.reserved / 1e9
-    note = "" if fits else f"does not fit: {reserved:.0f} of {usable:.0f} GB"
+    safe, reserved = safe_memory(job) / 1e9, estimate.reserved / 1e9
+    note = "" if fits else f"does not fit: {reserved:.0f} of {safe:.0f} GB"
     return Point(
         series=series,
         gpus=job.gpus,
@@ -158,4 +159,4 @@ def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) ->
 def _search(job: Job) -> Answer:
     from optimizer.search.plan.planner import plan
 
-    return plan(job, top=1, trials=0)
+    return plan(job, top=1, trials=0, priced_risk=False)

@@ -11,13 +11,17 @@ from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import modules_of
+from optimizer.reports.plan_report import chance
 from optimizer.reports.terms import runs
 from optimizer.search.plan.planner import plan
 from optimizer.tools.readme import rewrite
 
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
-COLUMNS = ("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "recomputed")
-TIMES = ("sweep", "layouts", "proof", "alternatives")
+COLUMNS = (
+    *("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "recomputed"),
+    *("fits", "cost"),
+)
+TIMES = ("sweep", "layouts", "proof", "alternatives", "safety")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,8 @@ def row(search: Search, answer: Answer) -> list[str]:
         f"{max(0.0, gain):.1%}" if gain is not None else "",
         runs(stage_layers(found, model.layers)),
         recomputed(found),
+        chance(answer.job, answer.estimate) if answer.estimate else "",
+        f"{answer.safety.cost:.1%}" if answer.safety else "",
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),
     ]
 

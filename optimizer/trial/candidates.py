@@ -12,7 +12,7 @@ import numpy as np
 from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.rules import structural
 from optimizer.errors import Infeasible
-from optimizer.job import Job
+from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.interval import interval
@@ -80,7 +80,8 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
 
     Among them are plans that should not fit, but by less than memory is known. Raises Infeasible where nothing fits.
     """
-    answer = plan_of(job, top=LAID_OUT, seed=seed)
+    job = job.with_limits(oom_risk=EVEN_RISK)  # a trial finds out whether a plan fits: its chance is weighed there
+    answer = plan_of(job, top=LAID_OUT, seed=seed, priced_risk=False)
     if answer.plan is None or answer.estimate is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     found = {_key(answer.plan): (answer.plan, answer.knobs)}

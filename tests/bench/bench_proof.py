@@ -12,6 +12,7 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import prove
@@ -24,7 +25,7 @@ def test_proof_over_the_lattice_of_gpt3(benchmark: BenchmarkFixture, gpt3_job: J
     rules = (*structural(job), Memory())
     plans = Plans.joined(list(lattice(job, rules)))
     costs = price(job, plans)
-    fits = costs.reserved <= job.usable_memory
+    fits = costs.reserved <= safe_memory(job)
     best = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
     proof = benchmark(prove, job, rules, plans, costs.step_time, fits=fits, hint=best)
     assert proof.proven

@@ -63,6 +63,8 @@ def test_a_tampered_answer_exits_3_and_names_the_rule(answer: str) -> None:
         ((*SMALL, "--why-not", ","), "", "names no variable"),
         ((*SMALL, "--why-not", "tp=2,tp=4"), "", "contradicts"),
         ((*SMALL, "--within", "3"), "", "did you mean 3%?"),
+        ((*SMALL, "--oom-risk", "60%"), "", "must be above 0 and at most 50%"),
+        ((*SMALL, "--oom-risk", "0"), "", "is not in (0, 1]"),
         (("sensitivity", "--model", "gpt3"), "", "missing --gpus"),
         (("sensitivity", *SMALL, "--lost-nodes", "one"), "", "no list of whole numbers"),
         (("sensitivity", *SMALL, "--lost-nodes", "1"), "", "cannot lose 1 node of 8 GPUs"),
@@ -86,6 +88,34 @@ def test_exported_arguments_hold_and_another_model_is_noticed(tmp_path: Path) ->
     result = run(*arguments, "--model", "llama3-70b")
     assert result.exit_code == 2
     assert "has layers = 32, but llama3-70b has 80" in result.stderr
+
+
+def test_a_launch_that_may_run_already_is_ruled_out_only_by_a_risk_that_was_asked_for(tmp_path: Path) -> None:
+    """What just fits by prediction, planned at even risk, has its chance told; at 10 % it breaks the rule of memory."""
+    folder, small = tmp_path / "launch", ("--hbm-limit", "40GB", "--fix", "micro_batch=2")
+    assert run(*PLAN, *small, "--oom-risk", "50%", "--export", str(folder)).exit_code == 0
+    found = ("check", "--megatron-args", str(folder / "megatron.args"), "--gpus", "8", "--model", "llama3-8b")
+    told = json.loads(run(*found, "--json").stdout)
+    reserved = told["estimate"]["memory_bytes"]["peak_reserved"]
+    tight = ("--hbm-limit", f"{reserved / 1e9 + 2.5:.2f}GB")
+    plain = run(*found, *tight)
+    assert plain.exit_code == 0, plain.output
+    assert "fits with 5" in plain.stdout
+    risky = run(*found, *tight, "--oom-risk", "10%")
+    assert risky.exit_code == 3
+    assert "does not hold: memory" in risky.stdout
+
+
+def test_robust_is_checked_with_the_rest() -> None:
+    text = run(*PLAN, "--robust", "--json").stdout
+    document = json.loads(text)
+    assert len(document["robust"]["plans"]) == 1 + len(document["alternatives"])
+    assert run("check", "-", text=text).exit_code == 0
+    document["robust"]["plans"][0]["chance"] /= 2
+    wrong = run("check", "-", text=json.dumps(document))
+    assert wrong.exit_code == 3
+    assert "robust.plans[0].chance" in wrong.stdout
+    assert "Brittle or broad" in run(*PLAN, "--robust").stdout
 
 
 def test_why_not_prints_the_terms_or_the_rules() -> None:

@@ -11,6 +11,7 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job, Limits
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.presets import load_cluster, load_model, load_stack, stack_names
 from optimizer.search.plan.planner import plan
 
@@ -48,7 +49,7 @@ def held(found: Answer) -> None:
     assert all(isfinite(value) and value >= 0 for value in (*estimate.time.values(), *estimate.memory.values()))
     assert sum(estimate.time.values()) == pytest.approx(estimate.step_time, rel=1e-9)
     assert sum(estimate.memory.values()) == pytest.approx(estimate.reserved, rel=1e-9)
-    assert estimate.reserved <= job.usable_memory * (1 + 1e-9)
+    assert estimate.reserved <= safe_memory(job) * (1 + 1e-9)
     assert 0 < estimate.mfu <= estimate.hfu < 1
     assert found.certificate.lower_bound <= estimate.step_time * (1 + 1e-9)
     assert found.plan.gpus == job.gpus

@@ -51,6 +51,7 @@ def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Featu
 
 def saved(answer: Answer) -> SavedAnswer:
     """An answer as if it had been read back, for models that are no presets."""
+    bold = answer.safety.fastest if answer.safety else None
     claims = {item.name: getattr(answer.certificate, item.name) for item in fields(Claims)}
     return SavedAnswer(
         job=answer.job,
@@ -58,6 +59,8 @@ def saved(answer: Answer) -> SavedAnswer:
         knobs=answer.knobs,
         claims=Claims(**claims),
         alternatives=tuple(SavedPlan(plan=other.plan, knobs=other.knobs) for other in answer.alternatives),
+        risked=answer.safety is not None,
+        fastest=SavedPlan(plan=bold.plan, knobs=bold.knobs) if bold else None,
         trials=answer.trials,
         seed=answer.seed,
         document=json.loads(json.dumps(answer.to_dict())),

@@ -84,7 +84,7 @@ def test_data_parallelism_loses_to_communication_as_it_grows(llama_job: Job) -> 
     From 40 ranks on a bucket of 160 MB grows by 4 MB with each, so that a ring's steps stay as long and there are fewer
     collectives to wait for: beyond that the MFU changes little.
     """
-    shown = replace(llama_job, stack=Stack(name="plain"))
+    shown = replace(llama_job, stack=Stack(name="plain")).with_limits(oom_risk=0.5)
     mfu = []
     for gpus in (8, 16, 32, 64, 512):
         point = data_parallel_point(replace(shown, gpus=gpus, global_batch=gpus))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 
 from optimizer.job import Job
 from optimizer.objectives.step.flops import CAUSAL, model_flops
@@ -64,12 +64,12 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     >>> round(found.low, 2), round(found.high, 2), found.kind
     (9.51, 10.51, 'interpolated')
     """
-    reasons = outside(job) + ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
-    if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
-        reasons += (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
+    reasons = outside(job)
+    if quantity == "time":
+        reasons += ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    reasons += _routed(job)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
-    own, pooled = job.stack.intervals, pooled_intervals()
-    source = own if f"{quantity}_{kind}" in own else pooled
+    source = _widths(job, f"{quantity}_{kind}")
     share = mfu(job, value) if quantity == "time" else 1.0
     kinds = [EXPERTS] * (job.model.experts is not None) + [""]
     if quantity == "memory":
@@ -93,6 +93,27 @@ def recomputes_something(stack: Stack, plan: Plan) -> bool:
     features = stack.features
     nothing = features.selective == "core" and features.attention.startswith("flash")
     return plan.recompute not in (("none", "selective", "core_attn") if nothing else ("none",))
+
+
+def memory_width(job: Job) -> float:
+    """Half-width of the interval of the logarithm of what a plan that keeps all it can of a job reserves [1].
+
+    One number for all plans of the job, as their margin must be; `interval` is wider for plans that recompute.
+    """
+    return log(interval(job, Plan(), 1.0, "memory").high)
+
+
+def _routed(job: Job) -> tuple[str, ...]:
+    """Why routing makes a job another one than the fitted runs."""
+    if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
+        return (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
+    return ()
+
+
+def _widths(job: Job, name: str) -> Mapping[str, float]:
+    """The stack's own half-widths if this one is among them, else those pooled over all stacks."""
+    own = job.stack.intervals
+    return own if name in own else pooled_intervals()
 
 
 def difficulty(utilisation: float, slope: float) -> float:

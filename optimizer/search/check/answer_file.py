@@ -53,7 +53,8 @@ class SavedFormat:
 @dataclass(frozen=True, kw_only=True)
 class SavedAnswer:
     """An answer as it was written: what can be priced again, and the whole `document`, empty where only a plan is
-    given. trials, seed: of the search for knobs. `places` maps what the user told where to find, such as "model", to
+    given. `risked`: it says what the risk to go out of memory costs, `fastest` being the fastest plan that is predicted
+    to fit. trials, seed: of the search for knobs. `places` maps what the user told where to find, such as "model", to
     its name there.
     """
 
@@ -62,6 +63,8 @@ class SavedAnswer:
     knobs: Knobs = Knobs()
     claims: Claims | None = None
     alternatives: tuple[SavedPlan, ...] = ()
+    risked: bool = False
+    fastest: SavedPlan | None = None
     formats: tuple[SavedFormat, ...] = ()
     trials: int = 0
     seed: int = 0
@@ -106,6 +109,8 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
         knobs=table.knobs,
         claims=table.certificate,
         alternatives=table.alternatives,
+        risked=table.safety is not None,
+        fastest=table.safety.fastest if table.safety else None,
         formats=table.formats,
         trials=table.search.trials,
         seed=table.search.seed,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from optimizer.job import DTYPES, PLACING, Limits
+from optimizer.job import DTYPES, EVEN_RISK, PLACING, Limits
 from optimizer.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.readers.tables import Count, Flag, Natural, Unsigned, one_of, part
 from optimizer.readers.text import shown
@@ -36,6 +36,7 @@ def _made(kind: type, table: Any) -> Any:
 
 Name = Annotated[str, Field(strict=True, min_length=1), "a name"]
 Portion = Annotated[float, Field(strict=True, ge=0, le=1), "a share from 0 to 1"]
+Risk = Annotated[float, Field(strict=True, gt=0, le=EVEN_RISK), f"a risk above 0, at most {EVEN_RISK}"]
 Percent = Annotated[int, Field(strict=True, ge=0, le=100), "a whole number from 0 to 100"]
 VirtualStages = Annotated[int, Field(strict=True, gt=0, le=4096), "a whole number from 1 to 4,096"]
 Numbers = Annotated[tuple[Natural, ...], "a list of whole numbers"]
@@ -63,6 +64,7 @@ LIMITS = part(
     **dict.fromkeys(("max_micro_batch", "max_vpp", "min_cp_tokens"), Count),
     **dict.fromkeys(("hbm", "vocab_padding"), Unsigned),
     bubble=Portion,
+    oom_risk=Risk,
     fixed=Fixed,
     ranges=Ranges,
     choices=Choices,
@@ -114,6 +116,7 @@ ANSWER = _part(
     knobs=KNOBS,
     estimate=(ESTIMATE | None, None),
     certificate=(CERTIFICATE | None, None),
+    safety=(_part(fastest=ALTERNATIVE | None) | None, None),
     alternatives=(tuple[ALTERNATIVE, ...], ()),  # type: ignore[valid-type]
     formats=(tuple[FORMAT, ...], ()),  # type: ignore[valid-type]
     search=_part(trials=(Natural, 0), seed=(Natural, 0)),

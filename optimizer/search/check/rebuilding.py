@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from optimizer.answer import Alternative, Answer, Certificate, Format
+from optimizer.answer import Alternative, Answer, Certificate, Format, Safety
 from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
@@ -25,6 +25,7 @@ from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.why.comparison import why_not
+from optimizer.search.why.robustness import robustness
 from optimizer.target import unbuilt
 
 NOWHERE = float("inf")
@@ -130,6 +131,7 @@ class Rebuilt:
 
     document: Mapping[str, Any]
     alternatives: tuple[Alternative, ...]
+    safety: Safety | None
     searches: tuple[Searched, ...]
 
 
@@ -143,6 +145,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     answer = replace(
         main.answer(),
         alternatives=_alternatives(saved, main),
+        safety=Safety(fastest=_fastest(saved, main)) if saved.risked else None,
         formats=tuple(_format(other, main) for other in others),
         conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
         flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
@@ -163,7 +166,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     for name, place in saved.places.items():
         document["job"][name] = saved.document.get("job", {}).get(name, place)
     plain = json.loads(json.dumps(document))
-    return Rebuilt(document=plain, alternatives=answer.alternatives, searches=searches)
+    return Rebuilt(document=plain, alternatives=answer.alternatives, safety=answer.safety, searches=searches)
 
 
 def _searches(saved: SavedAnswer) -> tuple[Searched, ...]:
@@ -198,6 +201,15 @@ def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]
     )
 
 
+def _fastest(saved: SavedAnswer, main: Searched) -> Alternative | None:
+    other = saved.fastest
+    if main.estimate is None or other is None:
+        return None
+    estimate = priced(main.job, other.plan, other.knobs)
+    slower = estimate.step_time / main.estimate.step_time - 1
+    return Alternative(plan=other.plan, knobs=other.knobs, estimate=estimate, slower=slower)
+
+
 def _format(other: Searched, main: Searched) -> Format:
     slower = other.estimate.step_time / main.estimate.step_time - 1 if other.estimate and main.estimate else 0.0
     return Format(
@@ -217,4 +229,7 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
         found["explain"] = [asdict(term) for term in explain(answer.job, answer.plan, answer.knobs)]
     if saved.pins and answer.plan:
         found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
+    if "robust" in saved.document:
+        steady = robustness(answer)
+        found |= {"robust": steady.to_dict()} if steady else {}
     return found

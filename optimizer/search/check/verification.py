@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.answer import Alternative, estimate_dict, job_dict, plan_dict
+from optimizer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
 from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan
 from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
 from optimizer.search.check.answer_file import SavedAnswer
 from optimizer.search.check.plan_rules import Finding, priced, rule_findings
 from optimizer.search.check.rebuilding import Searched, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
+from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.alternatives import runners_up, structure
+from optimizer.search.plan.safety import at_even_risk
 
 # Places that are not compared, and why.
 UNCHECKED = {
@@ -90,7 +94,7 @@ def verify(saved: SavedAnswer) -> Verification:
     with np.errstate(all="ignore"):
         found = rebuilt(saved)
         main, *others = found.searches
-        claims = [*_of_search(main), *_of_alternatives(main, found.alternatives)]
+        claims = [*_of_search(main), *_of_alternatives(main, found.alternatives), *_of_safety(main, found.safety)]
         for number, other in enumerate(others):
             claims += _of_format(main, other, f"formats[{number}]")
     skipped, left = dict(UNCHECKED), GIVEN
@@ -148,6 +152,24 @@ def _of_alternatives(main: Searched, others: tuple[Alternative, ...]) -> Iterato
         yield Finding(name="alternatives", holds=False, reason=f"without {missing.summary()}, faster than the slowest")
 
 
+def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
+    """Whether the plan that is only predicted to fit keeps the other rules, and is faster than every even split."""
+    if safety is None or main.estimate is None:
+        return
+    bold, fastest = at_even_risk(main.job), safety.fastest
+    claimed = fastest.estimate.step_time if fastest else main.estimate.step_time
+    if fastest:
+        yield from _broken(bold, fastest.plan, fastest.knobs, "safety.fastest")
+    swept = sweep(bold, structural(bold), main.tuning)
+    even = float(swept.points.seconds[swept.best]) if swept.points is not None and swept.best >= 0 else np.inf
+    yield Finding(
+        name="safety",
+        holds=claimed <= min(even, main.estimate.step_time) * (1 + TOLERANCE),
+        reason=f"the fastest plan that is predicted to fit takes {claimed:.6g} s; the fastest of {swept.space:,}, "
+        f"evenly split, takes {even:.6g} s",
+    )
+
+
 def _missing(main: Searched, best: Plan, others: tuple[Alternative, ...]) -> Plan | None:
     """An even split of a structure that is not listed, yet faster than the slowest that is."""
     points = main.swept.points
@@ -162,7 +184,7 @@ def _missing(main: Searched, best: Plan, others: tuple[Alternative, ...]) -> Pla
         if structure(plan) in listed:
             continue
         estimate = priced(main.job, plan, knobs_at(points.knobs, position))
-        if estimate.reserved <= main.job.usable_memory and estimate.step_time < slowest:
+        if estimate.reserved <= safe_memory(main.job) and estimate.step_time < slowest:
             return plan
     return None
 

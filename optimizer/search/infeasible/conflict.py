@@ -16,6 +16,7 @@ from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plans
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
@@ -103,7 +104,7 @@ class Question:
             moves = rule.required(job, plans)
             open_ = np.isfinite(moves)
             if memory:
-                open_ &= self.memory.bounds(job, plans, job.usable_memory) <= job.usable_memory
+                open_ &= self.memory.bounds(job, plans, safe_memory(job)) <= safe_memory(job)
             found.append((moves[open_], plans.take(open_)))
         for move in sorted({float(move) for moves, _ in found for move in moves}):
             if not memory or self.memory.fits(job, (plans.take(moves == move) for moves, plans in found)):

@@ -21,6 +21,7 @@ from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs
 
 NAMES = tuple(field.name for field in fields(Knobs))
@@ -90,7 +91,7 @@ def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     """
     memory = stage_memory(bill, stages, Knobs())
     state = memory.terms["optimizer"] * stages.exists
-    excess = np.maximum(memory.reserved - bill.job.usable_memory, 0.0)
+    excess = np.maximum(memory.reserved - safe_memory(bill.job), 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
     most = bill.job.most_offload
     fits = share <= most

@@ -19,6 +19,7 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import NAMES, columns, joined_knobs, needed_offload, taken, tuned
@@ -131,11 +132,11 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     job, knobs = bill.job, fixed or Knobs()
     stages = stages_of(job.model, bill.plans)
     step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
-    fits = memory.reserved.max(axis=0) <= job.usable_memory
+    fits = memory.reserved.max(axis=0) <= safe_memory(job)
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         without = memory.reserved - stages.exists * memory.terms["optimizer"]
-        rescued = ~fits & (without.max(axis=0) <= job.usable_memory) & (job.most_offload > 0)
+        rescued = ~fits & (without.max(axis=0) <= safe_memory(job)) & (job.most_offload > 0)
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)

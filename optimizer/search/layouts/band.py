@@ -18,6 +18,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
 from optimizer.search.lattice.knobs import columns, knobs_at, taken, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
@@ -235,7 +236,7 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     some = points.take(chosen)
     plans = [laid_out(job, plan) for plan in some.plans.plans()]
     costs = price_bill(some.bill.placed([plan.placement for plan in plans]), some.knobs)
-    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
+    seconds = np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
         return None
@@ -327,7 +328,7 @@ def _prospects(search: _Search, bill: Bill, settings: Settings) -> Iterator[Pros
         bounds = np.where(asked, floor.step_time(fitting_slowest(job, floor, table, plans, search.limit)), np.inf)
         few = alike[np.isfinite(bounds[alike])]
         if len(few):
-            fits = even_memory(bill.take(few), taken(knobs, few)) <= job.usable_memory
+            fits = even_memory(bill.take(few), taken(knobs, few)) <= safe_memory(job)
             bounds[few[~fits]] = np.inf
         yield Prospects(knobs=knobs, floor=floor, table=table, bounds=bounds)
 
@@ -394,7 +395,7 @@ def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | flo
         return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
 
     even = even_layout(problem, recompute=problem.alike)
-    if max(even.memory) <= search.job.usable_memory:
+    if max(even.memory) <= safe_memory(search.job):
         split = candidate(even, True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return split

@@ -16,6 +16,7 @@ from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mea
 from optimizer.objectives.step.memory import state_bytes
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import needed_offload
@@ -158,7 +159,7 @@ def host_share(bill: Bill) -> FloatArray:
         name: whole.shared * shared + whole.experts * experts
         for name, (shared, experts) in state_bytes(job, plans).items()
     }
-    room = plans.pp * (job.usable_memory - job.stack["workspace"])
+    room = plans.pp * (safe_memory(job) - job.stack["workspace"])
     share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, job.most_offload)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
@@ -263,7 +264,7 @@ def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room
     held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
     flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
     bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
-    memory = job.usable_memory - needs.bare
+    memory = safe_memory(job) - needs.bare
     per_byte = np.minimum.reduce(
         [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
     )

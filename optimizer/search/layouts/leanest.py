@@ -14,13 +14,13 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
 from optimizer.search.layouts.problem import problem_of
 from optimizer.search.layouts.stage_needs import Needs, mean_need, needs_of
 from optimizer.search.layouts.table import LayerTable, byte_table
-from optimizer.units import GB
 
 BATCH = 512  # plans whose stages are looked at together
 CLOSE = 0.05e9  # bytes to which the least memory is told
@@ -57,7 +57,7 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                fits = even_memory(bill_of(job, some), self.at(job)) <= job.usable_memory
+                fits = even_memory(bill_of(job, some), self.at(job)) <= safe_memory(job)
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -69,7 +69,7 @@ class LeastMemory:
 
         A plan is the leaner the fewer micro-batches it has: what is left out would not fit with more of them either.
         """
-        usable = job.usable_memory
+        usable = safe_memory(job)
         if job.layout_given:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
@@ -149,9 +149,9 @@ class LeastMemory:
         if not len(plans):
             return
         table, needs = self._tables(job, plans)
-        room = needs.have_room(job.usable_memory)
+        room = needs.have_room(safe_memory(job))
         for index in np.argsort(needs.bound(), kind="stable").tolist():
-            key = plans.plan(index), job.usable_memory, job.recomputes_all
+            key = plans.plan(index), safe_memory(job), job.recomputes_all
             if not room[index] or key in self.unfit:
                 continue
             if fitting_layout(problem_of(job, key[0], table.row(index))):
@@ -161,7 +161,6 @@ class LeastMemory:
 
 
 def _telling(job: Job, best: float) -> float:
-    """The most that a plan may reserve to change what is told of the least memory [B]."""
-    capacity = job.limits.hbm or job.cluster.device.memory
-    enough = Memory().relax(job, best)[0].limits.hbm
-    return max(best - CLOSE, enough - GB - (capacity - job.usable_memory))
+    """The most that a plan may reserve to change what is told of the least memory: GB, or percent of risk [B]."""
+    rule = Memory()
+    return max(best - CLOSE, rule.next_size(job, best), rule.next_risk(job, best))

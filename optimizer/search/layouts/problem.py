@@ -13,6 +13,7 @@ from optimizer.job import PLACING, RECOMPUTED, Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
 from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.plan import SCHEDULES, Knobs, Plan, Plans, virtual_stages
 from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
@@ -116,7 +117,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         vpp=plan.vpp,
         microbatches=plan.num_microbatches,
         in_flight=tuple(float(value) for value in flying),
-        usable=job.usable_memory,
+        usable=safe_memory(job),
         seconds=costs.seconds,
         fixed=costs.fixed,
         filled=float(passes) * mean,

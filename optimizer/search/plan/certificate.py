@@ -13,6 +13,7 @@ from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.objectives.layer.module_sets import searched_modes
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plans
 from optimizer.recomputation import modules_of
 from optimizer.search.lattice.enumerate import alike
@@ -54,7 +55,7 @@ def certify(
     )
     if not laid.complete:
         return described(job, certificate)
-    held = _with(laid.held, best, LeastMemory().bounds(job, laid.held.plans) <= job.usable_memory)
+    held = _with(laid.held, best, LeastMemory().bounds(job, laid.held.plans) <= safe_memory(job))
     place = int(np.argmax(alike(held.plans, best.plan)))
     proof = prove(
         job,

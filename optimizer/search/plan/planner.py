@@ -21,6 +21,7 @@ from optimizer.search.layouts.band import best_even, smoothed
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
+from optimizer.search.plan.safety import safety_of
 from optimizer.target import unbuilt
 
 
@@ -52,16 +53,17 @@ def plan(
     seed: int = 0,
     study: str | None = None,
     ceilings: Mapping[str, float] = MEASURED_MFU,
+    priced_risk: bool = True,
 ) -> Answer:
     """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
-    them slower by more than the share `within`.
+    them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
     placed(job)
     clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
-    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings)
+    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk)
     return replace(answer, trials=trials, seed=seed, search_s=clock.all())
 
 
@@ -73,6 +75,7 @@ def _searched(
     within: float,
     time_limit: float | None,
     ceilings: Mapping[str, float],
+    priced_risk: bool,
 ) -> Answer:
     """The phases of the search one after the other."""
     with clock.phase("sweep"):
@@ -96,6 +99,8 @@ def _searched(
         others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, seconds, others) if points else NearTies()
+    with clock.phase("safety"):
+        safety = safety_of(job, space, laid.best, seconds, tuning, _left(time_limit, clock)) if priced_risk else None
     return Answer(
         status="optimal" if certificate.proven else "feasible",
         job=job,
@@ -105,6 +110,7 @@ def _searched(
         certificate=certificate,
         alternatives=others,
         near_ties=ties,
+        safety=safety,
         flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, best)),
     )
 

@@ -17,6 +17,7 @@ from optimizer.objectives.pipeline.simulator import simulate
 from optimizer.objectives.pipeline.stages import EMBEDDING, HEAD, LAYERS, MTP, Runs, layer_sequence, stages_of
 from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.objectives.step.price import Step, price_bill
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.bound import step_floor
@@ -124,7 +125,7 @@ def test_no_floor_exceeds_the_price_of_the_even_split(name: str) -> None:
             offload=random.choice([0.0, 0.5, 1.0], count),
         )
         costs = price_bill(bill, setting)
-        seconds, fits = costs.step_time, costs.reserved <= job.usable_memory
+        seconds, fits = costs.step_time, costs.reserved <= safe_memory(job)
         floor = step_floor(bill, setting)
         assert np.all(floor.step_time(floor.slowest()) <= seconds)
         assert np.all(floor.step_time(floor.slowest(), any_knobs=True)[fits] <= seconds[fits])

@@ -19,7 +19,7 @@ from tests.search.jobs import jobs, small_job
 
 def test_memory_conflict_names_the_least_memory_and_how_many_gpus_are_enough() -> None:
     """1.5 GB over at most 4 GPUs where 1 GB is left; 8 GPUs hold the model, and no number between does."""
-    job = small_job(4, hbm=3e9)
+    job = small_job(4, hbm=3e9, oom_risk=0.5)
     clashes = {clash.rule: clash for clash in conflict(job)}
     assert set(clashes) == {"gpu-product", "memory"}
     assert "the leanest plan reserves 1.5 GB" in clashes["memory"].reason

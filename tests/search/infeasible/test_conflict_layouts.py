@@ -15,8 +15,9 @@ from optimizer.answer import Clash
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
@@ -63,7 +64,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     assume(sum(map(len, parts)) <= MOST_PLANS)
     every = list(islice(every_layout(job, parts), MOST_LAYOUTS + 1))
     assume(len(every) <= MOST_LAYOUTS)
-    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= job.usable_memory))
+    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= safe_memory(job)))
 
 
 def holds(job: Job, rules: Sequence[Rule]) -> bool:
@@ -80,7 +81,8 @@ def feasible(job: Job) -> bool:
 
 
 def relaxed(job: Job, text: str) -> tuple[Job, Job | None]:
-    """The job with what a relaxation says, and with one notch less where the relaxation has notches."""
+    """The job with what a relaxation says first, and with one notch less where the relaxation has notches."""
+    text = text.split(", or --oom-risk")[0]
     features = job.stack.features
     if " GPUs with a global batch of " in text:
         gpus, batch = re.findall(r"[\d,]+", text)[1:]
@@ -114,7 +116,12 @@ def relaxed(job: Job, text: str) -> tuple[Job, Job | None]:
 
 
 def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
-    """What was told is enough, and nothing less is."""
+    """What was told is enough, and nothing less is; so is the risk that was told beside it."""
+    if risk := re.search(r"--oom-risk 10% -> (\d+)%", clash.relaxation):
+        assert feasible(job.with_limits(oom_risk=int(risk[1]) / 100)), clash
+        assert not feasible(job.with_limits(oom_risk=(int(risk[1]) - 1) / 100)), clash
+    elif isinstance(rule, Memory):
+        assert not feasible(job.with_limits(oom_risk=EVEN_RISK)), clash
     enough, less = relaxed(job, clash.relaxation)
     assert feasible(enough), clash
     if less is not None:

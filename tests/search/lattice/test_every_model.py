@@ -8,6 +8,7 @@ import pytest
 
 from optimizer.hardware import Cluster
 from optimizer.job import Job, Limits
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.presets import load_cluster, load_model, load_stack, model_names
 from optimizer.search.plan.planner import plan
 
@@ -44,5 +45,5 @@ def test_a_fitting_plan_is_found_and_proven(name: str) -> None:
     assert answer.estimate is not None
     assert answer.plan.gpus == gpus
     assert sum(answer.plan.layers_per_stage) == model.layers
-    assert answer.estimate.reserved <= job.usable_memory
+    assert answer.estimate.reserved <= safe_memory(job)
     assert 0.02 < answer.estimate.mfu < 0.75

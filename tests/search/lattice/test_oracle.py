@@ -13,6 +13,7 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price, price_bill
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
@@ -34,7 +35,7 @@ def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job:
     bill = bill_of(job, Plans.joined(list(lattice(job, structural(job)))))
     every = tuned(bill)
     costs = price_bill(bill, every.knobs)
-    fits = costs.reserved <= job.usable_memory
+    fits = costs.reserved <= safe_memory(job)
     assert every.seconds.tolist() == pytest.approx(costs.step_time.tolist(), rel=1e-12)
     assert every.fits.tolist() == fits.tolist()
     swept = sweep(job, structural(job))

@@ -18,6 +18,7 @@ from optimizer.constraints.rules import structural
 from optimizer.errors import OptimizerError
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import FIELDS, Plans
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, alike, lattice
@@ -54,7 +55,7 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
     plans = whole(job)
     assume(len(plans))
     costs = price(job, plans)
-    fits = costs.reserved <= job.usable_memory
+    fits = costs.reserved <= safe_memory(job)
     proof = prove(job, (*structural(job), Memory()), plans, costs.step_time)
     assert proof.proven
     if not fits.any():
@@ -131,7 +132,7 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
     plans = whole(job)
     even = price(job, plans)
     laid = band.lay_out(job, Space(job, structural(job)))
-    fits = even.reserved <= job.usable_memory
+    fits = even.reserved <= safe_memory(job)
     assert laid.best is not None
     assert len(laid.held.plans) == len(plans)
     assert np.all(laid.held.fits[fits])

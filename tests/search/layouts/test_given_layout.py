@@ -16,6 +16,7 @@ from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plan, Plans
 from optimizer.search.check.answer_file import read_answer
 from optimizer.search.check.verification import verify
@@ -45,7 +46,7 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     answer = plan(even, trials=0, top=2)
     laid = Plans.of([laid_out(job, one) for one in every])
     costs = price(even, laid, tuned(bill_of(even, laid)).knobs)
-    best = float(np.min(np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)))
+    best = float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)))
     assert answer.certificate is not None
     assert answer.certificate.space == len(every)
     if answer.estimate is None:

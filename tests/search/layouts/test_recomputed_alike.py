@@ -26,7 +26,7 @@ def test_gpt3_on_small_a100s_gets_a_plan_that_megatron_can_run(gpt3_job: Job) ->
     """One layer of 96 recomputed would be faster; the software cannot, and the proof is over what it can."""
     from optimizer.presets import load_cluster
 
-    job = replace(gpt3_job, cluster=load_cluster("dgx-a100-80")).with_limits(hbm=44e9)
+    job = replace(gpt3_job, cluster=load_cluster("dgx-a100-80")).with_limits(hbm=44e9, oom_risk=0.5)
     runs, ideal = plan(job, top=1), plan(recomputing_by(job, BY_STAGE), top=1)
     assert runs.plan
     assert runs.estimate

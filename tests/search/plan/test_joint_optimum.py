@@ -19,6 +19,7 @@ from optimizer.model import LatentAttention
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import layer_sequence
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
@@ -162,7 +163,7 @@ def fastest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
     for start in range(0, len(plans), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         costs = price(job, Plans.of(plans[part]), taken(knobs, part))
-        best = min(best, float(np.min(np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf))))
+        best = min(best, float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf))))
     return best
 
 
@@ -216,7 +217,7 @@ def compare(job: Job) -> None:
     assert answer.certificate.lower_bound <= best * (1 + 1e-7)
     largest = columns(Knobs(bucket=1e9, comm_sm_share=0.3), len(laid))
     assert answer.certificate.knob_bound <= min(best, fastest(job, laid, largest)) * (1 + 1e-9)
-    assert answer.estimate.reserved <= job.usable_memory
+    assert answer.estimate.reserved <= safe_memory(job)
     assert all(finding.holds for finding in placement_findings(job, answer.plan))
     assert all(other.estimate.step_time >= best * (1 - 1e-7) for other in answer.alternatives)
     assert again is not None

@@ -14,6 +14,7 @@ from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.search.lattice.knobs import knobs_at, tuned
 from optimizer.search.lattice.oracle import Tuning, sweep
@@ -35,7 +36,7 @@ def test_gpt3_on_1024_gpus_is_proven(gpt3_job: Job) -> None:
     assert answer.plan.gpus == 1024
     assert answer.plan.dp * answer.plan.micro_batch * answer.plan.num_microbatches == 1536
     assert sum(answer.plan.layers_per_stage) == 96
-    assert answer.estimate.reserved <= gpt3_job.usable_memory
+    assert answer.estimate.reserved <= safe_memory(gpt3_job)
     assert answer.certificate.proven
     assert answer.certificate.gap == 0.0
     assert answer.certificate.best == pytest.approx(answer.estimate.step_time)
@@ -93,7 +94,7 @@ def test_offloading_rescues_a_plan_that_does_not_fit() -> None:
     share = float(knobs.offload[swept.best])
     assert 0 < share < 1
     memory = {part: float(reserved_memory(job, plans, Knobs(offload=share - part))[0]) for part in (0.0, 1e-4)}
-    assert memory[0.0] <= job.usable_memory < memory[1e-4]
+    assert memory[0.0] <= safe_memory(job) < memory[1e-4]
 
 
 def test_every_setting_is_priced_for_every_plan_as_if_alone(gpt3_job: Job) -> None:

@@ -10,6 +10,7 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import broken_alone, differences, pinned_job, why_not
 
@@ -83,7 +84,7 @@ def test_too_little_memory_gives_the_leanest_plan_and_its_bytes(gpt3_job: Job, a
     assert found.verdict == "infeasible"
     assert "memory" in {clash.rule for clash in found.broken}
     assert found.estimate is not None
-    assert found.estimate.reserved > gpt3_job.usable_memory
+    assert found.estimate.reserved > safe_memory(gpt3_job)
 
 
 def test_an_answer_without_a_plan_or_an_unknown_variable_is_refused(gpt3_job: Job, answer: Answer) -> None:

@@ -1,0 +1,43 @@
+"""How sure it is that the best plan is the fastest, plan by plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.reports.plan_report import grid, title
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from optimizer.answer import Answer
+    from optimizer.search.why.robustness import Robustness
+
+
+def robustness_report(answer: Answer, found: Robustness) -> Group:
+    """The verdict, then every plan with its chance of being the fastest and its expected regret."""
+    from rich.console import Group
+    from rich.text import Text
+
+    table = grid("right", "left", "right", "right", expand="1")
+    table.add_row("", "plan", "fastest", "expected regret", style="dim")
+    plans = [answer.plan, *(other.plan for other in answer.alternatives)]
+    for rank, (plan, standing) in enumerate(zip(plans, found.standings, strict=True), start=1):
+        table.add_row(str(rank), plan.summary() if plan else "", f"{standing.chance:.0%}", f"{standing.regret:.2%}")
+    return Group(title("Brittle or broad"), Text(f" {verdict(answer, found)}"), table)
+
+
+def verdict(answer: Answer, found: Robustness) -> str:
+    """Whether the best plan stays the fastest, and which plan is expected to lose least where that is another one."""
+    best = found.standings[0]
+    said = (
+        f"{found.shape.capitalize()}: of {found.draws} draws of the stack's parameters, as far apart as its errors, "
+        f"the best plan is the fastest in {best.chance:.0%}."
+    )
+    place = found.steadiest
+    if not place:
+        return f"{said} No plan listed has less expected regret than its {best.regret:.2%}."
+    other = answer.alternatives[place - 1]
+    return (
+        f"{said} Least expected regret: number {place + 1}, {other.plan.summary()}, with "
+        f"{found.standings[place].regret:.2%} against {best.regret:.2%}."
+    )

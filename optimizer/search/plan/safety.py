@@ -1,0 +1,46 @@
+"""What safety costs: the fastest plan that is predicted to fit, however likely it is to go out of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.answer import Alternative, Safety
+from optimizer.job import EVEN_RISK, Job
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plans
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.oracle import Tuning, fold
+from optimizer.search.layouts.band import SAME, Candidate, lay_out, smoothed
+from optimizer.search.layouts.given import as_given
+from optimizer.search.plan.alternatives import estimate_of
+
+
+def safety_of(
+    job: Job, space: Space, best: Candidate, seconds: float, tuning: Tuning, time_limit: float | None = None
+) -> Safety | None:
+    """The fastest plan of a job that takes even chances to go out of memory, beside the job's own `best` of so many
+    `seconds`.
+
+    It is searched as the best is, over every layout; the plans are priced already. None where the job itself takes even
+    chances, or the time is over before every plan was seen.
+    """
+    if job.limits.oom_risk == EVEN_RISK or time_limit == 0.0:
+        return None
+    bold = at_even_risk(job)
+    bills = (replace(bill, job=bold) for bill in space)
+    laid = as_given(fold(bold, bills, tuning)) if job.layout_given else None
+    laid = laid or lay_out(bold, bills, tuning, even=best, time_limit=time_limit)
+    if not laid.complete or laid.best is None:
+        return None
+    if laid.best.seconds >= best.seconds * (1 - SAME):
+        return Safety(fastest=None)
+    plan, knobs = smoothed(bold, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
+    estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
+    return Safety(
+        fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=estimate.step_time / seconds - 1)
+    )
+
+
+def at_even_risk(job: Job) -> Job:
+    """The job whose plans need only be predicted to fit."""
+    return job.with_limits(oom_risk=EVEN_RISK)

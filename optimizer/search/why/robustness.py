@@ -1,0 +1,106 @@
+"""Brittle or broad: how sure it is that the best plan is the fastest, when the stack's parameters are not as fitted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optimizer.answer import Answer
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import SIDES
+from optimizer.plan import KnobColumns, Plans
+from optimizer.search.lattice.knobs import columns, joined_knobs
+from optimizer.stack import PARAMETERS, PRIOR_SPREAD
+
+DRAWS, PILOT = 64, 16
+BROAD = 0.5  # chance of being the fastest below which the best plan is brittle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One plan over all draws: the chance that it is the fastest of those listed [1], and its expected regret, its step
+    time over that of the fastest minus one [1].
+    """
+
+    chance: float
+    regret: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness:
+    """The best plan and its runners-up, in their order, under `draws` of the parameters.
+
+    `spread` is the standard deviation of each parameter, as a share of the distance between its bounds [1].
+    """
+
+    draws: int
+    spread: float
+    standings: tuple[Standing, ...]
+
+    @property
+    def steadiest(self) -> int:
+        """Position of the plan with the least expected regret, of equals the first."""
+        return min(range(len(self.standings)), key=lambda place: (self.standings[place].regret, place))
+
+    @property
+    def shape(self) -> str:
+        """Whether the best plan is the fastest in at least half of the draws."""
+        return "broad" if self.standings[0].chance >= BROAD else "brittle"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The standings as plain values; `least_regret` is 0 for the best plan, else the number of the runner-up."""
+        return {
+            "draws": self.draws,
+            "parameter_spread": self.spread,
+            "shape": self.shape,
+            "least_regret": self.steadiest,
+            "plans": [asdict(standing) for standing in self.standings],
+        }
+
+
+def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
+    """How the plans of an answer stand when the parameters of its stack are drawn, the same draw for all of them.
+
+    No covariance of the parameters is kept with a stack: each is drawn by itself, normally around its value between its
+    bounds, as wide as the calibration's prior times one factor for all of them. The factor makes the step time of the
+    best plan vary as much as the stack's own errors on runs left out, the standard deviation of its interval, but no
+    parameter is wider than its prior. Errors that all plans share decide nothing between them: what is left is which
+    term each plan leans on. Seeded by the answer's seed; each plan keeps its knobs. None without a plan.
+    """
+    if answer.plan is None or answer.estimate is None:
+        return None
+    others = answer.alternatives
+    plans = Plans.of([answer.plan, *(other.plan for other in others)])
+    knobs = joined_knobs([columns(each, 1) for each in (answer.knobs, *(other.knobs for other in others))])
+    moves = np.random.default_rng(answer.seed).standard_normal((draws, len(PARAMETERS)))
+    pilot = _log_times(answer.job, plans, knobs, PRIOR_SPREAD * moves[:PILOT])
+    found = interval(answer.job, answer.plan, answer.estimate.step_time)
+    asked = float(np.log(found.high / found.low)) / 2 / SIDES
+    spread = PRIOR_SPREAD * min(1.0, asked / max(float(np.std(pilot[:, 0])), asked * 1e-3))
+    times = _log_times(answer.job, plans, knobs, spread * moves)
+    regrets = np.expm1(times - times.min(axis=1, keepdims=True))
+    first = times.argmin(axis=1)
+    standings = tuple(
+        Standing(chance=float(np.mean(first == place)), regret=float(np.mean(regrets[:, place])))
+        for place in range(len(plans))
+    )
+    return Robustness(draws=draws, spread=spread, standings=standings)
+
+
+def _log_times(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
+    """Logarithm of the step time of every plan (columns) under every move of the parameters (rows)."""
+    return np.log([price(moved(job, move), plans, knobs).step_time for move in moves])
+
+
+def moved(job: Job, move: FloatArray) -> Job:
+    """The job with the parameters of its stack moved by these shares of the distances between their bounds."""
+    values = {
+        name: parameter.at(float(np.clip(parameter.place(job.stack[name]) + by, 0.0, 1.0)))
+        for (name, parameter), by in zip(PARAMETERS.items(), move.tolist(), strict=True)
+    }
+    return replace(job, stack=replace(job.stack, parameters=values))

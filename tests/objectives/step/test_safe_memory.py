@@ -1,0 +1,63 @@
+"""How much a plan may be predicted to reserve, and how likely it is to fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from optimizer.errors import InputError
+from optimizer.job import Job, Limits
+from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.safe_memory import chance_to_fit, chances, margin, reach, safe_memory
+from optimizer.plan import Plan
+
+RISKS = st.floats(0.001, 0.5)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(risk=RISKS, width=st.floats(0.01, 1.0))
+def test_a_plan_that_reserves_the_safe_memory_takes_exactly_the_risk(gpt3_job: Job, risk: float, width: float) -> None:
+    widths = {"memory_interpolated": width, "memory_extrapolated": width}
+    job = replace(gpt3_job, stack=replace(gpt3_job.stack, intervals=widths)).with_limits(oom_risk=risk)
+    assert chance_to_fit(job, safe_memory(job)) == pytest.approx(1 - risk, abs=1e-9)
+    assert reach(job, safe_memory(job)) == pytest.approx(job.usable_memory, rel=1e-12)
+
+
+def test_a_risk_of_five_percent_is_the_upper_end_of_the_interval(gpt3_job: Job) -> None:
+    """A two-sided interval of 90 % leaves 5 % above it: what reserves its safe memory has the usable memory there."""
+    job = gpt3_job.with_limits(oom_risk=0.05)
+    assert interval(job, Plan(), safe_memory(job), "memory").high == pytest.approx(job.usable_memory, rel=1e-9)
+
+
+def test_less_risk_or_a_wider_interval_leaves_less(gpt3_job: Job) -> None:
+    left = [safe_memory(gpt3_job.with_limits(oom_risk=risk)) for risk in (0.01, 0.1, 0.3, 0.5)]
+    assert left == sorted(left)
+    assert left[-1] == gpt3_job.usable_memory
+    vague = replace(gpt3_job, stack=replace(gpt3_job.stack, intervals={"memory_interpolated": 0.9}))
+    assert safe_memory(vague) < safe_memory(gpt3_job)
+
+
+def test_the_margin_is_that_of_a_normal_table(gpt3_job: Job) -> None:
+    """10 % lie below -1.2816 standard deviations, and 90 % within 1.6449 on either side."""
+    job = replace(gpt3_job, stack=replace(gpt3_job.stack, intervals={"memory_interpolated": 0.32897}))
+    assert margin(job, 0.1) == pytest.approx(exp(-1.2816 * 0.2), rel=1e-4)
+
+
+def test_chances_fall_with_what_is_reserved_and_none_fits_without_memory(gpt3_job: Job) -> None:
+    reserved = np.array([1e9, 40e9, gpt3_job.usable_memory, 200e9])
+    found = chances(gpt3_job, reserved)
+    assert list(found) == sorted(found, reverse=True)
+    assert found[2] == pytest.approx(0.5)
+    assert not chances(gpt3_job.with_limits(hbm=1e9), reserved).any()
+    assert safe_memory(gpt3_job.with_limits(hbm=1e9)) == gpt3_job.with_limits(hbm=1e9).usable_memory < 0
+
+
+@pytest.mark.parametrize("risk", [0.0, -0.1, 0.51, 1.0])
+def test_no_other_risk_can_be_taken(gpt3_job: Job, risk: float) -> None:
+    with pytest.raises(InputError, match=r"risk to go out of memory must be above 0 and at most 50%"):
+        replace(gpt3_job, limits=Limits(oom_risk=risk))
