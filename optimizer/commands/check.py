@@ -112,7 +112,9 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     from optimizer.scripts.software import switched
     from optimizer.search.check.answer_file import SavedAnswer
 
-    limits = limits_of(options) | ({} if risked else {"oom_risk": EVEN_RISK})
+    limits = limits_of(options)
+    if not risked:
+        limits["oom_risk"] = EVEN_RISK
     names = ("model", "cluster", "device", "stack", "gpus", "seq_len", "global_batch")
     controls = Controls(**{name: options[name] for name in names})
     launch = read_launch(read_files([str(path)]), controls.gpus, controls.model).launch

@@ -35,7 +35,7 @@ JOB_OPTIONS = (
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
-    click.option("--oom-risk", type=Share(), default=0.10, metavar="SHARE", help="Largest chance not to fit. [10%]"),
+    click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
     click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),
     click.option("--max-micro-batch", type=POSITIVE, default=16, metavar="N", help="Largest micro-batch. [16]"),
     click.option("--max-vpp", type=POSITIVE, default=16, metavar="N", help="Most virtual stages per stage. [16]"),

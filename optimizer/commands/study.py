@@ -33,7 +33,7 @@ OPTIONS = (
     click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
-    click.option("--oom-risk", type=Share(), default=0.10, metavar="SHARE", help="Largest chance not to fit. [10%]"),
+    click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
     click.option("--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable; repeatable."),
     click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
     click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_launch_that_may_run_already_is_ruled_out_only_by_a_risk_that_was_aske
     tight = ("--hbm-limit", f"{reserved / 1e9 + 2.5:.2f}GB")
     plain = run(*found, *tight)
     assert plain.exit_code == 0, plain.output
-    assert "fits with 5" in plain.stdout
+    assert re.search(r"fits with [56]\d%", plain.stdout)
     risky = run(*found, *tight, "--oom-risk", "10%")
     assert risky.exit_code == 3
     assert "does not hold: memory" in risky.stdout

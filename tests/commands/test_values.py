@@ -43,7 +43,11 @@ def test_what_people_write(name: str, text: str, expected: tuple[str, object]) -
     [
         ("recompute", "none..selective", "recompute has no ranges; write its values as recompute=none,selective"),
         ("recompute", "none,some", "must be one of none, selective, full, but got 'some'"),
-        ("schedule", "1f1b,zero", "must be one of 1f1b, interleaved, zero-bubble, zero-bubble-2p, but got 'zero'"),
+        (
+            "schedule",
+            "1f1b,zero",
+            "1f1b, interleaved, zero-bubble, zero-bubble-2p, dualpipe, but got 'zero'",
+        ),
         ("tp", "2,4..8", "tp takes a range or a list, not both; write its values as tp=2,4,8"),
         ("tp", "2,x", "tp must be an integer >= 1, but got 'x'"),
         ("tp", "2,", "tp must be an integer >= 1, but got ''"),

@@ -1,7 +1,7 @@
 """Published config.json files of 29 families: parameter counts, agreement with the presets, and refusals."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +73,9 @@ def test_file_and_preset_are_the_same_architecture(name):
     if name == "gemma3-27b":
         # the multimodal model's vocabulary has 64 more rows than that of the text models
         assert read.pop("vocab") == preset.pop("vocab") + 64
+    if name == "grok-1":
+        # its config.json leaves the order of choice and softmax to its code
+        read["experts"] = replace(read["experts"], router=preset["experts"].router)
     assert read == preset
 
 

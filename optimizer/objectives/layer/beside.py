@@ -56,19 +56,25 @@ def gained(
 
 
 def beside(
-    forward: Terms, backward: Terms, hosts: tuple[FloatArray, FloatArray], overlap: float, taken: FloatArray
+    forward: Terms,
+    backward: Terms,
+    hosts: tuple[FloatArray, FloatArray],
+    overlap: float,
+    taken: FloatArray,
+    marks: FloatArray | float = 0.0,
 ) -> tuple[Terms, Terms]:
     """What a layer's forward and backward pass gain (below 0) or lose beside those of another micro-batch, by term [s].
 
     forward, backward: seconds of each pass by term, nothing hidden [s]; hosts: what the host needs for each, cut into
-    parts [s]; overlap, taken: as in `gained`. Both passes share what the pair gains as they share its exchange.
+    parts [s]; overlap, taken: as in `gained`; marks: calls for the parts that show whatever the GPU does, where the
+    host waits for it in every mixture [s]. Both passes share what the pair gains as they share its exchange.
     """
     both = {term: forward[term] + backward[term] for term in forward}
     compute = both["gemm"] + both["attention"] + both["elementwise"]
     exchange, host = both[EXCHANGE], hosts[0] + hosts[1]
     other = sum((both[term] for term in both if term.endswith("communication") and term != EXCHANGE), np.zeros(1))
     hides, waits = gained(exchange, compute, other, host, overlap, taken)
-    more = np.maximum(0.0, waits - both[LAUNCH])
+    more = np.maximum(marks, waits - both[LAUNCH])
     ahead = forward[EXCHANGE] / np.where(exchange > 0, exchange, 1.0)
     first = hosts[0] / np.where(host > 0, host, 1.0)
     return (

@@ -226,6 +226,8 @@ def _beside(
     if overlap is None:
         return {}, {}
     more: FloatArray | float = NODES * CALLS * call_seconds(job)
+    waits = job.stack.features.synchronised and not job.stack.features.cuda_graphs
+    marks = more * (1.0 + BACKWARD_KERNELS) if waits else 0.0
     if job.stack.features.cuda_graphs:
         experts = tuple(product for product in layer.gemms if product.name.startswith("experts"))
         moved = tuple(kernel for kernel in layer.elementwise if kernel.name in ("permute", "activation"))
@@ -234,7 +236,8 @@ def _beside(
         more = more + (_kernels(job, apart) + launched(exchanged, FORWARD)) * call_seconds(job)
     hosts = host + more, (host + more) * BACKWARD_KERNELS
     taken = next((message.taken for message in messages if message.parallelism == EP), 0.0)
-    found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken + np.zeros(np.shape(host)))
+    taken = taken + np.zeros(np.shape(host))
+    found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
     first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in found)
     return first, second
 

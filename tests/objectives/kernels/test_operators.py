@@ -111,9 +111,9 @@ def test_permutations_follow_the_dispatcher() -> None:
 
 
 def test_rows_of_experts_are_filled_up() -> None:
-    """2,048 tokens to 8 of 256 experts are 64 rows each, 70.4 of the busiest rank; 31 / 2 more where 32 are a block."""
+    """2,048 tokens of 8 ranks to 8 of 256 experts: 512 rows each, 563.2 of the busiest; 31 / 2 more in blocks of 32."""
     model = load_model("deepseek-v3")
-    for multiple, rows in ((1.0, 70.4), (32.0, 85.9)):
-        layer = layer_operators(model, shapes(), Stack(name="mine"), True, multiple)
+    for multiple, rows in ((1.0, 563.2), (32.0, 578.7)):
+        layer = layer_operators(model, shapes(ep=8), Stack(name="mine"), True, multiple)
         product = next(gemm for gemm in layer.gemms if gemm.name == "experts_up")
         assert product.m[0] == pytest.approx(rows)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optimizer.constraints.batch import REACH, Batch
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.job import EVEN_RISK, Job, Limits
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.presets import load_cluster, load_model, load_stack
@@ -174,6 +174,7 @@ def test_numbers_without_a_plan_are_left_out_before_each_is_asked_about(monkeypa
         seq_len=2048,
         global_batch=256,
         dtype="fp16",
+        limits=Limits(oom_risk=EVEN_RISK),
     )
     asked: list[tuple[int, int]] = []
     holds_for = Question.holds_for
