@@ -28,7 +28,8 @@ class Limits:
     {"recompute": ("none", "selective")}. Fixed may also place the layers instead of a search: {"layout": "even"},
     {"layers_per_stage": "19,20,21,20"}, {"recompute_layers": "7,4,1,0"}. min_cp_tokens: fewest tokens of a sequence on
     each context-parallel rank. vocab_padding: largest share by which padding may grow the vocabulary. oom_risk: largest
-    chance that a plan goes out of memory, by the stack's own errors; at 0.5 what it is predicted to reserve must fit.
+    chance that a plan goes out of memory, by the stack's own errors; at 0.5 what it is predicted to reserve must fit,
+    and None leaves it to optimizer.objectives.step.safe_memory.risk_of.
     """
 
     bubble: float = 0.10
@@ -38,7 +39,7 @@ class Limits:
     max_vpp: int = 16
     min_cp_tokens: int = 2048
     vocab_padding: float = 0.25
-    oom_risk: float = 0.10
+    oom_risk: float | None = None
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Job:
             problems.append(f"the bubble ceiling must be in (0, 1], but got {self.limits.bubble}")
         if self.limits.hbm < 0:
             problems.append(f"the HBM limit must be positive, but got {self.limits.hbm}")
-        if not 0 < self.limits.oom_risk <= EVEN_RISK:
+        if self.limits.oom_risk is not None and not 0 < self.limits.oom_risk <= EVEN_RISK:
             problems.append(
                 f"the risk to go out of memory must be above 0 and at most {EVEN_RISK:.0%}, where what a plan is "
                 f"predicted to reserve fits, but got {self.limits.oom_risk:.4g}"

@@ -67,6 +67,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     Raises InputError for a name, number or combination that cannot be used.
     """
     from optimizer.job import EVEN_RISK, Job, Limits
+    from optimizer.objectives.step.safe_memory import risk_of
     from optimizer.presets import load_model, load_stack
     from optimizer.presets.settings import Asked, with_settings
     from optimizer.presets.stacks import default_stack
@@ -98,7 +99,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         seq_len=seq_len,
         global_batch=global_batch,
         dtype=dtype,
-        limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+        limits=Limits(**limits),
         settings=asked.settings,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing_settings(request.routing)]
@@ -107,21 +108,13 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             f"routing as even as in published runs, {stack.imbalance:g} times the mean on the busiest rank; with a "
             f"trained router {ROUTING['trained']:g} (--routing)"
         )
-    if limits.get("oom_risk") is None and _unmeasured(job):
-        job = job.with_limits(oom_risk=EVEN_RISK)
+    if job.limits.oom_risk is None and risk_of(job) == EVEN_RISK:
         assumed.append("even chances to fit: nobody measured the memory of such a mixture (--oom-risk)")
     if job.limits.hbm > cluster.device.memory_nominal:
         assumed.append(
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"
         )
     return job, tuple(assumed)
-
-
-def _unmeasured(job: Job) -> bool:
-    """Whether a margin of memory would be a guess: a mixture outside of the runs that its stack was fitted to."""
-    from optimizer.objectives.step.interval import outside
-
-    return job.model.experts is not None and bool(outside(job))
 
 
 def routing_settings(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.step.memory import reserved_memory
-from optimizer.objectives.step.safe_memory import chance_to_fit, margin, reach, safe_memory
+from optimizer.objectives.step.safe_memory import chance_to_fit, margin, reach, risk_of, safe_memory
 from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.units import GB
 
@@ -48,11 +48,11 @@ class Memory:
                 f"nothing is left of {capacity / GB:.1f} GB beside {job.stack['context_memory'] / GB:.1f} GB of context"
             )
         context = f"{capacity / GB:.1f} GB less {(capacity - usable) / GB:.1f} GB for the context"
-        if job.limits.oom_risk == EVEN_RISK:
+        if risk_of(job) == EVEN_RISK:
             return f"every GPU must fit in {usable / GB:.1f} GB ({context})"
         return (
             f"every GPU must fit in {safe / GB:.1f} GB ({context} and {(usable - safe) / GB:.1f} GB for a risk of "
-            f"{percent(job.limits.oom_risk)} to go out of memory)"
+            f"{percent(risk_of(job))} to go out of memory)"
         )
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
@@ -65,7 +65,7 @@ class Memory:
         text = f"HBM {capacity / GB:.4g} -> {enough / GB:.0f} GB"
         risk = self.risk(job, required)
         if risk:
-            text += f", or --oom-risk {percent(job.limits.oom_risk)} -> {risk}%"
+            text += f", or --oom-risk {percent(risk_of(job))} -> {risk}%"
         return job.with_limits(hbm=enough), text
 
     def size(self, job: Job, required: float) -> int:
@@ -74,7 +74,7 @@ class Memory:
 
     def next_size(self, job: Job, required: float) -> float:
         """What a plan may reserve to keep the rule on a GPU one GB smaller [B]."""
-        return ((self.size(job, required) - 1) * GB - _context(job)) * margin(job, job.limits.oom_risk)
+        return ((self.size(job, required) - 1) * GB - _context(job)) * margin(job, risk_of(job))
 
     def risk(self, job: Job, required: float) -> int:
         """Whole percent of risk at which a plan that reserves so much [B] keeps the rule, 0 where none does or the
@@ -86,12 +86,12 @@ class Memory:
 
     def next_risk(self, job: Job, required: float) -> float:
         """What a plan may reserve to keep the rule at one percent less, or at 50 % where it does not at all [B]."""
-        if required <= safe_memory(job) or job.limits.oom_risk == EVEN_RISK:
+        if required <= safe_memory(job) or risk_of(job) == EVEN_RISK:
             return 0.0
         risk = self.risk(job, required)
         if not risk:
             return job.usable_memory
-        return job.usable_memory * margin(job, max((risk - 1) / PERCENT, job.limits.oom_risk))
+        return job.usable_memory * margin(job, max((risk - 1) / PERCENT, risk_of(job)))
 
 
 def percent(share: float) -> str:

@@ -10,7 +10,7 @@ from optimizer.exports.layout import plan_layout, stage_layers
 from optimizer.job import EVEN_RISK
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
-from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
+from optimizer.objectives.step.safe_memory import chance_to_fit, risk_of, safe_memory
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
@@ -240,9 +240,9 @@ def bars(terms: Mapping[str, float], whole: float, write: Callable[[float], str]
 
 def risk_words(job: Job) -> str:
     """Of which memory the margin leaves so much, and at which risk."""
-    if job.limits.oom_risk == EVEN_RISK:
+    if risk_of(job) == EVEN_RISK:
         return ""
-    return f", of {job.usable_memory / GB:.1f} GB at a risk of {percent(job.limits.oom_risk)} (--oom-risk)"
+    return f", of {job.usable_memory / GB:.1f} GB at a risk of {percent(risk_of(job))} (--oom-risk)"
 
 
 def limits_table(job: Job, plan: Plan, estimate: Estimate) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 PATIENCE = 60.0  # to wait for another process's lock [s]
+PAUSE = 0.01  # between two tries [s]
 
 
 def url_of(place: str) -> URL:
@@ -39,7 +41,7 @@ def writable(url: URL) -> Engine:
     def _set_up(connection: Any, record: Any) -> None:
         # The driver's own transactions start too late to be atomic; see "begin" below.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous=FULL")
 
     @event.listens_for(engine, "begin")
@@ -47,6 +49,25 @@ def writable(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+def _write_ahead(connection: Any) -> None:
+    """Switch a file to its write-ahead log.
+
+    Of two that switch a new file at once SQLite refuses one without waiting, since both read it already
+    (https://sqlite.org/c3ref/busy_handler.html on deadlocks), so that one asks again.
+    """
+    from sqlite3 import OperationalError
+
+    end = monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except OperationalError as error:
+            if "locked" not in str(error) or monotonic() > end:
+                raise
+            sleep(PAUSE)
 
 
 def readable(url: URL) -> Engine:

@@ -44,7 +44,7 @@ def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
     """Every combination of one scenario, the last axes varying fastest."""
     limits = [
         {**dict(zip(LIMITS.values(), chosen, strict=True)), **as_limits(fix)}
-        for *chosen, fix in product(*(getattr(axes, key) for key in LIMITS), axes.fix)
+        for *chosen, fix in product(*(getattr(axes, key) or (None,) for key in LIMITS), axes.fix)
     ]
     for model, cluster, device, gpus, seq_len, batch, tokens, dtype, stack, limit in product(
         axes.models,

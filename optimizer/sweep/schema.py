@@ -179,7 +179,7 @@ class AxesTable(StudyKeys):
     max_vpp: Counts = (16,)
     min_cp_tokens: Counts = (2048,)
     vocab_padding: Shares = (0.25,)
-    oom_risk: Shares = (0.10,)
+    oom_risk: Shares = ()
     fix: Pins = ({},)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.layout import stage_layers
-from optimizer.job import EVEN_RISK, Job, Limits
+from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import modules_of
@@ -33,7 +33,6 @@ class Search:
     gpus: int
     seq_len: int
     global_batch: int
-    oom_risk: float = Limits().oom_risk
 
     def job(self) -> Job:
         """The job, with the default software and limits."""
@@ -44,7 +43,6 @@ class Search:
             gpus=self.gpus,
             seq_len=self.seq_len,
             global_batch=self.global_batch,
-            limits=Limits(oom_risk=self.oom_risk),
         )
 
 
@@ -56,8 +54,7 @@ SEARCHES = (
     Search(model="llama3.1-405b", cluster="dgx-h100", gpus=16384, seq_len=131072, global_batch=128),
     Search(model="mixtral-8x22b", cluster="dgx-h100", gpus=128, seq_len=8192, global_batch=512),
     Search(model="qwen3-235b-a22b", cluster="dgx-h100", gpus=256, seq_len=8192, global_batch=512),
-    # As the command line asks where nobody measured the memory of such a mixture.
-    Search(model="deepseek-v3", cluster="dgx-h800", gpus=2048, seq_len=4096, global_batch=15360, oom_risk=EVEN_RISK),
+    Search(model="deepseek-v3", cluster="dgx-h800", gpus=2048, seq_len=4096, global_batch=15360),
 )
 
 

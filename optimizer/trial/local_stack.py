@@ -35,7 +35,7 @@ Errors = Callable[[Parameters], FloatArray]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStack:
-    """A stack after trials: the strength of its prior in runs, and mean absolute errors of the trials before and after.
+    """A stack after trials: the strength of its prior in runs, root mean square errors of the trials before and after.
 
     `moved` maps parameters to their values before and after.
     """
@@ -86,8 +86,8 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
     return LocalStack(
         stack=stack,
         prior=min((strength for strength, _ in fits), default=STRENGTHS[0]) / PRIOR,
-        before=_mean_error(candidates, timed, start),
-        after=_mean_error(candidates, timed, stack),
+        before=_error(candidates, timed, start),
+        after=_error(candidates, timed, stack),
         moved=changed,
     )
 
@@ -155,10 +155,10 @@ def _size(errors: FloatArray) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
-def _mean_error(candidates: Candidates, timed: Sequence[Outcome], stack: Stack) -> float:
-    """Mean absolute error of the predicted steps of the trials [1]."""
+def _error(candidates: Candidates, timed: Sequence[Outcome], stack: Stack) -> float:
+    """Root of the mean square error of the predicted steps of the trials [1]: what a fit brings down."""
     if not timed:
         return 0.0
     plans, knobs = _tried(candidates, timed)
     predicted = price(replace(candidates.job, stack=stack), plans, knobs).step_time
-    return float(np.mean(np.abs(predicted / [outcome.seconds for outcome in timed] - 1.0)))
+    return _size(predicted / np.array([outcome.seconds for outcome in timed], dtype=np.float64) - 1.0)

@@ -7,20 +7,38 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import LEVEL, memory_width
+from optimizer.objectives.step.interval import LEVEL, memory_width, outside
 
 NORMAL = NormalDist()
+USUAL_RISK = 0.10  # of going out of memory, where nobody says otherwise
 SIDES = NORMAL.inv_cdf((1.0 + LEVEL) / 2.0)  # standard deviations on either side that hold the intervals' share
+
+
+def risk_of(job: Job) -> float:
+    """The largest chance of going out of memory that the plans of a job may take [1].
+
+    What was asked for, else USUAL_RISK; a mixture outside of the runs that its stack was fitted to takes EVEN_RISK, for
+    nobody measured the memory of one like it and its margin would be a guess.
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> found = [Job(model=load_model(name), cluster=load_cluster("dgx-h800"), stack=load_stack("megatron-core"),
+    ...     gpus=512, seq_len=2048, global_batch=512) for name in ("gpt3", "deepseek-v3")]
+    >>> [risk_of(job) for job in found], risk_of(found[1].with_limits(oom_risk=0.05))
+    ([0.1, 0.5], 0.05)
+    """
+    if job.limits.oom_risk is not None:
+        return job.limits.oom_risk
+    return EVEN_RISK if job.model.experts and outside(job) else USUAL_RISK
 
 
 def safe_memory(job: Job) -> float:
     """The most that a plan may be predicted to reserve, so that it goes out of memory at no more than the job's risk
     [B].
 
-    usable memory x e^(z s), z being the deviation of a normal distribution below which the share oom_risk lies, and s
-    the standard deviation of the logarithm of what is reserved. At 50 % it is the usable memory itself: the median
+    usable memory x e^(z s), z being the deviation of a normal distribution below which the share risk_of(job) lies, and
+    s the standard deviation of the logarithm of what is reserved. At 50 % it is the usable memory itself: the median
     prediction fits. It is one number for all plans of a job, so that every search and every proof holds with it as with
     a smaller GPU.
 
@@ -34,8 +52,8 @@ def safe_memory(job: Job) -> float:
     >>> safe_memory(job.with_limits(oom_risk=0.5)) == job.usable_memory
     True
     """
-    usable, risk = job.usable_memory, job.limits.oom_risk
-    return usable * margin(job, risk) if usable > 0 else usable
+    usable = job.usable_memory
+    return usable * margin(job, risk_of(job)) if usable > 0 else usable
 
 
 def margin(job: Job, risk: float) -> float:
@@ -66,4 +84,4 @@ def spread(job: Job) -> float:
 
 def reach(job: Job, needed: float) -> float:
     """Usable memory with which a plan predicted to reserve so much [B] keeps the job's risk [B]."""
-    return needed / margin(job, job.limits.oom_risk)
+    return needed / margin(job, risk_of(job))

@@ -64,7 +64,7 @@ LIMITS = part(
     **dict.fromkeys(("max_micro_batch", "max_vpp", "min_cp_tokens"), Count),
     **dict.fromkeys(("hbm", "vocab_padding"), Unsigned),
     bubble=Portion,
-    oom_risk=Risk,
+    oom_risk=Risk | None,
     fixed=Fixed,
     ranges=Ranges,
     choices=Choices,

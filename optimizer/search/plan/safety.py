@@ -7,6 +7,7 @@ from dataclasses import replace
 from optimizer.answer import Alternative, Safety
 from optimizer.job import EVEN_RISK, Job
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
@@ -24,7 +25,7 @@ def safety_of(
     It is searched as the best is, over every layout; the plans are priced already. None where the job itself takes even
     chances, or the time is over before every plan was seen.
     """
-    if job.limits.oom_risk == EVEN_RISK or time_limit == 0.0:
+    if risk_of(job) == EVEN_RISK or time_limit == 0.0:
         return None
     bold = at_even_risk(job)
     bills = (replace(bill, job=bold) for bill in space)

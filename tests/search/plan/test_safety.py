@@ -14,7 +14,7 @@ from optimizer.answer import Answer
 from optimizer.constraints.rules import structural
 from optimizer.job import EVEN_RISK, Job, Limits
 from optimizer.objectives.step.price import price
-from optimizer.objectives.step.safe_memory import chance_to_fit, margin, safe_memory
+from optimizer.objectives.step.safe_memory import chance_to_fit, margin, risk_of, safe_memory
 from optimizer.plan import Knobs, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.answer_file import read_answer
@@ -134,7 +134,7 @@ def test_every_plan_of_an_answer_says_its_chance(found: Answer) -> None:
         *zip(document["alternatives"], (other.estimate for other in found.alternatives), strict=True),  # type: ignore[call-overload]
     ]:
         told = part["estimate"]["chance_to_fit"]
-        assert told == chance_to_fit(job, estimate.reserved) >= 1 - job.limits.oom_risk
+        assert told == chance_to_fit(job, estimate.reserved) >= 1 - risk_of(job)
 
 
 def test_what_safety_costs_is_left_out_where_the_time_is_over(gpt3_job: Job) -> None:
