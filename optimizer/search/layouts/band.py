@@ -157,22 +157,23 @@ def lay_out(
     """The fastest plan with the fastest layout that fits, or `even`, the best even split, where none is faster.
 
     Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as an even
-    split asks for, with none and with all of it there. Plans come in the order of their bounds at any knobs; the search
-    ends where the next bound is no lower than the best step.
+    split asks for, with none and with all of it there. Plans come in the order of their bounds at any knobs, and none
+    is laid out whose bound is no lower than the best step.
     """
     search = _search(job, tuning, time_limit)
     split = even.seconds if even else np.inf
     bill, floor, space = _lowest(job, bills, tuning, split)
     any_knobs = tuning.fixed is None
     bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
-    order = np.argsort(bounds, kind="stable")
     search.limit = split * (1 + SAME)
-    fitting, own = bounds.copy(), np.full(len(bounds), np.nan)
-    end = 0
-    while end < len(order) and bounds[order[end]] < search.limit and not search.expired():
-        part = order[end : end + SLICE]
-        end += len(part)
+    fitting, own, waiting = bounds.copy(), np.full(len(bounds), np.nan), np.ones(len(bounds), dtype=np.bool_)
+    for part in _slices(bill.plans, bounds):
+        if search.expired():
+            break
+        waiting[part] = False
         part = part[bounds[part] < search.limit]
+        if not len(part):
+            continue
         some, rows = bill.take(part), floor.take(part)
         fitting[part] = _fitting(rows, some, tuning, search.limit)
         low = np.flatnonzero(fitting[part] < search.limit)
@@ -182,8 +183,7 @@ def lay_out(
     if search.best is None and even is not None:
         search.best = even
     value = search.best.seconds if search.best else np.inf
-    unseen = [float(bound) for bound in bounds[order[end : end + 1]] if bound < search.limit]
-    bound = min([value, *search.undecided, *unseen])
+    bound = float(min([value, *search.undecided, np.min(bounds[waiting], initial=np.inf)]))
     knob_bound = float(min(np.min(_below(bill, floor, bounds, tuning, value), initial=np.inf), value))
     return LaidOut(
         best=search.best,
@@ -196,6 +196,18 @@ def lay_out(
         solved=search.solved,
         complete=bound >= value * (1 - SAME),
     )
+
+
+def _slices(plans: Plans, bounds: FloatArray) -> Iterator[IntArray]:
+    """Positions of all plans in the order of their bounds [s]; before them a slice of those with one virtual stage a
+    device, whose layouts are found in milliseconds: the best of them spares the others most of the solver's work.
+    """
+    order = np.argsort(bounds, kind="stable")
+    first = order[plans.vpp[order] == 1][:SLICE]
+    yield first
+    rest = order[~np.isin(order, first)]
+    for start in range(0, len(rest), SLICE):
+        yield rest[start : start + SLICE]
 
 
 def place(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.plan import Knobs, Placement, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import LaidOut, best_even, lay_out, smoothed
+from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
+from optimizer.search.layouts.band import Candidate, LaidOut, best_even, lay_out, place, smoothed
 from optimizer.search.layouts.given import as_given
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +61,19 @@ def laid_out_best(
         return as_given(swept), float("inf")
     even = best_even(job, swept.points) if swept.points else None
     seconds = even.seconds if even else float("inf")
-    return lay_out(job, space, tuning, even=even, time_limit=time_limit), seconds
+    start = perf_counter()
+    found = lay_out(job, space, tuning, even=even, time_limit=time_limit)
+    if found.complete or not swept.points or not found.best:
+        return found, seconds
+    left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - start))
+    return _with_the_leaders(job, swept.points, found, found.best, tuning, left), seconds
+
+
+def _with_the_leaders(
+    job: Job, points: Points, found: LaidOut, best: Candidate, tuning: Tuning, time_limit: float | None
+) -> LaidOut:
+    """Layouts whose search was cut short, with little effort for the best and its runners-up: the fastest of them."""
+    others = [points.plans.plan(position) for position in runners_up(points, best.plan, PLACED)]
+    placed = place(job, Plans.of([best.plan.lying(Placement()), *others]), tuning, time_limit=time_limit)
+    fastest = min((best, *(other for other in placed if other and other.solved)), key=lambda other: other.seconds)
+    return replace(found, best=fastest, bound=min(found.bound, fastest.seconds), candidates=(*found.candidates, best))

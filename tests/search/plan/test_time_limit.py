@@ -12,12 +12,13 @@ import pytest
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
+from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
 from optimizer.search.layouts.band import best_even, lay_out, place
-from optimizer.search.plan import planner
+from optimizer.search.plan import best, planner
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan
 
@@ -84,3 +85,20 @@ def test_runners_up_are_laid_out_while_there_is_time(
     assert len(place(gpt3_job, plans)) == len(plans)
     monkeypatch.setattr(band, "perf_counter", clock(1.0))
     assert 0 < len(place(gpt3_job, plans, time_limit=8.0)) < len(plans)
+
+
+def test_no_runner_up_is_faster_where_layouts_are_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runners-up are laid out after a search that gave up: one of them may be the best that is known."""
+    model, cluster, stack = load_model("glm-4.5-air"), load_cluster("dgx-h100"), load_stack("megatron-core")
+    job = Job(model=model, cluster=cluster, stack=stack, gpus=64, seq_len=4096, global_batch=256)
+    whole = plan(job, trials=0)
+    monkeypatch.setattr(best, "lay_out", lambda *args, **options: lay_out(*args, **{**options, "time_limit": 0.0}))
+    cut = plan(job, trials=0)
+    assert whole.certificate is not None
+    assert whole.certificate.proven
+    assert cut.certificate is not None
+    assert not cut.certificate.proven
+    assert cut.estimate is not None
+    assert cut.certificate.best == pytest.approx(cut.estimate.step_time)
+    assert cut.certificate.lower_bound <= whole.certificate.best <= cut.certificate.best < cut.certificate.even
+    assert all(other.estimate.step_time >= cut.estimate.step_time * (1 - 1e-9) for other in cut.alternatives)
