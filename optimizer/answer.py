@@ -137,8 +137,8 @@ class Answer:
     """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
 
     `formats` are the number formats besides the job's that were searched too; `safety` is None where what it costs was
-    not looked for; `trials` and `seed` those of the search
-    for knobs.
+    not looked for; `simpler` is as fast as the best within what a measurement tells apart, with fewer moving parts;
+    `trials` and `seed` are those of the search for knobs.
     """
 
     status: str
@@ -152,6 +152,7 @@ class Answer:
     conflict: tuple[Clash, ...] = ()
     near_ties: NearTies = field(default_factory=NearTies)
     safety: Safety | None = None
+    simpler: Alternative | None = None
     flags: tuple[str, ...] = ()
     trials: int = 0
     seed: int = 0
@@ -174,6 +175,7 @@ class Answer:
             }
             if self.safety
             else None,
+            "simpler": _other(self.job, self.simpler) if self.simpler else None,
             "alternatives": [_other(self.job, other) for other in self.alternatives],
             "formats": [
                 {

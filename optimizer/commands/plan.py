@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,10 +15,15 @@ from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 from optimizer.variables import LIMITS
 
+if TYPE_CHECKING:
+    from optimizer.answer import Answer
+    from optimizer.job import Job
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
+FAST, SIMPLE = "fast", "simple"
 ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
 POSITIVE = click.IntRange(min=1)
@@ -66,6 +71,12 @@ OPTIONS = (
     click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]"),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
     click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
+    click.option(
+        "--prefer",
+        type=click.Choice([FAST, SIMPLE]),
+        default=FAST,
+        help="The fastest plan, or of those as fast within 1% the one with the fewest moving parts. [fast]",
+    ),
     click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
@@ -102,6 +113,7 @@ def run_plan(
     study: str | None,
     as_json: bool,
     why_not: Mapping[str, Pinned] | None,
+    prefer: str,
     robust: bool,
     explained: bool,
     export: Path | None,
@@ -133,6 +145,9 @@ def run_plan(
         study=storage,
     )
     answer = best_format(job, formats, search)
+    if prefer == SIMPLE:
+        answer, words = _simplest(answer, search)
+        assumed += words
     job = answer.job
     comparison = comparison_of(answer, why_not)
     steady = None
@@ -174,6 +189,21 @@ def run_plan(
         for name, why in refused.items():
             click.echo(f"not {name}: {why}", err=True)
     return EXIT_CODES[answer.status]
+
+
+def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:
+    """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
+    from optimizer.search.plan.simplicity import NOISE, held_to
+
+    other = answer.simpler
+    if other is None:
+        near = f"no plan within {NOISE:.0%} of the fastest has fewer moving parts (--prefer)"
+        return answer, (near,) if answer.plan else ()
+    why = (
+        f"the fewest moving parts within {NOISE:.0%} of the fastest plan, {other.slower:.1%} slower than it: every "
+        "variable is pinned as in that plan (--prefer)"
+    )
+    return search(held_to(answer.job, other.plan)), (why,)
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:

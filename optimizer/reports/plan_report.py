@@ -14,6 +14,7 @@ from optimizer.objectives.step.safe_memory import chance_to_fit, risk_of, safe_m
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
+from optimizer.search.plan.simplicity import moving_parts
 from optimizer.units import GB, seconds, show
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     job = answer.job
     parts = [
         title("Plan"),
-        plan_table(job, plan, answer.knobs, estimate, answer.safety),
+        plan_table(answer, plan, estimate),
         title(f"Where the time goes — {seconds(estimate.step_time)}"),
         bars(estimate.time, estimate.step_time, seconds),
         title(
@@ -128,8 +129,9 @@ def knobs_text(job: Job, knobs: Knobs) -> str:
     return ", ".join(text for name, text in words.items() if name in settable) or "none that the software can set"
 
 
-def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, safety: Safety | None = None) -> Table:
+def plan_table(answer: Answer, plan: Plan, estimate: Estimate) -> Table:
     """The plan in words, its knobs and its rates."""
+    job, knobs = answer.job, answer.knobs
     table = grid("left", "left", expand="1")
     table.add_row("parallelism", plan.summary())
     table.add_row(
@@ -148,7 +150,9 @@ def plan_table(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, safety: S
     )
     table.add_row("MFU counts", convention_words(job, estimate))
     table.add_row("interval", interval_words(job, plan, estimate))
-    table.add_row("safety", safety_words(job, estimate, safety))
+    table.add_row("safety", safety_words(job, estimate, answer.safety))
+    if answer.simpler:
+        table.add_row("simpler", simpler_words(plan, knobs, estimate, answer.simpler))
     table.add_row(
         "bracket",
         f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
@@ -212,6 +216,17 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
         f"{fits}, {safety.cost:.1%} slower than the fastest plan that is predicted to fit: {bold.plan.summary()}, "
         f"{show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
     )
+
+
+def simpler_words(plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
+    """A plan that is as fast with fewer moving parts: what it spares, and what else it differs in."""
+    own, its = moving_parts(plan, knobs), moving_parts(other.plan, other.knobs)
+    spared = " or ".join(part for part in own if part not in its)
+    added = " and ".join(part for part in its if part not in own)
+    room = (estimate.reserved - other.estimate.reserved) / GB
+    memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory"
+    parts = f"without {spared}{f' but with {added}' if added else ''}"
+    return f"{other.plan.summary()}: {parts}; {other.slower:.1%} slower, {memory} (--prefer simple)"
 
 
 def chance(job: Job, estimate: Estimate) -> str:

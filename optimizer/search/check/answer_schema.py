@@ -116,6 +116,7 @@ ANSWER = _part(
     knobs=KNOBS,
     estimate=(ESTIMATE | None, None),
     certificate=(CERTIFICATE | None, None),
+    simpler=(ALTERNATIVE | None, None),
     safety=(_part(fastest=ALTERNATIVE | None) | None, None),
     alternatives=(tuple[ALTERNATIVE, ...], ()),  # type: ignore[valid-type]
     formats=(tuple[FORMAT, ...], ()),  # type: ignore[valid-type]

@@ -24,6 +24,7 @@ from optimizer.search.layouts.band import Bounds, best_even, bounds_of
 from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
+from optimizer.search.plan.simplicity import simpler_than
 from optimizer.search.why.comparison import why_not
 from optimizer.search.why.robustness import robustness
 from optimizer.target import unbuilt
@@ -156,7 +157,8 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     )
     if main.plan and main.estimate and main.swept.points:
         ties = near_ties(main.swept.points, main.plan, main.estimate.step_time, answer.alternatives)
-        answer = replace(answer, near_ties=ties)
+        simpler = simpler_than(saved.job, main.swept.points, main.plan, main.knobs, main.estimate.step_time)
+        answer = replace(answer, near_ties=ties, simpler=simpler)
     if others:
         order = saved.claims.by_format if saved.claims else ()
         parts = {item.job.dtype: item.certificate for item in searches}

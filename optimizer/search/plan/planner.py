@@ -22,6 +22,7 @@ from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estim
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.safety import safety_of
+from optimizer.search.plan.simplicity import simpler_than
 from optimizer.target import unbuilt
 
 
@@ -99,6 +100,7 @@ def _searched(
         others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, seconds, others) if points else NearTies()
+        simpler = simpler_than(job, points, best, knobs, seconds) if points else None
     with clock.phase("safety"):
         safety = safety_of(job, space, laid.best, seconds, tuning, _left(time_limit, clock)) if priced_risk else None
     return Answer(
@@ -111,6 +113,7 @@ def _searched(
         alternatives=others,
         near_ties=ties,
         safety=safety,
+        simpler=simpler,
         flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, best)),
     )
 
