@@ -206,6 +206,7 @@ class Features:
     dropless routing needs, so that launches of small kernels show after it (objectives.layer.drained_host);
     graphed: parts of mixtures that graphs replay nevertheless, of GRAPHED; unfused: what its release runs expert by
     expert or kernel by kernel, of UNFUSED; bound_host: processes are bound to the cores beside their GPU.
+    weighed_early: what the experts return is weighed between their products, so that their output is not kept;
     fused_experts: its dispatcher permutes tokens on their way, and products of experts apply the gate.
     balanced_experts: routing is forced to be even, as benchmarks do.
     routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
@@ -257,6 +258,7 @@ class Features:
     balanced_experts: bool = False
     routing: str = ""
     fused_experts: bool = False
+    weighed_early: bool = False
     gathered_logits: bool = False
     unsplit_head_rate: float = 1.0
     scatter_gather: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands.study import print_screen
-from optimizer.commands.values import Bytes
+from optimizer.commands.values import Bytes, Variable, words
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ batch, sequence length and learning schedule stay as they are.
 \b
 optimize improve train.sh
 optimize improve train.slurm --gpus 512 --device a100-80 --tokens 300e9
+optimize improve run.sh --args "16 8 4096" --env NNODES=32
 optimize improve run.sh config_registry.py
 optimize improve ds.json accelerate.yaml --model llama3-8b --seq-len 4096
 optimize improve train.sh --diff --take one > better.patch
@@ -49,6 +50,8 @@ optimize improve train.sh --diff --take one > better.patch
 @click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence, where the files do not say.")
 @click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per step, where the files do not say.")
 @click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
+@click.option("--args", "arguments", default="", metavar="TEXT", help="Arguments that a script is started with.")
+@click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="A variable it is started with.")
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
 @click.option("--tokens", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Of the run: days, dollars.")
 @click.option("--price", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Of one GPU-hour. [presets]")
@@ -66,9 +69,9 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     if diff and as_json:
         raise click.UsageError("give one of --diff and --json")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
-    hbm = options.pop("hbm_limit")
+    hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     controls = Controls(hbm=hbm, **options)
-    found_files = read_files(files)
+    found_files = read_files(files, *started)
     source = read_launch(found_files, controls.gpus, controls.model)
     question = _question(source.launch, controls, files)
     found = improved(question, flex_batch=flex == "batch")

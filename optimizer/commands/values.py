@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,33 @@ class Bytes(click.ParamType[float]):
         if size <= 0:
             self.fail(f"{value!r} is not a positive size", param, ctx)
         return size
+
+
+class Variable(click.ParamType[tuple[str, str]]):
+    """A variable of the shell and its value: "NNODES=32"."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The name and the value."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not (name.isidentifier() and name.isascii()):
+            self.fail(f"{value!r} is not of the form NAME=VALUE, such as NNODES=32", param, ctx)
+        return name, text
+
+
+def words(text: str) -> tuple[str, ...]:
+    """What a shell would pass on as arguments; raises InputError for a quote that is left open.
+
+    >>> words("dlc 'A37B' 8")
+    ('dlc', 'A37B', '8')
+    """
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"--args {text!r}: {error}; write the arguments as after the script's name") from None
 
 
 class Counts(click.ParamType[tuple[int, ...]]):

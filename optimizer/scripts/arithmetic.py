@@ -23,7 +23,7 @@ COMPARISONS: Mapping[type, Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?")
+NAME = re.compile(r"\$\{?(?P<argument>\d+)\}?|\$?\{?(?P<variable>[A-Za-z_]\w*)\}?")
 
 
 def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
@@ -31,15 +31,18 @@ def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
 
     >>> whole_number("$NODES * GPUS / (TP)", {"NODES": "4", "GPUS": "8", "TP": "2"}.get)
     16
+    >>> whole_number("${10} / $2", {"10": "64", "2": "8"}.get)
+    8
     >>> whole_number("UNSET * 8", lambda name: "") is None
     True
     """
     missing = []
 
     def number(match: re.Match[str]) -> str:
-        text = value_of(match[1]) or ""
+        name = match["argument"] or match["variable"]
+        text = value_of(name) or ""
         if not re.fullmatch(r"-?\d+", text):
-            missing.append(match[1])
+            missing.append(name)
         return f"({text or 0})"
 
     text = NAME.sub(number, expression).replace("/", "//")

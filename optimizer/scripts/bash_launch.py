@@ -26,6 +26,7 @@ STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovo
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 WRAPPERS = ("#SBATCH", "pretrain_")
+NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,13 @@ class BashLaunch:
 Options = Mapping[str, tuple[int, str, Piece]]
 
 
-def read_script(data: bytes, find: Find) -> tuple[Reading, Options]:
-    """What a script would run, and what its #SBATCH lines ask for."""
+def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[Reading, Options]:
+    """What a script would run, and what its #SBATCH lines ask for; `outside` are variables and arguments, by name or
+    place, that it is started with.
+    """
     options = batch_options(data)
-    return read_bash(data, slurm_variables(options), find), options
+    given = {name: (Piece(value),) for name, value in outside.items()}
+    return read_bash(data, slurm_variables(options) | given, find), options
 
 
 def told(launch: Launch, reading: Reading) -> None:
@@ -68,12 +72,18 @@ def told(launch: Launch, reading: Reading) -> None:
         launch.ignore(f"source {path}".strip())
 
 
-def bash_launch(name: str, data: bytes, gpus: int | None = None, find: Find = lambda path: None) -> BashLaunch:
-    """Read a script; `find` has the files that it sources.
+def bash_launch(
+    name: str,
+    data: bytes,
+    gpus: int | None = None,
+    find: Find = lambda path: None,
+    outside: Mapping[str, str] = NOTHING,
+) -> BashLaunch:
+    """Read a script; `find` has the files that it sources, `outside` what it is started with.
 
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
-    reading, options = read_script(data, find)
+    reading, options = read_script(data, find, outside)
     command = training_command(reading)
     placed = command is not None
     if command is None and data.lstrip().startswith(b"--"):

@@ -77,6 +77,8 @@ SHAPE_COUNTS: Mapping[str, str] = {
     "--kv-lora-rank": "kv_rank",
     "--qk-head-dim": "nope_dim",
     "--qk-pos-emb-head-dim": "rope_dim",
+    "--qk-nope-head-dim": "nope_dim",
+    "--qk-rope-head-dim": "rope_dim",
     "--v-head-dim": "v_dim",
     "--mtp-num-layers": "mtp_layers",
     "--window-attn-skip-freq": "window_every",
@@ -131,6 +133,7 @@ QUIET = frozenset(
         "--enable-zero-bubble",
         "--zero-bubble-max-pending-backward",
         "--num-key-value-heads",
+        "--attention-head-type",
         *COUNTED_ENDS,
         *LENGTHS,
         ULYSSES,
@@ -200,9 +203,17 @@ def _number(launch: Launch, flag: Flag) -> int | None:
     text = flag.value.replace("_", "")
     if text.isdigit():
         return int(text)
-    why = f"which hangs on {flag.unknown}, that the script does not set" if flag.unknown else "no whole number"
-    launch.problems.append(f"{flag.written} {flag.value}: {why}")
+    launch.problems.append(f"{flag.written} {flag.value}: {_open(flag) or 'no whole number'}")
     return None
+
+
+def _open(flag: Flag) -> str:
+    """What a value hangs on that nobody gave, and how to give it; "" where it is told."""
+    if not flag.unknown:
+        return ""
+    if flag.unknown.isdigit():
+        return f"which is argument {flag.unknown} of the script (--args)"
+    return f"which hangs on {flag.unknown}, that the script does not set (--env {flag.unknown}=..., or --args)"
 
 
 def _shape(launch: Launch, last: Mapping[str, Flag]) -> None:
@@ -234,6 +245,8 @@ def _shape(launch: Launch, last: Mapping[str, Flag]) -> None:
         if name in last and (name != "--num-query-groups" or "--group-query-attention" in last):
             number = _number(launch, last[name])
             launch.say("kv_heads", number or 1, last[name].written)
+    if "--attention-head-type" in last and last["--attention-head-type"].value == "multiquery":
+        launch.say("kv_heads", 1, "--attention-head-type")
     if "--pad-vocab-size-to" in last and "vocab" not in said:
         launch.say("vocab", _number(launch, last["--pad-vocab-size-to"]) or 50257, "--pad-vocab-size-to")
     tokenizer = last["--tokenizer-type"].value if "--tokenizer-type" in last else ""
@@ -301,7 +314,8 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
         try:
             launch.say("offload", min(1.0, max(0.0, float(flag.value))), flag.written)
         except ValueError:
-            launch.problems.append(f"{flag.written} must be a share from 0 to 1, but got {flag.value!r}")
+            wrong = f"must be a share from 0 to 1, but got {flag.value!r}"
+            launch.problems.append(f"{flag.written} {_open(flag) or wrong}")
     if "--ddp-bucket-size" in last and (number := _number(launch, last["--ddp-bucket-size"])):
         launch.say("bucket_params", number, last["--ddp-bucket-size"].written)
 
@@ -343,7 +357,7 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         gpus = needs
     said["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
-    launch.problems += [f"{flag.written} hangs on {flag.unknown}, which the script does not set" for flag in opened]
+    launch.problems += [f"{flag.written} {flag.value}: {_open(flag)}" for flag in opened]
     if launch.problems:
         return
     count = last.get("--recompute-num-layers")

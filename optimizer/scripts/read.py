@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
@@ -35,11 +35,14 @@ LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 @dataclass(frozen=True)
 class File:
-    """One file as it was found; `part` is the function of a Python file that the user names after a colon."""
+    """One file as it was found; `part` is the function of a Python file that the user names after a colon, `outside`
+    the variables and arguments that a script is started with, by name or place.
+    """
 
     name: str
     data: bytes
     part: str = ""
+    outside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -49,9 +52,14 @@ class File:
         return decoded(self.data)
 
 
-def read_files(paths: Sequence[str]) -> list[File]:
-    """The files; raises InvalidFile for what is no text, empty, or too large to be a launch."""
-    return [_file(path) for path in paths]
+def read_files(paths: Sequence[str], arguments: Sequence[str] = (), variables: Mapping[str, str] = {}) -> list[File]:
+    """The files, started with these arguments and variables of the environment.
+
+    Raises InvalidFile for what is no text, empty, or too large to be a launch.
+    """
+    placed = {str(place): value for place, value in enumerate(arguments, 1)}
+    outside = {**variables, **placed, **({"#": str(len(placed))} if placed else {})}
+    return [replace(_file(path), outside=outside) for path in paths]
 
 
 def _file(path: str) -> File:
@@ -103,12 +111,12 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         return config_launch(configs, gpus, model)
     script = main_script(scripts)
     find = sources(script, scripts)
-    reading, options = read_script(script.data, find)
+    reading, options = read_script(script.data, find, script.outside)
     trains = training_command(reading)
     with_config = training_with_config(script.name, script.data, reading)
     named = _named(script, with_config) if with_config and trains is None and not configs else ()
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
-        found: Source = bash_launch(script.name, script.data, gpus, find)
+        found: Source = bash_launch(script.name, script.data, gpus, find, script.outside)
         for config in configs:
             if not deepspeed.recognised(config.values):
                 raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")

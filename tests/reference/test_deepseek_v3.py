@@ -33,9 +33,9 @@ PUBLISHED = Plan(
 )
 
 
-def seconds(plan: Plan, stack: str = "deepseek-2024", **features: object) -> float:
+def asked(stack: str = "deepseek-2024", **features: object) -> Job:
     used = load_stack(stack)
-    job = Job(
+    return Job(
         model=load_model("deepseek-v3"),
         cluster=load_cluster("h800"),
         stack=replace(used, features=replace(used.features, **features)),  # type: ignore[arg-type]
@@ -44,7 +44,10 @@ def seconds(plan: Plan, stack: str = "deepseek-2024", **features: object) -> flo
         global_batch=15360,
         dtype="fp8",
     )
-    return float(price(job, Plans.of([plan])).step_time[0])
+
+
+def seconds(plan: Plan, stack: str = "deepseek-2024", **features: object) -> float:
+    return float(price(asked(stack, **features), Plans.of([plan])).step_time[0])
 
 
 def test_the_published_time_is_what_the_paper_says() -> None:
@@ -65,6 +68,13 @@ def test_the_published_plan_is_priced_within_a_fifth() -> None:
     )
     assert [other - seconds(PUBLISHED) for other in assumed] == pytest.approx([0.9, 0.4, -0.5], abs=0.2)
     assert all(abs(other / STEP - 1) < 0.2 for other in assumed)
+
+
+def test_the_published_plan_needs_little_more_than_a_gpu_has() -> None:
+    """It ran in 80 GB. Its last stage holds the head and the prediction layer twice, as DualPipe asks; they were shared
+    with the first, which no layout of ours says.
+    """
+    assert float(price(asked(), Plans.of([PUBLISHED])).reserved[0]) == pytest.approx(80e9, rel=0.15)
 
 
 def test_without_its_schedule_the_exchange_shows_and_the_bubble_is_twice_as_long() -> None:

@@ -104,35 +104,41 @@ def activation_bytes(
         scores = (
             (5.0 if features.dropout else 4.0) * model.heads / tp * shapes.micro_batch * shapes.seq_len**2 / shapes.cp
         )
-    mlp = _mlp_bytes(model, shapes, moe, imbalance, kept_input)
+    mlp = _mlp_bytes(model, shapes, features, moe, imbalance, kept_input)
     kept = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
     layer_input = 2.0 * t * model.hidden / shapes.sp
     lean = {"ops": layer_input + (kept - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
     selective = lean.get(features.selective, kept)
     parts = mlp | {"scores": scores}
     freed = freed_bytes(model, shapes, features, moe, parts, kept_input) if features.recompute_modules else {}
-    movable = movable_bytes(model, shapes, moe, imbalance) if features.activation_offload else {}
+    movable = movable_bytes(model, shapes, moe, imbalance, kept_input) if features.activation_offload else {}
     return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
 
 
-def _mlp_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float) -> dict[str, FloatArray]:
+def _mlp_bytes(
+    model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, kept_input: float
+) -> dict[str, FloatArray]:
     """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones [B].
 
-    Every rank of expert-tensor parallelism gathers the rows of all of them: in and out of the experts, 4 h etp a row.
+    Every rank of expert-tensor parallelism gathers the rows of all of them: a row into the experts is the input of a
+    product, i h etp, and one out of them is kept to weigh it afterwards, 2 h etp, unless it was weighed before.
     """
     per_width = 2.0 * (2 if model.gated_mlp else 1) + kept_input
     if not moe or model.experts is None:
         return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
     experts = model.experts
     rows = shapes.tokens / shapes.tp * experts.top_k * shapes.busiest(imbalance)
-    routed = rows * (per_width * experts.ffn_hidden + 4.0 * model.hidden * shapes.etp)
+    per_row = kept_input + (0.0 if features.weighed_early else 2.0)
+    routed = rows * (per_width * experts.ffn_hidden + per_row * model.hidden * shapes.etp)
     shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
     probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
     activation = rows * kept_input * experts.ffn_hidden
     return {"routed": routed + probabilities, "shared": shared, "routed activation": activation}
 
 
-def movable_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float) -> dict[str, FloatArray]:
+def movable_bytes(
+    model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float = 2.0
+) -> dict[str, FloatArray]:
     """Inputs of modules that one layer may keep on the host, per micro-batch and rank, by module [B].
 
     attn_norm, mlp_norm: the residual stream before a norm that is a kernel of its own, 2 t h / sp. core_attn: queries,
@@ -155,7 +161,7 @@ def movable_bytes(model: Model, shapes: Shapes, moe: bool, imbalance: float) -> 
     if moe and model.experts:
         rows = t / tp * model.experts.top_k * shapes.busiest(imbalance)
         found["mlp_norm"] = stream
-        found["expert_fc1"] = 2.0 * rows * model.hidden * shapes.etp
+        found["expert_fc1"] = kept_input * rows * model.hidden * shapes.etp
         found["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden
     return found
 

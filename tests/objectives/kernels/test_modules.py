@@ -43,14 +43,16 @@ def freed(question: Job, moe: bool, tp: int = 1) -> dict[str, float]:
 
 
 def test_the_modules_of_deepseek_v3_free_what_can_be_counted() -> None:
-    """Per token: two norms of 7,168; 8 experts of 2,048; 128 heads of 192, 192 and 128 (q, k, v); all in two bytes."""
+    """Per token: two norms of 7,168; 8 experts of 2,048, whose output is weighed before their second product; 128 heads
+    of 192, 192 and 128 (q, k, v); all in two bytes.
+    """
     found = freed(job("deepseek-v3"), moe=True)
     assert found["core_attn"] == 0.0
     assert found["layernorm"] == TOKENS * 2 * 7168 * 2
     assert found["moe_act"] == pytest.approx(TOKENS * 8 * 2048 * 2 * 1.1)
     assert found["mla_up_proj"] == TOKENS * 128 * (192 + 192 + 128) * 2
     assert found["shared_experts"] == TOKENS * 2048 * (4 + 2)
-    routed = TOKENS * 8 * 1.1 * (2048 * (4 + 2) + 4 * 7168)
+    routed = TOKENS * 8 * 1.1 * (2048 * (4 + 2) + 2 * 7168)
     assert found["moe"] == pytest.approx(routed + found["shared_experts"] + TOKENS * 8 * 256)
     assert "mlp" not in found
     dense = freed(job("deepseek-v3"), moe=False)
@@ -68,7 +70,19 @@ def test_fp8_keeps_half_as_much_of_what_goes_into_a_product() -> None:
     half, whole = (freed(job("deepseek-v3", dtype=dtype), moe=True) for dtype in ("fp8", "bf16"))
     assert half["layernorm"] == whole["layernorm"] / 2
     assert half["moe_act"] == whole["moe_act"] / 2
+    routed = TOKENS * 8 * 1.1 * (2048 * (4 + 1) + 7168) + TOKENS * 2048 * (4 + 1) + TOKENS * 8 * 256
+    assert half["moe"] == pytest.approx(routed)
     assert half["mla_up_proj"] == whole["mla_up_proj"]
+
+
+def test_what_experts_return_is_kept_where_it_is_weighed_afterwards() -> None:
+    """Per token 8 rows of 7,168 in two bytes, with experts 1.1 times as busy as the mean.
+
+    Megatron-Core weighs them early since 0.12, "Memory efficient token permutation" (NVIDIA/Megatron-LM @2659630721).
+    """
+    early = job("deepseek-v3")
+    late = replace(early, stack=replace(early.stack, features=replace(early.stack.features, weighed_early=False)))
+    assert freed(late, moe=True)["moe"] - freed(early, moe=True)["moe"] == pytest.approx(TOKENS * 8 * 1.1 * 7168 * 2)
 
 
 @pytest.mark.parametrize("tp", [1, 4])

@@ -1,0 +1,82 @@
+"""What a script is started with: arguments after its name, and variables of the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from optimizer.cli import cli
+from optimizer.commands.values import words
+from optimizer.errors import InvalidFile
+from optimizer.scripts.read import read_files, read_launch
+
+SCRIPT = """#!/bin/bash
+SIZE=$1
+TP=${2}
+BATCH=$3
+NODES=${WORLD_SIZE}
+if [ $# -lt 3 ]; then echo "usage: $0 SIZE TP BATCH"; exit 1; fi
+if [ $SIZE = 8B ]; then
+    LAYERS=32; HIDDEN=4096
+elif [ $SIZE = 1B ]; then
+    LAYERS=16; HIDDEN=2048
+fi
+offload=" --optimizer-cpu-offload --optimizer-offload-fraction ${12}"
+torchrun --nproc_per_node 8 --nnodes $NODES pretrain_gpt.py --num-layers $LAYERS --hidden-size $HIDDEN \\
+    --num-attention-heads $((HIDDEN / 128)) --seq-length 4096 --micro-batch-size 1 \\
+    --global-batch-size $((${3} * $NODES)) --tensor-model-parallel-size $TP --bf16 --vocab-size 32000 \\
+    --max-position-embeddings 4096 --use-distributed-optimizer EXTRA
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("EXTRA", ""))
+    return path
+
+
+def test_arguments_and_variables_decide(script: Path) -> None:
+    for size, layers, tp in (("8B", 32, 4), ("1B", 16, 2)):
+        source = read_launch(read_files([str(script)], words(f"{size} {tp} 16"), {"WORLD_SIZE": "4"}))
+        said = source.launch.settings
+        assert (said["layers"], said["heads"], said["tp"]) == (layers, layers, tp)
+        assert (said["gpus"], said["global_batch"]) == (32, 64)
+
+
+def test_what_is_missing_is_asked_for_by_name(script: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"--num-layers \$LAYERS: which hangs on LAYERS.*--env LAYERS=.*--args"):
+        read_launch(read_files([str(script)]))
+    script.write_text(SCRIPT.replace("EXTRA", "$offload"))
+    with pytest.raises(
+        InvalidFile, match=r"--optimizer-offload-fraction which is argument 12 of the script \(--args\)"
+    ):
+        read_launch(read_files([str(script)], words("8B 4 16"), {"WORLD_SIZE": "4"}))
+
+
+def test_the_edits_are_of_the_launch_that_was_started(script: Path) -> None:
+    asked = ["improve", str(script), "--args", "8B 4 16", "--env", "WORLD_SIZE=4"]
+    found = CliRunner().invoke(cli, asked, prog_name="optimize")
+    assert found.exit_code == 0, found.output
+    assert "on 32 × h100" in " ".join(found.stdout.split())
+    patch = CliRunner().invoke(cli, [*asked, "--diff"], prog_name="optimize")
+    assert patch.exit_code == 0, patch.output
+    assert any(line.startswith("-") and "$TP" in line for line in patch.stdout.splitlines())
+
+
+@pytest.mark.parametrize("wrong", [["--args", "8B 'open"], ["--env", "WORLD SIZE=4"], ["--env", "WORLD_SIZE"]])
+def test_what_no_shell_would_take_is_told(script: Path, wrong: list[str]) -> None:
+    done = CliRunner().invoke(cli, ["improve", str(script), *wrong], prog_name="optimize")
+    assert done.exit_code != 0
+    assert "NAME=VALUE" in done.output + str(done.exception) or "quotation" in done.output + str(done.exception)
+    assert not isinstance(done.exception, (KeyError, TypeError, AttributeError))
+
+
+def test_one_key_and_value_head_for_all_queries(tmp_path: Path) -> None:
+    """The flag of BigCode's Megatron-LM (bigcode-project/Megatron-LM @7c325cd3, megatron/arguments.py)."""
+    path = tmp_path / "starcoder.sh"
+    path.write_text(SCRIPT.replace("EXTRA", "--attention-head-type multiquery"))
+    said = read_launch(read_files([str(path)], words("8B 4 16"), {"WORLD_SIZE": "4"})).launch.settings
+    assert said["kv_heads"] == 1
