@@ -20,6 +20,8 @@ MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
+STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
+ARGUMENTS = ("@", "*", "#")
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
@@ -46,7 +48,8 @@ class Document:
 class Reading:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
-    `sourced` are files that were read where the script reads them, `missing` those that nobody had.
+    `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
+    scripts that it starts, read where there are.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -55,6 +58,7 @@ class Reading:
     guesses: list[str] = field(default_factory=list)
     sourced: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
     broken: int = 0
 
 
@@ -66,9 +70,33 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
     root = _parsed(data)
     walker = _Walker(data, find)
     walker.seen.variables |= {name: [word] for name, word in given.items()}
+    if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
+        walker.seen.variables |= _placed(arguments)
     walker.run(root, 0)
     walker.seen.broken = _first_error(root)
     return walker.seen
+
+
+def script_in(words: Sequence[Word]) -> int | None:
+    """Which word of a command is a script that it starts: `bash -x train.sh 8 4`, `./train.sh 8 4`.
+
+    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh")
+    >>> [script_in([(Piece(word),) for word in line.split()]) for line in lines]
+    [2, 0, None]
+    """
+    texts = [text_of(word) for word in words]
+    if texts[0].endswith(SCRIPT):
+        return 0
+    rest = [place for place, text in enumerate(texts) if place and not text.startswith("-")]
+    if texts[0].rpartition("/")[2] in STARTING and "-c" not in texts and rest and texts[rest[0]].endswith(SCRIPT):
+        return rest[0]
+    return None
+
+
+def _placed(arguments: Sequence[Word]) -> dict[str, list[Word]]:
+    """Arguments as the shell knows them: $1, $2, ..., all of them, and how many."""
+    places = {str(place): [word] for place, word in enumerate(arguments, 1)}
+    return {**places, "@": list(arguments), "*": list(arguments), "#": [(Piece(str(len(arguments))),)]}
 
 
 def _parsed(data: bytes) -> Any:
@@ -166,6 +194,8 @@ class _Walker:
             self.call(*self.functions[called], words[1:], depth)
         elif called in SOURCES and len(words) > 1:
             self.source(known_text(words[1]), depth)
+        elif (at := script_in(words)) is not None and self.started(known_text(words[at]), words[at + 1 :], depth):
+            return
         elif called == "read" or called == "unset":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
@@ -196,6 +226,15 @@ class _Walker:
         with self.within(data):
             self.run(_parsed(data), depth + 1)
 
+    def started(self, path: str, arguments: Sequence[Word], depth: int) -> bool:
+        """Read another script as it is started with these arguments; False where nobody has it."""
+        self.seen.started.append(path)
+        data = self.find(path) if len(self.seen.started) < DEEPEST else None
+        if data is None:
+            return False
+        self.call(data, _parsed(data), arguments, depth)
+        return True
+
     @contextmanager
     def within(self, data: bytes) -> Iterator[None]:
         """Read other text; what is written there has no place in ours. Our own places are kept aside meanwhile."""
@@ -223,12 +262,13 @@ class _Walker:
             return
         if body is None:
             return
-        kept = {name: value for name, value in self.seen.variables.items() if name.isdigit()}
-        self.seen.variables |= {str(place): [word] for place, word in enumerate(arguments, 1)}
+        held = self.seen.variables
+        kept = {name: held.pop(name) for name in list(held) if name.isdigit() or name in ARGUMENTS}
+        held |= _placed(arguments)
         self.run(body, depth + 1)
-        for place in range(1, len(arguments) + 1):
-            self.seen.variables.pop(str(place), None)
-        self.seen.variables |= kept
+        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
+            del held[name]
+        held |= kept
 
     def redirected(self, node: Any, depth: int) -> None:
         here = next((child for child in node.named_children if child.type == "heredoc_redirect"), None)

@@ -27,6 +27,7 @@ LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 WRAPPERS = ("#SBATCH", "pretrain_")
 NOTHING: Mapping[str, str] = {}
+ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d+)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,8 @@ def bash_launch(
     if reading.broken and launch.problems:
         launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
     if launch.problems:
-        raise InvalidFile(name, launch.problems)
+        asked = "" if "1" in outside else asked_for(data)
+        raise InvalidFile(name, [asked, *_but_open(launch.problems)] if asked else launch.problems)
     return BashLaunch(
         name=name,
         data=data,
@@ -133,6 +135,24 @@ def bash_launch(
         documents=tuple(reading.documents),
         placed=placed,
     )
+
+
+def asked_for(data: bytes) -> str:
+    r"""That a script wants arguments, by the names that it gives them; "" where it reads none.
+
+    >>> asked_for(b"SIZE=$1\nTP=${2}\n")
+    "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
+    """
+    found = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
+    if not found:
+        return ""
+    names = ", ".join(f"${place} {found[place]}" for place in sorted(found))
+    return f"it is started with arguments, {names}: give them in this order with --args '...'"
+
+
+def _but_open(problems: Sequence[str]) -> list[str]:
+    """The problems but those that arguments would mend."""
+    return [problem for problem in problems if "--args" not in problem]
 
 
 def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:

@@ -57,8 +57,7 @@ def read_files(paths: Sequence[str], arguments: Sequence[str] = (), variables: M
 
     Raises InvalidFile for what is no text, empty, or too large to be a launch.
     """
-    placed = {str(place): value for place, value in enumerate(arguments, 1)}
-    outside = {**variables, **placed, **({"#": str(len(placed))} if placed else {})}
+    outside = {**variables, **{str(place): value for place, value in enumerate(arguments, 1)}}
     return [replace(_file(path), outside=outside) for path in paths]
 
 
@@ -194,9 +193,8 @@ def main_script(scripts: Sequence[File]) -> File:
     """The script that starts the others; raises InputError where several start by themselves."""
     if len(scripts) == 1:
         return scripts[0]
-    taken = {
-        Path(path).name for script in scripts for path in read_script(script.data, lambda _: None)[0].missing if path
-    }
+    read = [read_script(script.data, lambda _: None)[0] for script in scripts]
+    taken = {Path(path).name for each in read for path in (*each.missing, *each.started) if path}
     left = [script for script in scripts if Path(script.name).name not in taken]
     if len(left) != 1:
         raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")

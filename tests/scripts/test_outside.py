@@ -47,8 +47,12 @@ def test_arguments_and_variables_decide(script: Path) -> None:
 
 
 def test_what_is_missing_is_asked_for_by_name(script: Path) -> None:
-    with pytest.raises(InvalidFile, match=r"--num-layers \$LAYERS: which hangs on LAYERS.*--env LAYERS=.*--args"):
+    with pytest.raises(
+        InvalidFile, match=r"arguments, \$1 SIZE, \$2 TP, \$3 BATCH: give them in this order with --args"
+    ):
         read_launch(read_files([str(script)]))
+    with pytest.raises(InvalidFile, match=r"--num-layers \$LAYERS: which hangs on LAYERS.*--env LAYERS=.*--args"):
+        read_launch(read_files([str(script)], words("70B 4 16"), {"WORLD_SIZE": "4"}))
     script.write_text(SCRIPT.replace("EXTRA", "$offload"))
     with pytest.raises(
         InvalidFile, match=r"--optimizer-offload-fraction which is argument 12 of the script \(--args\)"
@@ -80,3 +84,14 @@ def test_one_key_and_value_head_for_all_queries(tmp_path: Path) -> None:
     path.write_text(SCRIPT.replace("EXTRA", "--attention-head-type multiquery"))
     said = read_launch(read_files([str(path)], words("8B 4 16"), {"WORLD_SIZE": "4"})).launch.settings
     assert said["kv_heads"] == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["bash train.sh 8B 4 16", "sh -x ./train.sh 8B 4 16", 'set_it() { ./train.sh "$@"; }\nset_it 8B 4 16']
+)
+def test_a_script_that_another_one_starts_is_read_as_it_is_started(script: Path, line: str) -> None:
+    outer = script.parent / "submit.sh"
+    outer.write_text(f"#!/bin/bash\n#SBATCH --nodes=4\nexport WORLD_SIZE=$SLURM_NNODES\n{line}\n")
+    for files in ([str(outer)], [str(script), str(outer)]):
+        said = read_launch(read_files(files)).launch.settings
+        assert (said["layers"], said["tp"], said["global_batch"], said["gpus"]) == (32, 4, 64, 32)
