@@ -399,12 +399,12 @@ class _Walker:
         return list(split_words(self.scalar(node)))
 
     def whole_array(self, node: Any) -> list[Word] | None:
-        """The words of `${NAME[@]}` or `"${NAME[@]}"`, None for anything else."""
-        match = re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', self.text(node))
+        """The words of `${NAME[@]}`, `"${NAME[@]}"` or `"$@"`, None for anything else."""
+        match = re.fullmatch(r'"?\$(?:\{(\w+)\[[@*]\]\}|\{?(@)\}?)"?', self.text(node))
         if not match:
             return None
-        site = (self.start(node), node.end_byte)
-        found = [tuple(piece.used_at(site) for piece in word) for word in self.seen.variables.get(match[1], [])]
+        site, name = (self.start(node), node.end_byte), match[1] or match[2]
+        found = [tuple(piece.used_at(site) for piece in word) for word in self.seen.variables.get(name, [])]
         return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
 
     def scalar(self, node: Any) -> Word:

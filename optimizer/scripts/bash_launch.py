@@ -27,6 +27,7 @@ LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 WRAPPERS = ("#SBATCH", "pretrain_")
 NOTHING: Mapping[str, str] = {}
+HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d+)\b", re.MULTILINE)
 
 
@@ -126,7 +127,7 @@ def bash_launch(
         launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
     if launch.problems:
         asked = "" if "1" in outside else asked_for(data)
-        raise InvalidFile(name, [asked, *_but_open(launch.problems)] if asked else launch.problems)
+        raise InvalidFile(name, [asked, *_but_open(launch.problems, data)] if asked else launch.problems)
     return BashLaunch(
         name=name,
         data=data,
@@ -150,9 +151,14 @@ def asked_for(data: bytes) -> str:
     return f"it is started with arguments, {names}: give them in this order with --args '...'"
 
 
-def _but_open(problems: Sequence[str]) -> list[str]:
-    """The problems but those that arguments would mend."""
-    return [problem for problem in problems if "--args" not in problem]
+def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
+    """The problems but those that arguments would mend: of places, and of variables that the script sets on the way."""
+    hanging = {problem: HANGING.search(problem) for problem in problems}
+    return [
+        problem
+        for problem, found in hanging.items()
+        if not (found and (found[1] or re.search(rb"\b%s=" % found[2].encode(), data)))
+    ]
 
 
 def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:

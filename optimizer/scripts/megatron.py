@@ -213,7 +213,8 @@ def _open(flag: Flag) -> str:
         return ""
     if flag.unknown.isdigit():
         return f"which is argument {flag.unknown} of the script (--args)"
-    return f"which hangs on {flag.unknown}, that the script does not set (--env {flag.unknown}=..., or --args)"
+    how = f"--env {flag.unknown}=..., or --args" if flag.unknown.isidentifier() else "--env, --args"
+    return f"which hangs on {flag.unknown}, that the script does not set ({how})"
 
 
 def _shape(launch: Launch, last: Mapping[str, Flag]) -> None:
