@@ -286,22 +286,23 @@ class _Walker:
             if not child.type.endswith("redirect"):
                 self.run(child, depth + 1)
 
-    def branch(self, node: Any, depth: int) -> None:
-        taken: bool | None = None
+    def branch(self, node: Any, depth: int) -> bool:
+        """Run the arm whose condition holds first, else the last one without any; whether one was run."""
+        taken = False
         for child, is_condition in _parts(node):
             if is_condition:
                 taken = self.holds(child)
             elif child.type in ("elif_clause", "else_clause"):
                 if taken:
-                    return
+                    return True
                 if child.type == "elif_clause":
-                    self.branch(child, depth + 1)
-                    return
-                for inner in child.named_children:
-                    self.run(inner, depth + 1)
-                return
+                    taken = self.branch(child, depth + 1)
+                else:
+                    for inner in child.named_children:
+                        self.run(inner, depth + 1)
             elif taken:
                 self.run(child, depth + 1)
+        return taken
 
     def case(self, node: Any, depth: int) -> None:
         value = node.child_by_field_name("value")

@@ -73,6 +73,7 @@ SHAPE_COUNTS: Mapping[str, str] = {
     "--topk": "top_k",
     "--moe-ffn-hidden-size": "expert_ffn",
     "--moe-shared-expert-intermediate-size": "shared_ffn",
+    "--shared-moe-ffn-hidden-size": "shared_ffn",
     "--q-lora-rank": "q_rank",
     "--kv-lora-rank": "kv_rank",
     "--qk-head-dim": "nope_dim",
