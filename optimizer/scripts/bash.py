@@ -18,6 +18,7 @@ from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words,
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
+MOST_TURNS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
@@ -161,6 +162,8 @@ class _Walker:
             self.case(node, depth)
         elif kind == "for_statement":
             self.loop(node, depth)
+        elif kind == "while_statement":
+            self.turns(node, depth)
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
             self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
@@ -196,6 +199,8 @@ class _Walker:
             self.source(known_text(words[1]), depth)
         elif (at := script_in(words)) is not None and self.started(known_text(words[at]), words[at + 1 :], depth):
             return
+        elif called == "shift":
+            self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
         elif called == "read" or called == "unset":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
@@ -324,6 +329,25 @@ class _Walker:
             self.seen.guesses.append(f"{self.text(name)} = {text_of(words[0])}, the first turn of its loop")
         self.seen.variables[self.text(name)] = [words[0]]
         self.run(body, depth + 1)
+
+    def turns(self, node: Any, depth: int) -> None:
+        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        for _ in range(MOST_TURNS):
+            before = self.seen.variables.get("@")
+            if condition is None or body is None or not before or not self.holds(condition):
+                return
+            self.run(body, depth + 1)
+            if self.seen.variables.get("@") == before:
+                return
+
+    def shift(self, count: int | None) -> None:
+        """Drop the first arguments."""
+        held = self.seen.variables
+        left = held.get("@", [])[count or 0 :]
+        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
+            del held[name]
+        held |= _placed(left)
 
     def holds(self, node: Any) -> bool:
         """Whether a condition holds; what hangs on files or the output of commands does not."""

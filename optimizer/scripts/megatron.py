@@ -135,6 +135,7 @@ QUIET = frozenset(
         "--zero-bubble-max-pending-backward",
         "--num-key-value-heads",
         "--attention-head-type",
+        "--main-grads-dtype",
         *COUNTED_ENDS,
         *LENGTHS,
         ULYSSES,
@@ -172,6 +173,10 @@ KEPT: Mapping[str, str] = {
     "--tp-comm-bulk-dgrad": "is not priced",
     "--cpu-offloading-num-layers": "is not priced: activations are taken to stay on the device",
     "--enable-zero-bubble": "the schedule of a fork",
+    **dict.fromkeys(
+        ("--exp-avg-dtype", "--exp-avg-sq-dtype", "--main-params-dtype"),
+        "is not priced: the state of the optimizer is taken to be fp32",
+    ),
 }
 
 
@@ -311,6 +316,8 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
         _dispatcher(launch, last)
     if "--cuda-graph-impl" in last:
         launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")
+    if "--main-grads-dtype" in last and last["--main-grads-dtype"].value in ("bf16", "fp16"):
+        launch.say("grad_bytes", 2, last["--main-grads-dtype"].written)
     if "--optimizer-cpu-offload" in last and "--optimizer-offload-fraction" in last:
         flag = last["--optimizer-offload-fraction"]
         try:

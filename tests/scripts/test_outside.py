@@ -95,3 +95,28 @@ def test_a_script_that_another_one_starts_is_read_as_it_is_started(script: Path,
     for files in ([str(outer)], [str(script), str(outer)]):
         said = read_launch(read_files(files)).launch.settings
         assert (said["layers"], said["tp"], said["global_batch"], said["gpus"]) == (32, 4, 64, 32)
+
+
+LOOP = """NODES=1; TP=1
+while [[ $# -gt 0 ]]; do
+    case $1 in
+        --tp) TP="$2"; shift; shift;;
+        --nodes) NODES=$2; shift 2;;
+        --quiet) shift;;
+        *) echo "unknown $1"; exit 1;;
+    esac
+done
+while true; do sleep 10; done
+"""
+
+
+def test_a_loop_over_the_arguments_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "loop.sh"
+    path.write_text(
+        LOOP + SCRIPT[SCRIPT.index("if [ $SIZE") :].replace("EXTRA", "").replace("${3} * $NODES", "16 * NODES")
+    )
+    given = words("--tp 4 --quiet --nodes 2")
+    said = read_launch(read_files([str(path)], given, {"SIZE": "8B"})).launch.settings
+    assert (said["tp"], said["gpus"], said["global_batch"]) == (4, 16, 32)
+    plain = read_launch(read_files([str(path)], (), {"SIZE": "8B"})).launch.settings
+    assert (plain["tp"], plain["gpus"]) == (1, 8)
