@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from optimizer.scripts.arithmetic import whole_number
-from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
+from optimizer.scripts.bash_conditions import Conditions
+from optimizer.scripts.pieces import Piece, Word, known_text, text_of
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
@@ -24,10 +25,7 @@ Find = Callable[[str], bytes | None]  # the content of a file that a script sour
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
 ARGUMENTS = ("@", "*", "#")
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
-QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
-BLANKS = re.compile(rb"(?:\\\n|\s)+")
-TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -120,22 +118,15 @@ def _first_error(root: Any) -> int:
     return 1
 
 
-class _Walker:
+class _Walker(Conditions):
     """Statements one after the other, with the variables as they stand."""
 
     def __init__(self, data: bytes, find: Find) -> None:
-        self.data, self.find, self.seen = data, find, Reading()
+        self.find, self.seen = find, Reading()
+        super().__init__(data, self.seen.variables)
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = 0
         self.away = False  # in a file that is sourced
-
-    def start(self, node: Any) -> int:
-        """First byte of a node, without the blanks that the parser counts to some of those in strings."""
-        blank = BLANKS.match(self.data, node.start_byte, node.end_byte)
-        return blank.end() if blank else int(node.start_byte)
-
-    def text(self, node: Any) -> str:
-        return self.data[self.start(node) : node.end_byte].decode("utf-8", "replace")
 
     def run(self, node: Any, depth: int) -> None:
         """Read one statement."""
@@ -349,220 +340,6 @@ class _Walker:
             del held[name]
         held |= _placed(left)
 
-    def holds(self, node: Any) -> bool:
-        """Whether a condition holds; what hangs on files or the output of commands does not."""
-        text = self.text(node)
-        if node.type == "test_command":
-            inner = [child for child in node.named_children if child.type != "comment"]
-            if text.startswith("(("):
-                return bool(whole_number(text.strip("() "), self.plain))
-            return bool(inner) and self.holds(inner[0])
-        if node.type == "list":
-            left, right = node.named_children[0], node.named_children[-1]
-            joined = [self.text(child) for child in node.children]
-            if "||" in joined:
-                return self.holds(left) or self.holds(right)
-            return self.holds(left) and self.holds(right)
-        if node.type == "negated_command":
-            inside = node.named_children[0]
-            return inside.type == "test_command" and not self.holds(inside)
-        if node.type == "parenthesized_expression":
-            return self.holds(node.named_children[0])
-        if node.type == "unary_expression":
-            return self.one_sided(node)
-        if node.type == "binary_expression":
-            return self.compared(node)
-        if node.type == "command":
-            return text.strip() == "true"
-        return bool(known_text(self.scalar(node)))
-
-    def one_sided(self, node: Any) -> bool:
-        sign = self.text(node.children[0])
-        operand = node.named_children[-1]
-        if sign == "!":
-            unknowable = self.text(operand).lstrip().startswith(("-f", "-d", "-e", "-s", "-x", "-r"))
-            return not unknowable and not self.holds(operand)
-        value = known_text(self.scalar(operand))
-        return {"-z": not value, "-n": bool(value), "-v": bool(self.seen.variables.get(self.text(operand)))}.get(
-            sign, False
-        )
-
-    def compared(self, node: Any) -> bool:
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        sign_node = node.child_by_field_name("operator")
-        if left is None or right is None or sign_node is None:
-            return False
-        sign = self.text(sign_node)
-        if sign in ("&&", "-a"):
-            return self.holds(left) and self.holds(right)
-        if sign in ("||", "-o"):
-            return self.holds(left) or self.holds(right)
-        ours, theirs = known_text(self.scalar(left)), known_text(self.scalar(right))
-        if sign in ("=", "=="):
-            return ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs))
-        if sign == "!=":
-            return not (ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs)))
-        numbers = {"-eq": "==", "-ne": "!=", "-gt": ">", "-ge": ">=", "-lt": "<", "-le": "<=", "<": "<", ">": ">"}
-        return sign in numbers and bool(whole_number(f"{ours or 0} {numbers[sign]} {theirs or 0}", self.plain))
-
-    def plain(self, name: str) -> str:
-        """The text of a variable, "" where it is unset or open."""
-        words = self.seen.variables.get(name)
-        if not words or any(unknown_in(word) for word in words):
-            return ""
-        return text_of(words[0]).strip()
-
-    def words(self, node: Any) -> list[Word]:
-        """The words that one argument becomes: several where an unquoted variable holds blanks, or an array is used."""
-        whole = self.whole_array(node)
-        if whole is not None:
-            return whole
-        if node.type in QUOTED:
-            return [self.scalar(node)]
-        if node.type == "concatenation" and any(child.type in QUOTED for child in node.named_children):
-            return [self.scalar(node)]
-        return list(split_words(self.scalar(node)))
-
-    def whole_array(self, node: Any) -> list[Word] | None:
-        """The words of `${NAME[@]}`, `"${NAME[@]}"` or `"$@"`, None for anything else."""
-        match = re.fullmatch(r'"?\$(?:\{(\w+)\[[@*]\]\}|\{?(@)\}?)"?', self.text(node))
-        if not match:
-            return None
-        site, name = (self.start(node), node.end_byte), match[1] or match[2]
-        found = [tuple(piece.used_at(site) for piece in word) for word in self.seen.variables.get(name, [])]
-        return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
-
-    def scalar(self, node: Any) -> Word:
-        """What one argument says, blanks and all."""
-        return tuple(self._scalar(node))
-
-    def _scalar(self, node: Any) -> Iterator[Piece]:
-        kind, site = node.type, (self.start(node), node.end_byte)
-        if kind == "concatenation" or kind == "command_name":
-            yield from self.inside(node, *site, quoted=False)
-        elif kind in ("string", "translated_string"):
-            shift = 1 if kind == "string" else 2
-            yield from self.inside(node, node.start_byte + shift, node.end_byte - 1)
-        elif kind in ("raw_string", "ansi_c_string"):
-            shift = 1 if kind == "raw_string" else 2
-            yield from literal(self.data, node.start_byte + shift, node.end_byte - 1, raw=True)
-        elif kind == "simple_expansion":
-            yield from self.variable(self.text(node)[1:], site)
-        elif kind == "expansion":
-            yield from self.expansion(node, site)
-        elif kind == "arithmetic_expansion":
-            body = re.sub(r"^\$?(\(\(|\[)|(\)\)|\])$", "", self.text(node))
-            value = whole_number(body, self.plain)
-            if value is None:
-                yield Piece("_".join(self.text(node).split()), (site,), " ".join(body.split()))
-            else:
-                yield Piece(str(value), (site,))
-        elif kind == "command_substitution":
-            yield from self.substituted(node, site)
-        else:
-            yield from (replace(piece, text=re.sub(r"\\(.)", r"\1", piece.text)) for piece in literal(self.data, *site))
-
-    def inside(self, node: Any, start: int, end: int, quoted: bool = True) -> Iterator[Piece]:
-        """Literal text between the variables of a string, and what the variables hold."""
-        at = start
-        for child in node.named_children:
-            if child.type in ("string_content", "heredoc_content", "comment") or (quoted and child.type == "word"):
-                continue
-            yield from literal(self.data, at, self.start(child))
-            yield from self._scalar(child)
-            at = child.end_byte
-        yield from literal(self.data, at, end)
-
-    def variable(self, name: str, site: Site) -> Iterator[Piece]:
-        if self.seen.variables.get(name):
-            for place, word in enumerate(self.seen.variables[name]):
-                if name in ("@", "*") and place:
-                    yield Piece(" ")
-                if place == 0 or name in ("@", "*"):
-                    yield from (piece.used_at(site) for piece in word)
-        elif name not in ("@", "*"):
-            yield Piece(f"${name}", (site,), name)
-
-    def expansion(self, node: Any, site: Site) -> Iterator[Piece]:
-        text = self.text(node)
-        match = re.match(r"\$\{(!|#)?(\w+|[@*])(\[[^]]*\])?", text)
-        if not match:
-            yield Piece(text, (site,), text)
-            return
-        name, rest = match[2], text[match.end() : -1]
-        if match[1]:
-            words = self.seen.variables.get(name, [])
-            if match[1] == "#" and words:
-                yield Piece(str(len(words) if match[3] else len(text_of(words[0]))), (site,))
-            elif match[1] == "!" and words:
-                yield from self.variable(text_of(words[0]), site)
-            else:
-                yield Piece(text, (site,), name)
-            return
-        if match[3] and match[3] not in ("[@]", "[*]"):
-            place = whole_number(match[3][1:-1], self.plain)
-            words = self.seen.variables.get(name, [])
-            if place is not None and -len(words) <= place < len(words):
-                yield from (piece.used_at(site) for piece in words[place])
-            else:
-                yield Piece(text, (site,), name)
-            return
-        if match[3]:
-            for place, word in enumerate(self.whole_array(node) or []):
-                yield from ((Piece(" "),) if place else ())
-                yield from word
-            return
-        sign = re.match(r":?[-=+?]", rest)
-        if sign:
-            yield from self.default(node, site, name, sign[0], match.end() + len(sign[0]))
-        elif trim := TRIM.match(rest):
-            yield Piece(trimmed(self.plain(name), trim[1], trim[2]), (site,), "" if self.plain(name) else name)
-        elif rest:
-            yield Piece(text, (site,), name)
-        else:
-            yield from self.variable(name, site)
-
-    def default(self, node: Any, site: Site, name: str, sign: str, offset: int) -> Iterator[Piece]:
-        words = self.seen.variables.get(name) or []
-        there = bool(words) and (not sign.startswith(":") or bool(known_text(words[0])))
-        if sign.endswith("?"):
-            yield from self.variable(name, site)
-        elif sign.endswith("+") == there:
-            value = list(self.after(node, site[0] + offset))
-            yield from value
-            if sign.endswith("="):
-                self.seen.variables[name] = [tuple(value)]
-        elif there and not sign.endswith("+"):
-            yield from self.variable(name, site)
-
-    def after(self, node: Any, start: int) -> Iterator[Piece]:
-        """The part of an expansion after its sign."""
-        at = start
-        for child in node.named_children:
-            if child.start_byte < start:
-                continue
-            yield from literal(self.data, at, child.start_byte)
-            yield from self._scalar(child)
-            at = child.end_byte
-        yield from literal(self.data, at, node.end_byte - 1)
-
-    def substituted(self, node: Any, site: Site) -> Iterator[Piece]:
-        """What `$(...)` would print: known for echo and expr alone."""
-        commands = [child for child in node.named_children if child.type == "command"]
-        text = self.text(node)
-        if len(commands) == 1 and len(node.named_children) == 1:
-            words = [word for child in commands[0].named_children[1:] for word in self.words(child)]
-            called = self.text(commands[0].named_children[0])
-            if called == "echo" and not any(unknown_in(word) for word in words):
-                for place, word in enumerate(words):
-                    yield from ((Piece(" "),) if place else ())
-                    yield from (piece.used_at(site) for piece in word)
-                return
-            if called == "expr" and (value := whole_number(" ".join(map(text_of, words)), self.plain)) is not None:
-                yield Piece(str(value), (site,))
-                return
-        yield Piece(text.replace(" ", "_"), (site,), text)
-
 
 def aside(piece: Piece) -> Piece:
     """A piece of our text while another file is read: its places are negative there, and those of the other gone.
@@ -591,34 +368,3 @@ def _parts(node: Any) -> Iterator[tuple[Any, bool]]:
             before = False
         elif child.is_named and child.type != "comment":
             yield child, before
-
-
-def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Piece]:
-    r"""Literal text as pieces, each blank or not, with its place; a backslash at the end of a line joins lines.
-
-    >>> [piece.text for piece in literal(b"--tp 8 \\\n --bf16", 0, 16)]
-    ['--tp', ' ', '8', ' ', '--bf16']
-    """
-    for match in re.finditer(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+", data[start:end]):
-        site = (start + match.start(), start + match.end())
-        text = match[0].decode("utf-8", "replace")
-        if not text.replace("\\\n", "").strip():
-            yield Piece(" ", (site,))
-        else:
-            yield Piece(text if raw else re.sub(r"\\([\"$`\\'])", r"\1", text), (site,))
-
-
-def trimmed(text: str, sign: str, pattern: str) -> str:
-    """A value without the part of its end (%) or start (#) that fits a pattern.
-
-    >>> trimmed("a100.sh", "%", ".*"), trimmed("/x/y", "##", "*/")
-    ('a100', 'y')
-    """
-    places = range(len(text) + 1)
-    if sign.startswith("%"):
-        order = places if sign == "%%" else reversed(places)
-        cut = next((place for place in order if fnmatchcase(text[place:], pattern)), len(text))
-        return text[:cut]
-    order = reversed(places) if sign == "##" else places
-    cut = next((place for place in order if fnmatchcase(text[:place], pattern)), 0)
-    return text[cut:]
