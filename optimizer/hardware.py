@@ -28,6 +28,7 @@ DIMENSIONS: Mapping[str, str] = {
     "half_message": "B",
     "in_switch_reduction": "1",
     "host_bandwidth": "B/s",
+    "host_memory": "B",
     "gpus_per_node": "1",
     "max_gpus": "1",
     "size": "1",
@@ -137,7 +138,7 @@ class Cluster:
     """Identical accelerators on a hierarchy of tiers, innermost first.
 
     The first tier is the scale-up domain (NVLink, xGMI, ICI). `host_bandwidth` is what one GPU reaches to host
-    memory, one way [B/s].
+    memory, one way [B/s]; `host_memory` what the host of a node has, 0 where it is not known [B].
     """
 
     name: str
@@ -146,6 +147,7 @@ class Cluster:
     gpus_per_node: int = 8
     max_gpus: int = 1_000_000
     host_bandwidth: float = 25e9
+    host_memory: float = 0.0
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
 
     @property

@@ -51,6 +51,8 @@ def cluster_toml(made: Made, measured: Measured) -> str:
         "",
         device_toml(made, measured, "device"),
     ]
+    if cluster.host_memory:
+        lines.insert(-2, f'host_memory = "{cluster.host_memory / 1e9:.6g} GB"')
     for tier in cluster.tiers:
         fit = made.links.get(tier.name)
         told = f"fitted to {len(fit.samples)} collectives, median error {fit.median_error:.1%}" if fit else "catalogue"

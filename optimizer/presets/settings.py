@@ -20,7 +20,7 @@ from optimizer.units import HUGE, parse
 MODEL, CLUSTER, STACK, DEVICE = "model", "cluster", "stack", "device"
 _LABELS = ("name", "title", "family", "provenance", "published_params", "published_active_params")
 _PARTS: Mapping[str, type] = {"experts": Experts, "mla": LatentAttention, "window": SlidingWindow}
-_OF_CLUSTER = ("gpus_per_node", "max_gpus", "host_bandwidth")
+_OF_CLUSTER = ("gpus_per_node", "max_gpus", "host_bandwidth", "host_memory")
 _OF_TIER = ("size", "bandwidth", "latency", "oversubscription")
 _WHOLE = ("gpus_per_node", "max_gpus", "size", "sms")
 MOST_SHOWN = 6

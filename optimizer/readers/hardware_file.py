@@ -73,6 +73,7 @@ def read_cluster(path: Path, *, find_device: FindDevice, find_link: FindLink) ->
         tiers=tiers,
         gpus_per_node=table.gpus_per_node,
         max_gpus=min(table.max_gpus, tiers[-1].size),
+        host_memory=table.host_memory or 0.0,
         provenance=_given(path, *raw),
     )
     return replace(cluster, host_bandwidth=table.host_bandwidth_one_way or cluster.host_bandwidth)

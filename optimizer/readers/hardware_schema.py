@@ -127,4 +127,5 @@ class ClusterTable(Table):
     gpus_per_node: Count = 8
     max_gpus: Count = 1_000_000
     host_bandwidth_one_way: Rate | None = None
+    host_memory: Size | None = None
     tiers: Annotated[tuple[TierTable, ...], Field(min_length=1), "tables [[tiers]], innermost first"]

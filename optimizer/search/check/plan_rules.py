@@ -11,10 +11,14 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.host_room import host_room, most_offload
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
+from optimizer.units import GB
+
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,7 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
             Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))
             for rule in rules
         ]
-    return (*found, *_set(job, knobs), *placement)
+    return (*found, *_set(job, knobs), *_on_host(job, plans, knobs), *placement)
 
 
 def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
@@ -59,6 +63,17 @@ def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
         f"{job.stack.name} cannot set {', '.join(f'{name} (its default: {own:g})' for name, own in beyond.items())}"
     )
     return (Finding(name="knobs", holds=all(vars(knobs)[name] == own for name, own in beyond.items()), reason=reason),)
+
+
+def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
+    """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
+    if not knobs.offload or not job.cluster.host_memory:
+        return ()
+    most = float(most_offload(job, plans)[0])
+    reason = (
+        f"at most {most:.0%} of the optimizer state have room in {host_room(job) / GB:.0f} GB of host memory per GPU"
+    )
+    return (Finding(name="host-memory", holds=knobs.offload <= most + ROUNDING, reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:

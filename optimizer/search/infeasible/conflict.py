@@ -185,7 +185,8 @@ def _leanest(question: Question, least: float) -> str:
     if not np.isfinite(least):
         return ""
     settled = question.job.layout_given
-    host = "" if question.memory.at(question.job).offload < 1 else " with all optimizer state on the host"
+    offloaded = question.job.most_offload and question.memory.knobs.offload
+    host = " with as much optimizer state on the host as its memory takes" if offloaded else ""
     return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
 
 

@@ -7,7 +7,7 @@ settings depend on nothing but the plan and its job, so that a search among fewe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import product
 from typing import Any
@@ -18,6 +18,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
+from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
@@ -83,6 +84,11 @@ def columns(knobs: Knobs, count: int) -> KnobColumns:
     return KnobColumns(**{name: np.full(count, getattr(knobs, name)) for name in NAMES})
 
 
+def at_most_offload(bill: Bill) -> KnobColumns:
+    """The default settings with as much optimizer state of every plan on the host as may be."""
+    return replace(columns(Knobs(), len(bill)), offload=most_offload(bill.job, bill.plans))
+
+
 def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
 
@@ -93,7 +99,7 @@ def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     state = memory.terms["optimizer"] * stages.exists
     excess = np.maximum(memory.reserved - safe_memory(bill.job), 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
-    most = bill.job.most_offload
+    most = most_offload(bill.job, bill.plans)
     fits = share <= most
     whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
     return np.minimum(whole, most), fits

@@ -16,13 +16,14 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.knobs import NAMES, columns, joined_knobs, needed_offload, taken, tuned
+from optimizer.search.lattice.knobs import NAMES, at_most_offload, columns, joined_knobs, needed_offload, taken, tuned
 
 BAND = 0.05
 FASTEST = 100
@@ -135,13 +136,14 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     fits = memory.reserved.max(axis=0) <= safe_memory(job)
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
-        without = memory.reserved - stages.exists * memory.terms["optimizer"]
-        rescued = ~fits & (without.max(axis=0) <= safe_memory(job)) & (job.most_offload > 0)
+        most = most_offload(job, bill.plans)
+        without = memory.reserved - most * stages.exists * memory.terms["optimizer"]
+        rescued = ~fits & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)
             needed[rescued] = needed_offload(some, stages_of(job.model, some.plans))
-            chosen = replace(chosen, offload=np.where(rescued, 1.0, chosen.offload))
+            chosen = replace(chosen, offload=np.where(rescued, most, chosen.offload))
             fits = fits | rescued
         lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
         least = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
@@ -151,8 +153,8 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
 
 
 def price_offloaded(bill: Bill) -> FloatArray:
-    """Step time of each plan with all optimizer state on the host [s]."""
-    return Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=Knobs(offload=1.0)).seconds
+    """Step time of each plan with as much optimizer state on the host as may be [s]."""
+    return Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=at_most_offload(bill)).seconds
 
 
 def _tuned(points: Points, tuning: Tuning) -> Points:

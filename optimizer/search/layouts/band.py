@@ -17,10 +17,11 @@ from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
-from optimizer.search.lattice.knobs import columns, knobs_at, taken, tuned
+from optimizer.search.lattice.knobs import at_most_offload, columns, knobs_at, taken, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
@@ -294,7 +295,7 @@ def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, bes
 def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
     """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits [s]."""
     any_knobs = tuning.fixed is None
-    table = layer_table(bill, tuning.fixed or Knobs(offload=bill.job.most_offload))
+    table = layer_table(bill, tuning.fixed or at_most_offload(bill))
     slowest = fitting_slowest(bill.job, floor, table, bill.plans, limit, any_knobs=any_knobs)
     return floor.step_time(slowest, any_knobs=any_knobs)
 
@@ -384,12 +385,11 @@ def _settings(tuning: Tuning, bill: Bill) -> Settings:
     if tuning.fixed is not None:
         return [(columns(tuning.fixed, len(bill)), every)]
     own = tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
-    most = bill.job.most_offload
-    none, whole = np.zeros(len(bill)), np.full(len(bill), most)
+    none, most = np.zeros(len(bill)), most_offload(bill.job, bill.plans)
     return [
         (own, every),
         (replace(own, offload=none), own.offload > 0),
-        (replace(own, offload=whole), own.offload < most),
+        (replace(own, offload=most), own.offload < most),
     ]
 
 

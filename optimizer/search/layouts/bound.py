@@ -13,6 +13,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
+from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import state_bytes
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
@@ -160,7 +161,7 @@ def host_share(bill: Bill) -> FloatArray:
         for name, (shared, experts) in state_bytes(job, plans).items()
     }
     room = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, job.most_offload)
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, most_offload(job, plans))
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)

@@ -13,9 +13,11 @@ from optimizer.constraints.memory import Memory
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.plan import KnobColumns, Knobs, Plan, Plans
+from optimizer.search.lattice.knobs import columns, taken
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
 from optimizer.search.layouts.problem import problem_of
@@ -37,9 +39,10 @@ class LeastMemory:
     knobs: Knobs = Knobs(offload=1.0)
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
 
-    def at(self, job: Job) -> Knobs:
-        """The knobs, with no more on the host than the job's software can put there."""
-        return replace(self.knobs, offload=min(self.knobs.offload, job.most_offload))
+    def at(self, job: Job, plans: Plans) -> KnobColumns:
+        """The knobs, with no more on the host than the job's software can put there and than the host can take."""
+        own = columns(self.knobs, len(plans))
+        return replace(own, offload=np.minimum(own.offload, most_offload(job, plans)))
 
     def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
         """Whether some layout of some plan fits in the job's memory."""
@@ -57,7 +60,7 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                fits = even_memory(bill_of(job, some), self.at(job)) <= safe_memory(job)
+                fits = even_memory(bill_of(job, some), self.at(job, some)) <= safe_memory(job)
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -73,7 +76,8 @@ class LeastMemory:
         if job.layout_given:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
-        table = byte_table(bill, self.at(job))
+        knobs = self.at(job, plans)
+        table = byte_table(bill, knobs)
         low = np.flatnonzero(mean_need(job, plans, table) <= usable)
         if len(low):
             needs = needs_of(job, plans.take(low), table.take(low))
@@ -82,7 +86,7 @@ class LeastMemory:
         found = np.zeros(len(plans), dtype=np.bool_)
         found[low[~alike]] = True
         if alike.any():
-            found[low[alike]] = even_memory(bill.take(low[alike]), self.at(job)) <= usable
+            found[low[alike]] = even_memory(bill.take(low[alike]), taken(knobs, low[alike])) <= usable
         return found
 
     def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
@@ -98,7 +102,7 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.at(job))
+            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.at(job, some))
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))
@@ -132,8 +136,8 @@ class LeastMemory:
         Where it is soon seen to be more than `at_most` [B] it is infinite.
         """
         if job.layout_given:
-            return reserved_memory(job, plans, self.at(job))
-        table = byte_table(bill_of(job, plans), self.at(job))
+            return reserved_memory(job, plans, self.at(job, plans))
+        table = byte_table(bill_of(job, plans), self.at(job, plans))
         low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
@@ -141,7 +145,7 @@ class LeastMemory:
         return found
 
     def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
-        table = byte_table(bill_of(job, plans), self.at(job))
+        table = byte_table(bill_of(job, plans), self.at(job, plans))
         return table, needs_of(job, plans, table)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:

@@ -156,7 +156,10 @@ def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
     """The plan and layout that reserve least, all state on the host, and their price; None without any."""
     memory = LeastMemory()
     plan = memory.least(job, lattice(job, structural(job)))[1]
-    return plan, estimate_of(job, price(job, Plans.of([plan]), memory.at(job)), 0) if plan else None
+    if plan is None:
+        return None, None
+    plans = Plans.of([plan])
+    return plan, estimate_of(job, price(job, plans, memory.at(job, plans)), 0)
 
 
 def _verdict(ours: float, other: Best) -> str:
