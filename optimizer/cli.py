@@ -25,7 +25,8 @@ from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
-from optimizer.errors import OptimizerError
+from optimizer.errors import OptimizerError, shortened
+from optimizer.names import terminal_text
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
 
@@ -70,7 +71,7 @@ class Optimize(click.Group):
 
 
 def _report(message: str) -> None:
-    click.echo(f"optimize: {message}", err=True)
+    click.echo(f"optimize: {terminal_text(shortened(message))}", err=True)
 
 
 @click.group(

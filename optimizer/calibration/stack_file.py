@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from optimizer.errors import InputError
+from optimizer.names import toml_string
 from optimizer.stack import FEATURES, PARAMETERS, Features, Stack
 
 
@@ -15,7 +16,7 @@ def stack_toml(stack: Stack) -> str:
     >>> print(stack_toml(Stack(name="mine", parameters={"launch": 6e-6})).splitlines()[0])
     name = "mine"
     """
-    lines = [f'name = "{stack.name}"', f"runs = {stack.runs}"]
+    lines = [f"name = {toml_string(stack.name)}", f"runs = {stack.runs}"]
     if stack.parent:
         lines.insert(1, f"parent = {_value(stack.parent)}")
     if stack.devices:
@@ -61,7 +62,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return toml_string(value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     return str(value)
