@@ -32,7 +32,7 @@ from optimizer.errors import InputError, InvalidFile
 from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
-from optimizer.presets import load_device, load_stack, stack_names
+from optimizer.presets import load_stack, preset_device, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK, default_stack
 from optimizer.readers.text import read_text
 from optimizer.stack import Stack
@@ -145,7 +145,7 @@ def family(stack: str) -> str:
 def _usual_stack(row: Row) -> str:
     """The stack of a row that names none that is known: its device's usual one."""
     try:
-        device = load_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
+        device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
     except InputError:
         return DEFAULT_STACK
     return default_stack(device)

@@ -173,13 +173,7 @@ def _verdict(folder: Path, tokens: float | None) -> Verdict:
 
 def _places(named: dict[str, str]) -> dict[str, str]:
     """Where files that were named lie, whatever folder they are read from later."""
-    from optimizer.presets import model_names
-    from optimizer.presets.hardware import is_file
+    from optimizer.presets.places import file_of
 
-    known = model_names()
-    paths = {name: Path(value).expanduser() for name, value in named.items() if value}
-    return {
-        name: str(path.resolve())
-        for name, path in paths.items()
-        if is_file(named[name]) or (named[name] not in known and name == "model" and path.exists())
-    }
+    files = {name: file_of(value) for name, value in named.items() if value}
+    return {name: str(path.resolve()) for name, path in files.items() if path and path.exists()}
