@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,11 +205,23 @@ def merge(into: str, stores: tuple[str, ...]) -> None:
     """Copy the answers of STORES into the store INTO, as after the shards of an array job."""
     from optimizer.sweep.store import Store
 
-    with closing(Store(into)) as target:
-        for name in stores:
-            with closing(Store(name, read_only=True)) as source:
-                taken = target.take_from(source)
-            click.echo(f"{name}: {taken:,} answers taken", err=True)
+    with ExitStack() as opened:
+        # Every source before the target, which is made where it is not there.
+        sources = [opened.enter_context(closing(Store(name, read_only=True))) for name in stores]
+        target = opened.enter_context(closing(Store(into)))
+        conflicts = 0
+        for source in sources:
+            taken = target.take_from(source)
+            conflicts += len(taken.conflicts)
+            click.echo(f"{source.label}: {taken.count:,} answers taken", err=True)
+            if taken.conflicts:
+                click.echo(
+                    f"warning: {len(taken.conflicts):,} answers of {source.label} differ from those in {target.label}, "
+                    f"which are kept; the first has the key {taken.conflicts[0]}",
+                    err=True,
+                )
+    if conflicts:
+        raise PartialFailure(f"{conflicts:,} answers of one key differ; plan these jobs again in a new store")
 
 
 def default_store(study: Path) -> str:
