@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -25,10 +26,11 @@ from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
-from optimizer.errors import OptimizerError, shortened
-from optimizer.names import terminal_text
+from optimizer.errors import InputError, OptimizerError, shortened
+from optimizer.names import terminal_text, without_passwords
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 HELP = """Find the parallelism plan with the highest MFU for training a model on a number of GPUs, with a proof.
 
@@ -53,12 +55,17 @@ class Optimize(click.Group):
         except KeyboardInterrupt:
             ctx.exit(130)
         except BrokenPipeError:
-            # The reader has what it wanted, as in `optimize ... | head`; Python would complain once more on exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _no_output()  # the reader has what it wanted, as in `optimize ... | head`
             ctx.exit(0)
         except OptimizerError as error:
             _report(str(error))
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if error.errno not in DISK_FULL or os.environ.get(DEBUG_VARIABLE):
+                raise
+            _no_output()
+            _report(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
+            ctx.exit(InputError.exit_code)
         except Exception as error:
             if os.environ.get(DEBUG_VARIABLE):
                 raise
@@ -70,8 +77,13 @@ class Optimize(click.Group):
             ctx.exit(1)
 
 
+def _no_output() -> None:
+    """Let go of what could not be written, of which Python would complain once more on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _report(message: str) -> None:
-    click.echo(f"optimize: {terminal_text(shortened(message))}", err=True)
+    click.echo(f"optimize: {terminal_text(without_passwords(shortened(message)))}", err=True)
 
 
 @click.group(

@@ -16,6 +16,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?%?$")
 # What moves a terminal's cursor, colours or title; colours of our own reports are kept by `plain_screen`.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\ud800-\udfff]")
+# Passwords in URLs: between user and host, and as a parameter.
+_BEFORE_HOST = re.compile(r"(://[^/\s:@]*:)[^\s@]*(?:@[^\s/@]*)*@")
+_PARAMETER = re.compile(r"(?i)(\b\w*(?:password|passwd|passphrase|pwd|token|secret)\w*=)[^&;\s'\")]+")
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -68,6 +71,15 @@ def plain_screen(text: str) -> str:
     '\x1b[1mbold\x1b[0m�[2J'
     """
     return "".join(part if place % 2 else terminal_text(part) for place, part in enumerate(_COLOUR.split(text)))
+
+
+def without_passwords(text: str) -> str:
+    """A text whose URLs hide their passwords.
+
+    >>> without_passwords("postgresql://me:a@b@host/db?sslpassword=c&x=1")
+    'postgresql://me:***@host/db?sslpassword=***&x=1'
+    """
+    return _PARAMETER.sub(r"\1***", _BEFORE_HOST.sub(r"\1***@", text))
 
 
 def csv_cell(value: object) -> object:

@@ -47,8 +47,6 @@ def calibrate(
     runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
 ) -> None:
     """Fit, print, write."""
-    import datetime
-
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out {out}: the folder {out.parent} does not exist")
     from optimizer.calibration.calibrate import calibrate as fit
@@ -58,7 +56,7 @@ def calibrate(
         rows,
         start,
         name=out.stem if out else start.name,
-        date=datetime.date.today().isoformat(),
+        date=_day_of(runs),
         evaluations=evaluations,
         keep=keep or "",
         anew=anew,
@@ -78,6 +76,16 @@ def calibrate(
     from optimizer.reports.screen import screen_text
 
     click.echo(screen_text(calibration_report(found)), nl=False)
+
+
+def _day_of(path: Path) -> str:
+    """The day on which a file was last changed: the same runs give the same stack, whenever they are fitted."""
+    import datetime
+
+    try:
+        return datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give a CSV of measured runs") from None
 
 
 def _runs_of(path: Path, name: str) -> tuple[Stack, list[Run]]:

@@ -84,19 +84,15 @@ class Pin(click.ParamType[tuple[str, Pinned]]):
 
 
 def storage_url(text: str) -> str:
-    """The URL of an Optuna storage: a URL as it is, a file as an SQLite database.
+    """The URL of an Optuna storage given as a URL, or as a file for an SQLite database.
 
-    Raises InputError when the file's folder does not exist.
-
-    >>> storage_url("postgresql://team@host/plans")
-    'postgresql://team@host/plans'
+    Raises InputError when it cannot be opened.
     """
-    if "://" in text:
-        return text
-    path = Path(text).expanduser().resolve()
-    if not path.parent.is_dir():
-        raise InputError(f"--study {text}: the folder {path.parent} does not exist")
-    return f"sqlite:///{path}"
+    from optimizer.sweep.dashboard import usable
+
+    if "://" not in text and not (folder := Path(text).expanduser().resolve().parent).is_dir():
+        raise InputError(f"--study {text}: the folder {folder} does not exist")
+    return usable(text)
 
 
 def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
