@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from optimizer.errors import InputError
+from optimizer.files import replace_file
 from optimizer.names import toml_string
 from optimizer.stack import FEATURES, PARAMETERS, Features, Stack
 
@@ -49,13 +48,7 @@ def stack_toml(stack: Stack) -> str:
 
 def write_stack(stack: Stack, path: Path) -> None:
     """Write the file whole or not at all. Raises InputError where it cannot be written."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(stack_toml(stack), encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    replace_file(path, stack_toml(stack), "toml")
 
 
 def _value(value: object) -> str:

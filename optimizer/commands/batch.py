@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer import files
+from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.request import Request, job_of
 from optimizer.errors import InputError, PartialFailure
 
@@ -86,7 +87,7 @@ EXPORT = click.option(
 )
 HTML = click.option(
     "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutFile(files.HTML),
     metavar="FILE",
     help="Write a report that opens offline, and a CSV beside it.",
 )
@@ -145,7 +146,7 @@ def run(
     if dry_run:
         click.echo(_outlook(checked, tasks, place, workers, as_json))
         return
-    _check_target(html)
+    _check_targets(html)
     from optimizer.sweep.batch import run_batch
     from optimizer.sweep.progress import progress
     from optimizer.sweep.store import Store
@@ -191,7 +192,7 @@ def show(
     from optimizer.sweep.filters import chosen
     from optimizer.sweep.store import Store
 
-    _check_target(how["html"])
+    _check_targets(how["html"])
     checked, tasks = _tasks(study) if study else (None, None)
     with closing(Store(store or default_store(study or Path()), read_only=True)) as kept:
         wholes = chosen(_wholes(kept, checked, tasks), where)
@@ -340,12 +341,11 @@ def _show(
     click.echo(screen_text(batch_report(name, wholes, rows=rows)), nl=False)
 
 
-def _check_target(html: Path | None) -> None:
-    """Find out before the work, not after it, that the report cannot be written."""
-    if html is not None and not html.absolute().parent.is_dir():
-        raise InputError(f"--html {html}: the folder {html.absolute().parent} does not exist")
-    if html is not None and not os.access(html.absolute().parent, os.W_OK):
-        raise InputError(f"--html {html}: the folder {html.absolute().parent} cannot be written; name another one")
+def _check_targets(html: Path | None) -> None:
+    """Find out before the work, not after it, that the table beside the report cannot be written."""
+    if html is not None:
+        files.free_for(html.with_suffix(".csv"), files.CSV)
+        refuse_inputs(html)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands.output import OutFile, write_output
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ those of --stack count. The written file works as --stack of every command.
 optimize calibrate --runs my_runs.csv --stack megatron-core --out mine.toml
 optimize --model llama3-8b --gpus 64 --stack ./mine.toml
 """
-OUT = click.Path(dir_okay=False, path_type=Path)
+OUT = OutFile("toml")
 
 
 @click.command(help=HELP, short_help="Fit a software stack to your measured runs.")
@@ -47,8 +48,6 @@ def calibrate(
     runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
 ) -> None:
     """Fit, print, write."""
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"--out {out}: the folder {out.parent} does not exist")
     from optimizer.calibration.calibrate import calibrate as fit
 
     start, rows = _runs_of(runs, stack)
@@ -63,10 +62,9 @@ def calibrate(
         report=lambda text: click.echo(f"calibrate: {text}", err=True),
     )
     if out is not None:
-        from optimizer.calibration.stack_file import write_stack
+        from optimizer.calibration.stack_file import stack_toml
 
-        write_stack(found.stack, out)
-        click.echo(f"wrote {out}", err=True)
+        write_output(out, stack_toml(found.stack), "toml")
     if as_json:
         from optimizer.calibration.report.calibration_json import calibration_json
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands.pareto_values import Money, Named, Positive
-from optimizer.commands.study import write_page
+from optimizer.commands.study import HTML_FILE, write_page
 from optimizer.commands.values import Pin, Share
 from optimizer.errors import InputError
 
@@ -99,9 +99,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every design as CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a short report in Markdown.")
-@click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the report as one page."
-)
+@click.option("--html", type=HTML_FILE, metavar="FILE", help="Also write the report as one page.")
 @click.pass_context
 def pareto(ctx: click.Context, /, **options: Any) -> None:
     """Run the command; the exit code says what came of it."""

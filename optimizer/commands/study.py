@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged
+from optimizer.files import HTML
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
-HTML_FILE = click.Path(dir_okay=False, path_type=Path)
+HTML_FILE = OutFile(HTML)
 
 OPTIONS = (
     click.option("--model", required=True, metavar="NAME|FILE", help="Model preset, or a file that describes one."),
@@ -142,12 +144,5 @@ def write_page(path: Path | None, page: Callable[[], str]) -> None:
 
     Raises InputError when the file cannot be written.
     """
-    if path is None:
-        return
-    from optimizer.errors import InputError
-
-    try:
-        path.write_text(page(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another place for --html") from error
-    click.echo(f"wrote {path}", err=True)
+    if path is not None:
+        write_output(path, page(), HTML)
