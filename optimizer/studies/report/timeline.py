@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
+from optimizer.reports.figure import figure_page
 from optimizer.reports.palette import BLUE, FONT, GREEN, ORANGE
 from optimizer.reports.table import Column, Record, Value, table
 from optimizer.units import show
@@ -34,9 +35,7 @@ COLUMNS = (
 
 def timeline_page(study: PipelineStudy) -> str:
     """The Gantt chart with the library inside, so that it opens without a network."""
-    figure = gantt(study)
-    html: str = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
-    return html
+    return figure_page(gantt(study), f"{study.job.model.name}: timeline of {study.plan.summary()}")
 
 
 def gantt(study: PipelineStudy) -> Figure:
