@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer import files
+from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.request import Request, job_of
 from optimizer.errors import InputError, PartialFailure
+from optimizer.units import is_count
 
 if TYPE_CHECKING:
     from optimizer.job import Job
@@ -76,7 +78,7 @@ class Shard(click.ParamType[tuple[int, int]]):
         if isinstance(value, tuple):
             return value
         part, _, parts = str(value).partition("/")
-        if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        if not (is_count(part) and is_count(parts) and 1 <= int(part) <= int(parts)):
             self.fail(f"{value!r} is not i/n with i from 1 to n, such as 1/8 for the first of eight parts", param, ctx)
         return int(part), int(parts)
 
@@ -113,7 +115,7 @@ def batch() -> None:
 @STORE
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Who does the work. [local]")
 @click.option("--address", default="auto", metavar="HOST:PORT", help="The Ray cluster. [auto]")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Local processes. [every processor]")
+@click.option("--workers", type=Whole(1, 4096), metavar="N", help="Local processes. [every processor]")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Only part I of N, as in a Slurm array from 1 to N.")
 @click.option("--dry-run", is_flag=True, help="Only say how many jobs there are and how long they may take.")
 @EXPORT
@@ -176,7 +178,7 @@ def run(
 @HTML
 @DASHBOARD
 @AS_JSON
-@click.option("--rows", type=click.IntRange(min=0), default=40, metavar="N", help="Most jobs to list. [40]")
+@click.option("--rows", type=Whole(0), default=40, metavar="N", help="Most jobs to list. [40]")
 def show(
     study: Path | None,
     store: str | None,

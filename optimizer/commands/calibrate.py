@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, write_output
 from optimizer.errors import InputError
 
@@ -31,7 +32,7 @@ OUT = OutFile("toml")
 @click.option("--runs", type=click.Path(path_type=Path), required=True, metavar="FILE.csv", help="Measured runs.")
 @click.option("--stack", default="", metavar="NAME|FILE", help="Where to start. [the one stack that the rows name]")
 @click.option("--out", type=OUT, metavar="STACK.toml", help="Write the fitted stack there.")
-@click.option("--evaluations", type=click.IntRange(min=1), default=20, metavar="N", help="Steps of each fit. [20]")
+@click.option("--evaluations", type=Whole(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
 @click.option(
     "--keep",
     type=click.Choice(["times", "all"]),

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
 from optimizer.errors import InputError
 from optimizer.files import free_for
 
 OUT = click.Path(dir_okay=False, path_type=Path)
-POSITIVE = click.IntRange(min=1)
+POSITIVE = COUNT
 SHORTEST, LONGEST = 10.0, 600.0  # s
 HELP = """Write one Python file that measures your nodes: it needs PyTorch and nothing else.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from optimizer.studies.room import Room
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-POSITIVE = click.IntRange(min=1)
+POSITIVE = COUNT
 HTML_FILE = OutFile(HTML)
 
 OPTIONS = (

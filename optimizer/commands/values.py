@@ -10,7 +10,7 @@ import click
 
 from optimizer.constraints.pin_text import Pinned, pinned, written
 from optimizer.errors import InputError
-from optimizer.units import parse
+from optimizer.units import is_count, parse
 
 
 class Share(click.ParamType[float]):
@@ -60,7 +60,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
         if not isinstance(value, str):
             return tuple(value)
         words = [word.strip() for word in value.split(",")]
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
+        if not all(is_count(word) and int(word) > 0 for word in words):
             self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
         return tuple(map(int, words))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InvalidFile
-from optimizer.readers.text import readable
+from optimizer.readers.text import json_of, readable
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -148,9 +147,9 @@ def _append(
 def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> tuple[CollectiveSample, ...]:
     """Samples of a JSON report (its version 2); each process lists one device, of nthreads x ngpus that it drives."""
     try:
-        report = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidFile(source, [f"line {error.lineno}: {error.msg}; was the run cut short?"]) from error
+        report = _held(json_of(text, source), dict)
+    except InvalidFile as error:
+        raise InvalidFile(source, [f"{error.problems[0]}; was the run cut short?"]) from None
     config = _held(report.get("config"), dict)
     devices = [_held(device, dict) for device in _held(config.get("devices"), list)]
     try:

@@ -11,6 +11,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from optimizer.errors import InvalidFile
+from optimizer.readers.text import json_of, toml_of
 from optimizer.scripts.torchtitan_python import titan_changed, titan_spans, titan_values
 
 Span = tuple[int, int]
@@ -60,11 +61,9 @@ class ConfigFile:
 
     def _parsed(self) -> Any:
         if self.kind == "toml":
-            import tomllib
-
-            return tomllib.loads(self.text)
+            return toml_of(self.text, self.name)
         if self.kind == "json":
-            return json.loads(self.text)
+            return json_of(self.text, self.name)
         if self.kind == PYTHON:
             return titan_values(self.text, self.function)
         if self.kind == OVERRIDES:

@@ -154,6 +154,9 @@ Pins = Annotated[tuple[dict[str, Any], ...], BeforeValidator(pins), Field(min_le
 Numbers = Annotated[tuple[Any, ...], BeforeValidator(conditions), Field(min_length=1)]
 
 
+Trials = Annotated[int, Field(strict=True, ge=0, le=10_000), "a whole number from 0 to 10,000"]
+
+
 class StudyKeys(Table):
     """A table of a study, whose keys may be spelled in several ways."""
 
@@ -206,6 +209,6 @@ class StudyTable(AxesTable):
     token_budget: Positive | None = None
     prices: dict[str, Positive] = Field(default_factory=dict)
     top: Natural | None = None
-    trials: Natural | None = None
+    trials: Trials | None = None
     time_limit: Positive | None = None
     seed: Natural = 0

@@ -12,6 +12,7 @@ from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack, preset_cluster, preset_model, preset_stack
 from optimizer.presets.settings import Asked, with_settings
+from optimizer.readers.text import json_of
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -123,9 +124,9 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
 def _document(text: str, name: str) -> dict[str, Any]:
     """The outermost object, of a version that can be read and with a plan in it or the reason why there is none."""
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidFile(name, [f"is no JSON: {error}; give the output of optimize --json"]) from error
+        document: Any = json_of(text, name)
+    except InvalidFile as error:
+        raise InvalidFile(name, [f"{error.problems[0]}; give the output of optimize --json"]) from None
     problem = ""
     if not isinstance(document, dict):
         problem = f"must be an object as optimize --json prints it, but got {json.dumps(document)[:40]}"
