@@ -29,6 +29,7 @@ from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
 from optimizer.errors import InputError, OptimizerError, shortened
+from optimizer.interruption import asked
 from optimizer.names import terminal_text, without_passwords
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
@@ -73,7 +74,7 @@ def _guarded() -> Iterator[None]:
     except (click.exceptions.Exit, click.Abort):
         raise
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(asked() or INTERRUPTED) from None
     except BrokenPipeError:
         _no_output()  # the reader has what it wanted, as in `optimize ... | head`
         raise click.exceptions.Exit(0) from None
@@ -81,6 +82,8 @@ def _guarded() -> Iterator[None]:
         _report(str(error))
         raise click.exceptions.Exit(error.exit_code) from None
     except Exception as error:
+        if code := asked():  # what was interrupted failed in its own way, as an import of a library does
+            raise click.exceptions.Exit(code) from None
         if os.environ.get(DEBUG_VARIABLE):
             raise
         if isinstance(error, OSError) and error.errno in DISK_FULL:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-LONGEST_MESSAGE = 2000  # bytes that a message may have on stderr
+LONGEST_MESSAGE = 1800  # bytes that a message may have on stderr, beside the usage of a command
 MOST_PROBLEMS = 12
 LONGEST_PROBLEM = 700
 
@@ -87,7 +87,7 @@ def shortened(message: str) -> str:
     """A message of at most LONGEST_MESSAGE bytes, without its middle where it has more.
 
     >>> shortened("short"), len(shortened("x" * 10**6))
-    ('short', 1972)
+    ('short', 1772)
     """
     data = message.encode("utf-8", "replace")
     if len(data) <= LONGEST_MESSAGE:

@@ -78,6 +78,19 @@ def is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text.lstrip("0")) <= MOST_DIGITS
 
 
+def count_in(text: str) -> int:
+    """A count in a text that may be written with a point; 0 for what is none, or more than anybody counts.
+
+    >>> count_in("8192.0"), count_in("1e400"), count_in("x")
+    (8192, 0, 0)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return 0
+    return int(number) if 0 <= number <= LARGEST else 0
+
+
 def factor(unit: str) -> tuple[str, float]:
     """Dimension of a unit and its size in SI.
 

@@ -143,7 +143,7 @@ def run(
     if shard is not None:
         part, parts = shard
         tasks = tasks[part - 1 :: parts]
-    place = store or default_store(study)
+    place = default_store(study) if store is None else store
     crew = _engine(engine, address, workers)
     if dry_run:
         click.echo(_outlook(checked, tasks, place, workers, as_json))
@@ -196,7 +196,7 @@ def show(
 
     _check_targets(how["html"])
     checked, tasks = _tasks(study) if study else (None, None)
-    with closing(Store(store or default_store(study or Path()), read_only=True)) as kept:
+    with closing(Store(default_store(study or Path()) if store is None else store, read_only=True)) as kept:
         wholes = chosen(_wholes(kept, checked, tasks), where)
     _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
 

@@ -22,24 +22,25 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
+POSITIVE = COUNT
 
 JOB_OPTIONS = (
     click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one."),
-    click.option("--gpus", type=COUNT, metavar="N", help="Number of GPUs."),
+    click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs."),
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
     click.option("--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]"),
-    click.option("--seq-len", type=COUNT, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=COUNT, metavar="N", help="Sequences per optimizer step."),
+    click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
+    click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
-    click.option("--max-tp", type=COUNT, metavar="N", help="Largest tp. [the scale-up domain]"),
-    click.option("--max-micro-batch", type=COUNT, default=16, metavar="N", help="Largest micro-batch. [16]"),
-    click.option("--max-vpp", type=COUNT, default=16, metavar="N", help="Most virtual stages per stage. [16]"),
-    click.option("--min-cp-tokens", type=COUNT, default=2048, metavar="N", help="Fewest tokens per cp rank. [2048]"),
+    click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),
+    click.option("--max-micro-batch", type=POSITIVE, default=16, metavar="N", help="Largest micro-batch. [16]"),
+    click.option("--max-vpp", type=POSITIVE, default=16, metavar="N", help="Most virtual stages per stage. [16]"),
+    click.option("--min-cp-tokens", type=POSITIVE, default=2048, metavar="N", help="Fewest tokens per cp rank. [2048]"),
     click.option("--vocab-padding", type=Share(), default=0.25, metavar="SHARE", help="Most vocabulary padding. [25%]"),
     click.option(
         "--fix",
@@ -59,7 +60,7 @@ JOB_OPTIONS = (
 )
 OPTIONS = (
     *JOB_OPTIONS,
-    click.option("--top", type=COUNT, default=5, metavar="N", help="Runners-up to show. [5]"),
+    click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
     click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),
     click.option("--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]"),
     click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search."),

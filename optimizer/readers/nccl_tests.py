@@ -154,7 +154,7 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
     devices = [_held(device, dict) for device in _held(config.get("devices"), list)]
     try:
         driven = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidFile(source, ["config.nthreads and config.ngpus must be whole numbers"]) from None
     setting = {
         "kind": kind or _kind_named(*(str(word) for word in _held(report.get("args"), list)[:1]), source.stem),
@@ -169,7 +169,7 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
             bodies = {place: result.get(key) for place, key in enumerate(("out_of_place", "in_place"))}
             times = {p: float(body.get("time", body.get("cpu_time"))) * 1e-6 for p, body in bodies.items() if body}
             _append(samples, setting, float(result["size"]), times, str(result.get("type", "")))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             problems.append(f"result {position}: no numbers at `size` and `out_of_place.time` or `in_place.time`")
     if not samples and not problems:
         problems.append("no `results` in the report")

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from optimizer.errors import InputError
 from optimizer.scripts.arithmetic import whole_number
 from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
+MOST_HELD, PIECE = (
+    20_000_000,
+    100,
+)  # characters that variables carry in all, and what a piece of text counts beside its own
 DEEPEST = 40
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
@@ -98,6 +103,7 @@ class _Walker:
         self.data, self.find, self.seen = data, find, Reading()
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = 0
+        self.held = 0
         self.away = False  # in a file that is sourced
 
     def start(self, node: Any) -> int:
@@ -364,7 +370,7 @@ class _Walker:
         if not match:
             return None
         site = (self.start(node), node.end_byte)
-        found = [tuple(piece.used_at(site) for piece in word) for word in self.seen.variables.get(match[1], [])]
+        found = [self.carried(word, site) for word in self.seen.variables.get(match[1], [])]
         return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
 
     def scalar(self, node: Any) -> Word:
@@ -414,9 +420,16 @@ class _Walker:
                 if name in ("@", "*") and place:
                     yield Piece(" ")
                 if place == 0 or name in ("@", "*"):
-                    yield from (piece.used_at(site) for piece in word)
+                    yield from self.carried(word, site)
         elif name not in ("@", "*"):
             yield Piece(f"${name}", (site,), name)
+
+    def carried(self, word: Word, site: Site) -> Word:
+        """What a variable holds, used in this place; raises InputError where variables keep doubling what they hold."""
+        self.held += sum(len(piece.text) + PIECE for piece in word)
+        if self.held > MOST_HELD:
+            raise InputError("the variables of the script hold too much text: is one made of itself again and again?")
+        return tuple(piece.used_at(site) for piece in word)
 
     def expansion(self, node: Any, site: Site) -> Iterator[Piece]:
         text = self.text(node)

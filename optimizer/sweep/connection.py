@@ -24,6 +24,8 @@ def url_of(place: str) -> URL:
     from sqlalchemy.engine import URL, make_url
     from sqlalchemy.exc import ArgumentError
 
+    if not place.strip() or "\0" in place:
+        raise ArgumentError("a file or a URL is expected")
     if "://" not in place:
         return URL.create("sqlite", database=str(Path(place).expanduser()))
     if place.partition("://")[2].partition("/")[0].count("@") > 1:
