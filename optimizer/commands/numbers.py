@@ -57,5 +57,6 @@ def shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
+SEQUENCE, BATCH = Whole(1, 2**24), Whole(1, 2**24)  # tokens of a sequence, sequences of a step
 COUNT, SEED, TRIALS = Whole(), Whole(0), Whole(0, MOST_TRIALS)
 TOKENS, DOLLARS, SECONDS = Real(), Real(high=MOST_DOLLARS), Real(high=LONGEST_SEARCH)

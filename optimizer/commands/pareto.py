@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
+MOST_DESIGNS = 20_000
 LIST = "LIST|LOW:HIGH"
 HELP = """Find the machines that give the best time, cost and energy for a training run.
 
@@ -125,7 +127,10 @@ def run_pareto(
     from optimizer.purchase.dossier import dossier
     from optimizer.purchase.pareto import pareto as search
 
-    total = sum(1 for _ in question.grid.designs()) + (trials if question.ranges else 0)
+    designs = sum(1 for _ in islice(question.grid.designs(), MOST_DESIGNS + 1))
+    if designs > MOST_DESIGNS:
+        raise InputError(f"more than {MOST_DESIGNS:,} designs: give --gpus and other lists fewer values, or LOW:HIGH")
+    total = designs + (trials if question.ranges else 0)
     with progress("designs", total) as step:
         found = search(
             question.campaign,

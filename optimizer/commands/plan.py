@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from optimizer.commands.numbers import COUNT, SECONDS, SEED, TRIALS
+from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
+from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 from optimizer.variables import LIMITS
@@ -31,8 +32,8 @@ JOB_OPTIONS = (
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
     click.option("--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]"),
-    click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
+    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
+    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
@@ -133,7 +134,8 @@ def run_plan(
         seed=seed,
         study=storage,
     )
-    answer = best_format(job, formats, search)
+    with waiting("planning"):
+        answer = best_format(job, formats, search)
     job = answer.job
     comparison = comparison_of(answer, why_not)
     steady = None

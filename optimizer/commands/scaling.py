@@ -8,6 +8,7 @@ import click
 
 from optimizer.commands.study import Output, study_job, study_options
 from optimizer.commands.values import Counts
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 from optimizer.units import is_count, parse
 
@@ -64,7 +65,8 @@ def scaling(
     from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
 
-    study = study_of(job, counts, "weak" if weak else "strong")
+    with waiting(f"planning {len(counts):,} numbers of GPUs"):
+        study = study_of(job, counts, "weak" if weak else "strong")
     records = scaling_records(study)
 
     def page() -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.waiting import waiting
 from optimizer.files import CSV, HTML
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
     """Price every run, compare, print."""
     from optimizer.calibration.validation import validate as compare
 
-    file, rows = measured_runs(runs)
-    validation = compare(rows)
+    with waiting("pricing runs"):
+        file, rows = measured_runs(runs)
+        validation = compare(rows)
     if csv_file is not None:
         from optimizer.calibration.report.validation_json import validation_csv
 

@@ -12,6 +12,8 @@ from optimizer.constraints.pin_text import Pinned, pinned, written
 from optimizer.errors import InputError
 from optimizer.units import is_count, parse
 
+MOST_COUNTS = 200
+
 
 class Share(click.ParamType[float]):
     """A share of one: "10%" or 0.1."""
@@ -62,6 +64,8 @@ class Counts(click.ParamType[tuple[int, ...]]):
         words = [word.strip() for word in value.split(",")]
         if not all(is_count(word) and int(word) > 0 for word in words):
             self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
+        if len(words) > MOST_COUNTS:
+            self.fail(f"{len(words):,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
         return tuple(map(int, words))
 
 

@@ -20,6 +20,7 @@ MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memor
 GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, and more than a float holds
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
     re.compile(r"\s*\[(?:rank|default)\s?(\d+)\]:?\s?"),  # torchrun, torchelastic
@@ -114,6 +115,7 @@ def line_of(number: int, row: str) -> Line:
     ('step:  5', '17', 'loss: 5')
     """
     text, rank = _COLOUR.sub("", row) if "\x1b" in row else row, ""
+    text = _ENDLESS.sub("?", text)
     for label in _LABELS:
         if match := label.match(text):
             rank, text = rank or match[1], text[match.end() :]

@@ -27,6 +27,8 @@ FOUND = (
         "log",
         "Training epoch 0, iteration 0/999 | global_batch_size: 1e400 | global_step: 0 | train_step_timing in s: 1.0\n",
     ),
+    ("log", "Training epoch 0, iteration 0/9 | global_step: 1" + "0" * 400 + " | train_step_timing in s: 1.0\n"),
+    ("bash", f"#!/bin/bash\n#SBATCH --nodes={LONG}\ntorchrun pretrain_gpt.py --num-layers 4\n"),
     ("nccl.json", '{"version": 2, "config": {"nthreads": 1e400, "ngpus": 1}, "results": [{"size": 1e400}]}'),
     ("cluster.toml", 'name = "x"\ntiers = []\ndevice = {name = "chip", like = "", memory = "64 GB"}\n'),
     ("options", ["--model", "llama3-8b", "--gpus", LONG]),
