@@ -1,6 +1,28 @@
 """`python -m optimizer` is `optimize`."""
 
-from optimizer.cli import main
+from __future__ import annotations
+
+import os
+import sys
+
+from optimizer.interruption import SHELLS, Stop
+
+
+def main() -> None:
+    """Entry point of the command: it ends without a word of Python's wherever it is interrupted."""
+    stop = Stop()
+    stop.listen()
+    try:
+        from optimizer.cli import main as run
+
+        run()
+    except BaseException:
+        if not stop.number:
+            raise
+        # Nothing of what was interrupted, such as the import of a library, need be whole enough for an orderly end.
+        sys.stderr.flush()
+        os._exit(SHELLS + stop.number)
+
 
 if __name__ == "__main__":
     main()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -25,9 +28,13 @@ from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
-from optimizer.errors import OptimizerError
+from optimizer.errors import InputError, OptimizerError, shortened
+from optimizer.interruption import asked
+from optimizer.names import terminal_text, without_passwords
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
+INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 HELP = """Find the parallelism plan with the highest MFU for training a model on a number of GPUs, with a proof.
 
@@ -41,36 +48,68 @@ optimize --model ./config.json --gpus 64 --device a100-80 --fix tp=8 --json
 class Optimize(click.Group):
     """The group that turns every failure into one message on stderr and the exit code of optimizer.errors."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options; what is wrong with them is told as all else."""
+        with _guarded():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the chosen command; no exception of ours leaves it as a traceback."""
-        try:
+        with _guarded():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except (click.ClickException, click.exceptions.Exit):
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Whatever goes wrong becomes one message and an exit code."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = _told(error.message)  # type: ignore[misc]
+        raise
+    except (click.exceptions.Exit, click.Abort):
+        raise
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(asked() or INTERRUPTED) from None
+    except BrokenPipeError:
+        _no_output()  # the reader has what it wanted, as in `optimize ... | head`
+        raise click.exceptions.Exit(0) from None
+    except OptimizerError as error:
+        _report(str(error))
+        raise click.exceptions.Exit(error.exit_code) from None
+    except Exception as error:
+        if code := asked():  # what was interrupted failed in its own way, as an import of a library does
+            raise click.exceptions.Exit(code) from None
+        if os.environ.get(DEBUG_VARIABLE):
             raise
-        except KeyboardInterrupt:
-            ctx.exit(130)
-        except BrokenPipeError:
-            # The reader has what it wanted, as in `optimize ... | head`; Python would complain once more on exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-        except OptimizerError as error:
-            _report(str(error))
-            ctx.exit(error.exit_code)
-        except Exception as error:
-            if os.environ.get(DEBUG_VARIABLE):
-                raise
-            _report(
-                f"internal error: {type(error).__name__}: {error}\n"
-                f"This is a bug. Please report it with the command line and the traceback that "
-                f"{DEBUG_VARIABLE}=1 prints."
-            )
-            ctx.exit(1)
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            _no_output()
+            _report(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
+            raise click.exceptions.Exit(InputError.exit_code) from None
+        _report(
+            f"internal error: {type(error).__name__}: {error}\n"
+            f"This is a bug. Please report it with the command line and the traceback that "
+            f"{DEBUG_VARIABLE}=1 prints."
+        )
+        raise click.exceptions.Exit(1) from None
+
+
+def _no_output() -> None:
+    """Let go of what could not be written, of which Python would complain once more on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(message: str) -> None:
-    click.echo(f"optimize: {message}", err=True)
+    click.echo(f"optimize: {_told(message)}", err=True)
+
+
+def _told(message: str) -> str:
+    """A message for a terminal: short, without passwords and control characters."""
+    return terminal_text(without_passwords(shortened(message)))
 
 
 @click.group(

@@ -14,6 +14,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+LONGEST_MESSAGE = 1800  # bytes that a message may have on stderr, beside the usage of a command
+MOST_PROBLEMS = 12
+LONGEST_PROBLEM = 700
+
 
 class OptimizerError(Exception):
     """Base class: `str(error)` is the whole message shown to the user."""
@@ -44,7 +48,9 @@ class InvalidFile(InputError):
 
     def __init__(self, path: object, problems: Sequence[str]) -> None:
         self.path, self.problems = str(path), tuple(problems)
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        lines = "\n".join(f"  - {_cut(problem, LONGEST_PROBLEM)}" for problem in self.problems[:MOST_PROBLEMS])
+        if more := len(self.problems) - MOST_PROBLEMS:
+            lines += f"\n  - and {more:,} more" * (more > 0)
         super().__init__(f"{self.path}: {len(self.problems)} problem{'s' * (len(self.problems) != 1)}\n{lines}")
 
 
@@ -75,3 +81,21 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
     lowered = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), lowered, n=count, cutoff=0.5)
     return tuple(lowered[match] for match in matches)
+
+
+def shortened(message: str) -> str:
+    """A message of at most LONGEST_MESSAGE bytes, without its middle where it has more.
+
+    >>> shortened("short"), len(shortened("x" * 10**6))
+    ('short', 1772)
+    """
+    data = message.encode("utf-8", "replace")
+    if len(data) <= LONGEST_MESSAGE:
+        return message
+    half = LONGEST_MESSAGE // 2 - 30
+    start, end = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    return f"{start} ... ({len(message):,} characters) ... {end}"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -15,7 +15,7 @@ TFLOP = 1e12
 US, MS = 1e-6, 1e-3
 DAY = 86400.0
 # Beyond these no count and no number of a user's file means anything, and products of a few of them overflow.
-LARGEST, HUGE = 2**31 - 1, 1e24
+LARGEST, HUGE, BEYOND = 2**31 - 1, 1e24, 1e60
 YEAR = 365.25 * DAY
 
 _PREFIX = {
@@ -65,7 +65,30 @@ _BASE = {
     "1": ("1", 1.0),
     "%": ("1", 0.01),
 }
-_NUMBER = re.compile(r"\s*([-+]?\d[\d_,]*\.?\d*(?:[eE][-+]?\d+)?)\s*(\S*)\s*$")
+MOST_DIGITS = 15  # of a count in a text: more mean nothing, and thousands of them cannot be read at all
+_NUMBER = re.compile(r"\s*([-+]?\d[\d_,]*\.?\d*(?:[eE][-+]?\d{1,4})?)\s*(\S*)\s*$", re.ASCII)
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a whole number in plain digits, none of which are too many to be meant.
+
+    >>> is_count("64"), is_count("-1"), is_count("²"), is_count("9" * 5000)
+    (True, False, False, False)
+    """
+    return text.isascii() and text.isdigit() and len(text.lstrip("0")) <= MOST_DIGITS
+
+
+def count_in(text: str) -> int:
+    """A count in a text that may be written with a point; 0 for what is none, or more than anybody counts.
+
+    >>> count_in("8192.0"), count_in("1e400"), count_in("x")
+    (8192, 0, 0)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return 0
+    return int(number) if 0 <= number <= LARGEST else 0
 
 
 def factor(unit: str) -> tuple[str, float]:
@@ -99,11 +122,15 @@ def parse(text: str | float | int, dimension: str) -> float:
     80000000000.0
     """
     if isinstance(text, int | float):
+        if not abs(text) <= BEYOND:
+            raise InputError("a number must be finite")
         return float(text)
     match = _NUMBER.match(text)
     if match is None:
         raise InputError(f"{text!r} is not a quantity; expected a number and a unit of [{dimension}]")
     number = float(match[1].replace("_", "").replace(",", ""))
+    if not abs(number) <= BEYOND:
+        raise InputError(f"{text[:40]!r} is too large a number")
     if not match[2]:
         return number
     found, size = factor(match[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from optimizer.errors import InputError, UnknownName
-from optimizer.presets import load_device
+from optimizer.presets import preset_device
 
 _NVIDIA = re.compile(r"gb300|gb200|b300|b200|h200|h800|h100|h20|a800|a100|v100|l40s|a10g")
 _AMD = re.compile(r"mi\d{3}[a-z]?")
@@ -33,7 +33,7 @@ def device_name(gpu: str, memory: str = "") -> str:
             return named(match[0], text, memory) if named else re.sub(r"\W", "", match[0])
     tpu = next((name for word, name in _TPU_NAMES.items() if word in text), "") or _tpu(text)
     try:
-        return tpu or load_device(" ".join(_BRANDS.sub(" ", text).split())).name
+        return tpu or preset_device(" ".join(_BRANDS.sub(" ", text).split())).name
     except UnknownName as error:
         hint = f"; did you mean {' or '.join(error.nearest)}?" if error.nearest else ""
         raise InputError(f"gpu {gpu!r} is not a known device{hint}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.calibration.row_numbers import integer, number
 from optimizer.errors import InputError, UnknownName
 from optimizer.model import Experts, Model
-from optimizer.presets import load_model, model_spellings
+from optimizer.presets import model_spellings, preset_model
 from optimizer.readers.model_checks import impossible
 
 Row = Mapping[str, str]
@@ -164,7 +164,7 @@ def _preset_model(name: str) -> Model | None:
     if not name:
         return None
     try:
-        return load_model(name)
+        return preset_model(name)
     except UnknownName:
         pass
     except InputError:
@@ -172,7 +172,7 @@ def _preset_model(name: str) -> Model | None:
     inside = re.search(r"\((.*?)\)", name)
     spellings = [re.sub(r"\(.*?\)", "", name), *([inside[1]] if inside else [])]
     known = next((found for text in spellings if (found := _model_index().get(_plain(text)))), None)
-    return load_model(known) if known else None
+    return preset_model(known) if known else None
 
 
 def _plain(name: str) -> str:

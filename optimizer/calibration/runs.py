@@ -29,17 +29,19 @@ from optimizer.calibration.row_recipe import (
 )
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
+from optimizer.files import MB, read_bytes
 from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
-from optimizer.presets import load_device, load_stack, stack_names
+from optimizer.presets import load_stack, preset_device, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK, default_stack
-from optimizer.readers.text import read_text
+from optimizer.readers.text import decoded
 from optimizer.stack import Stack
 from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
+MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
     Raises InvalidFile when the file cannot be read as CSV or lacks a column that nothing can replace.
     """
     try:
-        reader = csv.DictReader(StringIO(read_text(path)))
+        reader = csv.DictReader(StringIO(decoded(read_bytes(path, MOST))))
         rows = [dict(row) for row in reader]
         columns = set(reader.fieldnames or ())
     except OSError as error:
@@ -145,7 +147,7 @@ def family(stack: str) -> str:
 def _usual_stack(row: Row) -> str:
     """The stack of a row that names none that is known: its device's usual one."""
     try:
-        device = load_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
+        device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
     except InputError:
         return DEFAULT_STACK
     return default_stack(device)

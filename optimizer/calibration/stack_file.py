@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from optimizer.errors import InputError
+from optimizer.files import replace_file
+from optimizer.names import toml_string
 from optimizer.stack import FEATURES, PARAMETERS, Features, Stack
 
 
@@ -15,7 +15,7 @@ def stack_toml(stack: Stack) -> str:
     >>> print(stack_toml(Stack(name="mine", parameters={"launch": 6e-6})).splitlines()[0])
     name = "mine"
     """
-    lines = [f'name = "{stack.name}"', f"runs = {stack.runs}"]
+    lines = [f"name = {toml_string(stack.name)}", f"runs = {stack.runs}"]
     if stack.parent:
         lines.insert(1, f"parent = {_value(stack.parent)}")
     if stack.devices:
@@ -48,20 +48,14 @@ def stack_toml(stack: Stack) -> str:
 
 def write_stack(stack: Stack, path: Path) -> None:
     """Write the file whole or not at all. Raises InputError where it cannot be written."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(stack_toml(stack), encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    replace_file(path, stack_toml(stack), "toml")
 
 
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return toml_string(value)
     if isinstance(value, tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     return str(value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from optimizer.calibration.link import FITTED
 from optimizer.hardware import Link, Tier
+from optimizer.names import one_line, toml_string
 
 
 def link_lines(link: Link, like: str = "") -> list[str]:
@@ -15,7 +15,7 @@ def link_lines(link: Link, like: str = "") -> list[str]:
     `half_message` is written too: that of the preset would make each step longer than it was fitted.
     """
     return [
-        *([f"link = {json.dumps(like)}"] if like else []),
+        *([f"link = {toml_string(like)}"] if like else []),
         f'latency = "{link.latency * 1e6:.4g} us"',
         f"efficiency = {min(1.0, link.efficiency):.4g}",
         f'half_message = "{link.half_message:.6g} B"',
@@ -30,16 +30,16 @@ def quantity_lines(link: Link) -> list[str]:
 def tier_lines(tier: Tier, known: bool, notes: Sequence[str] = ()) -> list[str]:
     """A tier of a cluster file whose link `scaled_link` made, from a preset that is known by name or not."""
     link = tier.link
-    inner = [f"p2p_bandwidth_one_way = {json.dumps(_rate(link.p2p_bandwidth))}"] if link.p2p_bandwidth else []
+    inner = [f"p2p_bandwidth_one_way = {toml_string(_rate(link.p2p_bandwidth))}"] if link.p2p_bandwidth else []
     return [
         "[[tiers]]",
-        *(f"# {note}" for note in notes),
-        f"name = {json.dumps(tier.name)}",
+        *(f"# {one_line(note)}" for note in notes),
+        f"name = {toml_string(tier.name)}",
         *link_lines(link, link.name.removesuffix(FITTED) if known else ""),
-        f"bandwidth_one_way = {json.dumps(_rate(link.bandwidth))}",
+        f"bandwidth_one_way = {toml_string(_rate(link.bandwidth))}",
         *inner,
         f"in_switch_reduction = {'true' if link.in_switch_reduction else 'false'}",
-        f"topology = {json.dumps(link.topology)}",
+        f"topology = {toml_string(link.topology)}",
         f"size = {tier.size}",
         f"oversubscription = {float(tier.oversubscription)}",
         *quantity_lines(link),

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer import files
+from optimizer.commands.numbers import Whole
+from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.request import Request, job_of
 from optimizer.errors import InputError, PartialFailure
+from optimizer.units import is_count
 
 if TYPE_CHECKING:
     from optimizer.job import Job
@@ -75,7 +78,7 @@ class Shard(click.ParamType[tuple[int, int]]):
         if isinstance(value, tuple):
             return value
         part, _, parts = str(value).partition("/")
-        if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        if not (is_count(part) and is_count(parts) and 1 <= int(part) <= int(parts)):
             self.fail(f"{value!r} is not i/n with i from 1 to n, such as 1/8 for the first of eight parts", param, ctx)
         return int(part), int(parts)
 
@@ -86,7 +89,7 @@ EXPORT = click.option(
 )
 HTML = click.option(
     "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutFile(files.HTML),
     metavar="FILE",
     help="Write a report that opens offline, and a CSV beside it.",
 )
@@ -112,7 +115,7 @@ def batch() -> None:
 @STORE
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Who does the work. [local]")
 @click.option("--address", default="auto", metavar="HOST:PORT", help="The Ray cluster. [auto]")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Local processes. [every processor]")
+@click.option("--workers", type=Whole(1, 4096), metavar="N", help="Local processes. [every processor]")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Only part I of N, as in a Slurm array from 1 to N.")
 @click.option("--dry-run", is_flag=True, help="Only say how many jobs there are and how long they may take.")
 @EXPORT
@@ -140,12 +143,12 @@ def run(
     if shard is not None:
         part, parts = shard
         tasks = tasks[part - 1 :: parts]
-    place = store or default_store(study)
+    place = default_store(study) if store is None else store
     crew = _engine(engine, address, workers)
     if dry_run:
         click.echo(_outlook(checked, tasks, place, workers, as_json))
         return
-    _check_target(html)
+    _check_targets(html)
     from optimizer.sweep.batch import run_batch
     from optimizer.sweep.progress import progress
     from optimizer.sweep.store import Store
@@ -175,7 +178,7 @@ def run(
 @HTML
 @DASHBOARD
 @AS_JSON
-@click.option("--rows", type=click.IntRange(min=0), default=40, metavar="N", help="Most jobs to list. [40]")
+@click.option("--rows", type=Whole(0), default=40, metavar="N", help="Most jobs to list. [40]")
 def show(
     study: Path | None,
     store: str | None,
@@ -191,9 +194,9 @@ def show(
     from optimizer.sweep.filters import chosen
     from optimizer.sweep.store import Store
 
-    _check_target(how["html"])
+    _check_targets(how["html"])
     checked, tasks = _tasks(study) if study else (None, None)
-    with closing(Store(store or default_store(study or Path()), read_only=True)) as kept:
+    with closing(Store(default_store(study or Path()) if store is None else store, read_only=True)) as kept:
         wholes = chosen(_wholes(kept, checked, tasks), where)
     _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
 
@@ -205,11 +208,23 @@ def merge(into: str, stores: tuple[str, ...]) -> None:
     """Copy the answers of STORES into the store INTO, as after the shards of an array job."""
     from optimizer.sweep.store import Store
 
-    with closing(Store(into)) as target:
-        for name in stores:
-            with closing(Store(name, read_only=True)) as source:
-                taken = target.take_from(source)
-            click.echo(f"{name}: {taken:,} answers taken", err=True)
+    with ExitStack() as opened:
+        # Every source before the target, which is made where it is not there.
+        sources = [opened.enter_context(closing(Store(name, read_only=True))) for name in stores]
+        target = opened.enter_context(closing(Store(into)))
+        conflicts = 0
+        for source in sources:
+            taken = target.take_from(source)
+            conflicts += len(taken.conflicts)
+            click.echo(f"{source.label}: {taken.count:,} answers taken", err=True)
+            if taken.conflicts:
+                click.echo(
+                    f"warning: {len(taken.conflicts):,} answers of {source.label} differ from those in {target.label}, "
+                    f"which are kept; the first has the key {taken.conflicts[0]}",
+                    err=True,
+                )
+    if conflicts:
+        raise PartialFailure(f"{conflicts:,} answers of one key differ; plan these jobs again in a new store")
 
 
 def default_store(study: Path) -> str:
@@ -328,12 +343,11 @@ def _show(
     click.echo(screen_text(batch_report(name, wholes, rows=rows)), nl=False)
 
 
-def _check_target(html: Path | None) -> None:
-    """Find out before the work, not after it, that the report cannot be written."""
-    if html is not None and not html.absolute().parent.is_dir():
-        raise InputError(f"--html {html}: the folder {html.absolute().parent} does not exist")
-    if html is not None and not os.access(html.absolute().parent, os.W_OK):
-        raise InputError(f"--html {html}: the folder {html.absolute().parent} cannot be written; name another one")
+def _check_targets(html: Path | None) -> None:
+    """Find out before the work, not after it, that the table beside the report cannot be written."""
+    if html is not None:
+        files.free_for(html.with_suffix(".csv"), files.CSV)
+        refuse_inputs(html)
 
 
 @contextmanager

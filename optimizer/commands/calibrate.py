@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands.numbers import Whole
+from optimizer.commands.output import OutFile, write_output
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,14 +25,14 @@ those of --stack count. The written file works as --stack of every command.
 optimize calibrate --runs my_runs.csv --stack megatron-core --out mine.toml
 optimize --model llama3-8b --gpus 64 --stack ./mine.toml
 """
-OUT = click.Path(dir_okay=False, path_type=Path)
+OUT = OutFile("toml")
 
 
 @click.command(help=HELP, short_help="Fit a software stack to your measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), required=True, metavar="FILE.csv", help="Measured runs.")
 @click.option("--stack", default="", metavar="NAME|FILE", help="Where to start. [the one stack that the rows name]")
 @click.option("--out", type=OUT, metavar="STACK.toml", help="Write the fitted stack there.")
-@click.option("--evaluations", type=click.IntRange(min=1), default=20, metavar="N", help="Steps of each fit. [20]")
+@click.option("--evaluations", type=Whole(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
 @click.option(
     "--keep",
     type=click.Choice(["times", "all"]),
@@ -47,10 +49,6 @@ def calibrate(
     runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
 ) -> None:
     """Fit, print, write."""
-    import datetime
-
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"--out {out}: the folder {out.parent} does not exist")
     from optimizer.calibration.calibrate import calibrate as fit
 
     start, rows = _runs_of(runs, stack)
@@ -58,17 +56,16 @@ def calibrate(
         rows,
         start,
         name=out.stem if out else start.name,
-        date=datetime.date.today().isoformat(),
+        date=_day_of(runs),
         evaluations=evaluations,
         keep=keep or "",
         anew=anew,
         report=lambda text: click.echo(f"calibrate: {text}", err=True),
     )
     if out is not None:
-        from optimizer.calibration.stack_file import write_stack
+        from optimizer.calibration.stack_file import stack_toml
 
-        write_stack(found.stack, out)
-        click.echo(f"wrote {out}", err=True)
+        write_output(out, stack_toml(found.stack), "toml")
     if as_json:
         from optimizer.calibration.report.calibration_json import calibration_json
 
@@ -78,6 +75,16 @@ def calibrate(
     from optimizer.reports.screen import screen_text
 
     click.echo(screen_text(calibration_report(found)), nl=False)
+
+
+def _day_of(path: Path) -> str:
+    """The day on which a file was last changed: the same runs give the same stack, whenever they are fitted."""
+    import datetime
+
+    try:
+        return datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give a CSV of measured runs") from None
 
 
 def _runs_of(path: Path, name: str) -> tuple[Stack, list[Run]]:

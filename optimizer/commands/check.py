@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from optimizer.commands.plan import job_options, limits_of
 from optimizer.commands.study import print_screen
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
         saved, assumed = _from_arguments(megatron_args, options, "oom_risk" in typed)
     from optimizer.search.check.verification import verify
 
-    found = verify(saved)
+    with waiting("checking"):
+        found = verify(saved)
     if as_json:
         from optimizer.reports.table import json_text
 

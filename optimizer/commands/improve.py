@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
 from optimizer.commands.study import print_screen
 from optimizer.commands.values import Bytes, Variable, words
 from optimizer.errors import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from optimizer.scripts.question import Controls, Question
     from optimizer.scripts.read import File
 
-POSITIVE = click.IntRange(min=1)
+POSITIVE = COUNT
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
 HELP = """Read a launch as it is, say what it is worth, and what to change.
@@ -53,8 +54,8 @@ optimize improve train.sh --diff --take one > better.patch
 @click.option("--args", "arguments", default="", metavar="TEXT", help="Arguments that a script is started with.")
 @click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="A variable it is started with.")
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
-@click.option("--tokens", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Of the run: days, dollars.")
-@click.option("--price", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Of one GPU-hour. [presets]")
+@click.option("--tokens", type=TOKENS, metavar="N", help="Of the run: days, dollars.")
+@click.option("--price", type=DOLLARS, metavar="USD", help="Of one GPU-hour. [presets]")
 @click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
 @click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
+from optimizer.commands.numbers import COUNT
+from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
 from optimizer.errors import InputError
+from optimizer.files import free_for
 
 OUT = click.Path(dir_okay=False, path_type=Path)
-POSITIVE = click.IntRange(min=1)
+POSITIVE = COUNT
 SHORTEST, LONGEST = 10.0, 600.0  # s
 HELP = """Write one Python file that measures your nodes: it needs PyTorch and nothing else.
 
@@ -107,11 +110,6 @@ def _save(files: dict[Path, str], force: bool) -> None:
     for path in files:
         if path.exists() and not force:
             raise InputError(f"{path} exists already; give --force to overwrite it, or another --out")
-        if not path.absolute().parent.is_dir():
-            raise InputError(f"{path} cannot be written: its folder does not exist")
+        free_for(path)
     for path, text in files.items():
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from None
-        click.echo(f"wrote {path}", err=True)
+        write_output(path, text, "")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands.numbers import COUNT, Whole
+
 if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
     from optimizer.hardware import Link
@@ -36,9 +38,9 @@ nvidia-smi topo -m > topo.txt; optimize topology topo.txt --link nvlink4
 @click.argument("logs", nargs=-1, required=True, type=FILE)
 @click.option("--link", required=True, metavar="NAME", help="Link preset to start from.")
 @click.option("--scale-up", metavar="NAME", help="Link inside the node, when the logs cross nodes.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1), default=8, metavar="N", help="[8]")
+@click.option("--gpus-per-node", type=COUNT, default=8, metavar="N", help="[8]")
 @click.option("--kind", metavar="NAME", help="Collective of logs that do not say, such as all_reduce.")
-@click.option("--ranks", type=click.IntRange(min=2), metavar="N", help="GPUs of logs that do not say.")
+@click.option("--ranks", type=Whole(2), metavar="N", help="GPUs of logs that do not say.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def calibrate_link(
     logs: Sequence[Path],

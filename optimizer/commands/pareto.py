@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from optimizer.commands.pareto_values import Money, Named, Positive
-from optimizer.commands.study import write_page
+from optimizer.commands.study import HTML_FILE, write_page
 from optimizer.commands.values import Pin, Share
 from optimizer.errors import InputError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
+MOST_DESIGNS = 20_000
 LIST = "LIST|LOW:HIGH"
 HELP = """Find the machines that give the best time, cost and energy for a training run.
 
@@ -99,9 +101,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every design as CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a short report in Markdown.")
-@click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the report as one page."
-)
+@click.option("--html", type=HTML_FILE, metavar="FILE", help="Also write the report as one page.")
 @click.pass_context
 def pareto(ctx: click.Context, /, **options: Any) -> None:
     """Run the command; the exit code says what came of it."""
@@ -127,7 +127,10 @@ def run_pareto(
     from optimizer.purchase.dossier import dossier
     from optimizer.purchase.pareto import pareto as search
 
-    total = sum(1 for _ in question.grid.designs()) + (trials if question.ranges else 0)
+    designs = sum(1 for _ in islice(question.grid.designs(), MOST_DESIGNS + 1))
+    if designs > MOST_DESIGNS:
+        raise InputError(f"more than {MOST_DESIGNS:,} designs: give --gpus and other lists fewer values, or LOW:HIGH")
+    total = designs + (trials if question.ranges else 0)
     with progress("designs", total) as step:
         found = search(
             question.campaign,

@@ -74,7 +74,7 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     if unknown:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {wish.hardware}")
     gpus = counts(wish.gpus)
-    runs, assumed = _runs(wish, kinds[0].cluster.name)
+    runs, assumed = _runs(wish, kinds[0].kind)
     stack = load_stack(wish.stack or "megatron-core")
     axes: dict[str, Axis] = {
         "nic": axis("--nic", wish.nic, gigabits, 0.0),

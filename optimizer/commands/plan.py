@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
+from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 from optimizer.variables import LIMITS
@@ -26,17 +28,17 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 FAST, SIMPLE = "fast", "simple"
 ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
-POSITIVE = click.IntRange(min=1)
+POSITIVE = COUNT
 
 JOB_OPTIONS = (
     click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one."),
-    click.option("--gpus", type=int, metavar="N", help="Number of GPUs."),
+    click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs."),
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
     click.option("--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]"),
-    click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
+    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
+    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
     click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
@@ -66,9 +68,9 @@ OPTIONS = (
     *JOB_OPTIONS,
     click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
     click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),
-    click.option("--trials", type=click.IntRange(min=0), default=8, metavar="N", help="Trials on the knobs. [8]"),
-    click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds to search."),
-    click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]"),
+    click.option("--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]"),
+    click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search."),
+    click.option("--seed", type=SEED, default=0, metavar="N", help="Seed of the search. [0]"),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
     click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
     click.option(
@@ -144,10 +146,11 @@ def run_plan(
         seed=seed,
         study=storage,
     )
-    answer = best_format(job, formats, search)
-    if prefer == SIMPLE:
-        answer, words = _simplest(answer, search)
-        assumed += words
+    with waiting("planning"):
+        answer = best_format(job, formats, search)
+        if prefer == SIMPLE:
+            answer, words = _simplest(answer, search)
+            assumed += words
     job = answer.job
     comparison = comparison_of(answer, why_not)
     steady = None

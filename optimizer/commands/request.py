@@ -79,6 +79,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
     stack = load_stack(request.stack or _stack_of(request.target) or default_stack(cluster.device))
+    assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     settings = (*request.settings, *routing_settings(request.routing))
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
@@ -137,6 +138,15 @@ def routing_settings(text: str) -> tuple[str, ...]:
     return (f"stack.expert_imbalance={factor:g}",)
 
 
+def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
+    """What was taken where a preset and a file have one name."""
+    from optimizer.presets import KINDS
+    from optimizer.presets.places import clash
+
+    asked = {kind: typed for kind in names if (typed := getattr(request, kind))}
+    return [said for kind, typed in asked.items() if (said := clash(kind, typed, names[kind], KINDS[kind][0]()))]
+
+
 def _stack_of(target: str) -> str:
     """The stack that a target is priced with unless another is asked for, "" for the device's usual one."""
     from optimizer.target import LAUNCHERS
@@ -158,9 +168,9 @@ def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:
     from optimizer.presets import load_cluster, load_device
-    from optimizer.presets.hardware import is_file
+    from optimizer.presets.places import file_of
 
-    if is_file(request.device):
+    if request.device and file_of(request.device):
         raise InputError(
             f"--device {request.device}: a device of your own needs a cluster around it; put it under [device] into a "
             "file with name and [[tiers]], and give that with --cluster"
@@ -185,7 +195,11 @@ def _seq_len(model: Model, assumed: list[str]) -> int:
 
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
+    from optimizer.presets import preset_model
+
     published = PUBLISHED_BATCHES.get(model.name)
+    if published and model.provenance != preset_model(model.name).provenance:
+        published = None  # a file's own model of that name
     tokens = published.sequences * published.seq_len if published else TOKENS_PER_STEP
     batch = max(1, tokens // seq_len)
     why = f"the {tokens / 2**20:.0f}Mi tokens of {published.source}" if published else "about 4Mi tokens per step"

@@ -8,8 +8,9 @@ import click
 
 from optimizer.commands.study import Output, study_job, study_options
 from optimizer.commands.values import Counts
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
-from optimizer.units import parse
+from optimizer.units import is_count, parse
 
 HELP = """How a job scales: MFU and throughput over GPU counts, for plain data parallelism and for the best plans.
 
@@ -36,7 +37,7 @@ class Measured(click.ParamType[tuple[int, float]]):
             mfu = parse(share, "1")
         except InputError:
             mfu = 0.0
-        if not count.isdecimal() or not 0 < mfu <= 1:
+        if not is_count(count) or not 0 < mfu <= 1:
             self.fail(f"{value!r} is no measured MFU; write GPUs=MFU, such as 512=19%", param, ctx)
         return int(count), mfu
 
@@ -64,7 +65,8 @@ def scaling(
     from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
 
-    study = study_of(job, counts, "weak" if weak else "strong")
+    with waiting(f"planning {len(counts):,} numbers of GPUs"):
+        study = study_of(job, counts, "weak" if weak else "strong")
     records = scaling_records(study)
 
     def page() -> str:

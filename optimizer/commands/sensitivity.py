@@ -10,6 +10,7 @@ from optimizer.commands.plan import job_options, limits_of, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
 from optimizer.commands.values import Counts
+from optimizer.commands.waiting import waiting
 from optimizer.errors import Infeasible
 
 HELP = """Plan a job again with more of each thing, and show what that buys.
@@ -38,8 +39,9 @@ def sensitivity(
     from optimizer.search.why.resilience import losses
     from optimizer.search.why.what_binds import sensitivity as effects_of
 
-    lost = losses(job, lost_nodes) if lost_nodes else ()
-    found = effects_of(job)
+    with waiting("planning variations"):
+        lost = losses(job, lost_nodes) if lost_nodes else ()
+        found = effects_of(job)
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     if as_json:

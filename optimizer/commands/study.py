@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.commands.numbers import BATCH, COUNT, SEQUENCE
+from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.values import Bytes, Pin, Share, merged
+from optimizer.commands.waiting import waiting
+from optimizer.files import HTML
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,16 +25,16 @@ if TYPE_CHECKING:
     from optimizer.studies.room import Room
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-POSITIVE = click.IntRange(min=1)
-HTML_FILE = click.Path(dir_okay=False, path_type=Path)
+POSITIVE = COUNT
+HTML_FILE = OutFile(HTML)
 
 OPTIONS = (
     click.option("--model", required=True, metavar="NAME|FILE", help="Model preset, or a file that describes one."),
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
-    click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per optimizer step."),
+    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
+    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
     click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
@@ -76,7 +80,8 @@ def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
     if best:
         from optimizer.search.plan.planner import plan
 
-        answer = plan(job, top=1, trials=0, priced_risk=False)
+        with waiting("planning"):
+            answer = plan(job, top=1, trials=0, priced_risk=False)
         if answer.plan is None:
             raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
         return answer.plan, answer.knobs
@@ -142,12 +147,5 @@ def write_page(path: Path | None, page: Callable[[], str]) -> None:
 
     Raises InputError when the file cannot be written.
     """
-    if path is None:
-        return
-    from optimizer.errors import InputError
-
-    try:
-        path.write_text(page(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; choose another place for --html") from error
-    click.echo(f"wrote {path}", err=True)
+    if path is not None:
+        write_output(path, page(), HTML)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands import numbers
 from optimizer.commands.plan import job_options, limits_of, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
@@ -47,7 +48,7 @@ bash trials/run.sh /path/to/Megatron-LM
 FOLDER = click.Path(file_okay=False, path_type=Path)
 TOKENS = click.option(
     "--tokens",
-    type=click.FloatRange(min=0, min_open=True),
+    type=numbers.TOKENS,
     metavar="N",
     help="Of the whole run, which a faster plan shortens. [20 per parameter]",
 )
@@ -64,8 +65,8 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @job_options
 @click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
 @click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
-@click.option("--steps", type=click.IntRange(min=10), default=20, metavar="N", help="Steps of each. [20]")
-@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the search. [0]")
+@click.option("--steps", type=numbers.Whole(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
+@click.option("--seed", type=numbers.SEED, default=0, metavar="N", help="Seed of the search. [0]")
 @AS_JSON
 @click.pass_context
 def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, seed: int, **options: Any) -> None:
@@ -173,13 +174,7 @@ def _verdict(folder: Path, tokens: float | None) -> Verdict:
 
 def _places(named: dict[str, str]) -> dict[str, str]:
     """Where files that were named lie, whatever folder they are read from later."""
-    from optimizer.presets import model_names
-    from optimizer.presets.hardware import is_file
+    from optimizer.presets.places import file_of
 
-    known = model_names()
-    paths = {name: Path(value).expanduser() for name, value in named.items() if value}
-    return {
-        name: str(path.resolve())
-        for name, path in paths.items()
-        if is_file(named[name]) or (named[name] not in known and name == "model" and path.exists())
-    }
+    files = {name: file_of(value) for name, value in named.items() if value}
+    return {name: str(path.resolve()) for name, path in files.items() if path and path.exists()}

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.errors import InputError
+from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.waiting import waiting
+from optimizer.files import CSV, HTML
 
 if TYPE_CHECKING:
     from optimizer.calibration.runs import Run
@@ -22,32 +24,29 @@ dtype, stack, mem_gb and others are used where they are given.
 optimize validate
 optimize validate --runs my_runs.csv --html validation.html
 """
-OUT = click.Path(dir_okay=False, path_type=Path)
 PUBLISHED = "published.csv"
 
 
 @click.command(help=HELP, short_help="Compare predictions with measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), metavar="FILE.csv", help="Measured runs. [published ones]")
 @click.option("--json", "as_json", is_flag=True, help="Print groups and rows as JSON.")
-@click.option("--html", type=OUT, metavar="FILE", help="Write a page with a plot there.")
-@click.option("--csv", "csv_file", type=OUT, metavar="FILE", help="Write every row with its prediction there.")
+@click.option("--html", type=OutFile(HTML), metavar="FILE", help="Write a page with a plot there.")
+@click.option("--csv", "csv_file", type=OutFile(CSV), metavar="FILE", help="Write every row with its prediction there.")
 def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path | None) -> None:
     """Price every run, compare, print."""
-    for path in (html, csv_file):
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{path} cannot be written: its folder does not exist")
     from optimizer.calibration.validation import validate as compare
 
-    file, rows = measured_runs(runs)
-    validation = compare(rows)
+    with waiting("pricing runs"):
+        file, rows = measured_runs(runs)
+        validation = compare(rows)
     if csv_file is not None:
         from optimizer.calibration.report.validation_json import validation_csv
 
-        _write(csv_file, validation_csv(validation))
+        write_output(csv_file, validation_csv(validation), CSV)
     if html is not None:
         from optimizer.calibration.report.validation_html import validation_page
 
-        _write(html, validation_page(validation, file))
+        write_output(html, validation_page(validation, file), HTML)
     if as_json:
         from optimizer.calibration.report.validation_json import validation_json
 
@@ -67,11 +66,3 @@ def measured_runs(path: Path | None) -> tuple[str, list[Run]]:
     if path is not None:
         return path.name, read_runs(path)
     return "published runs", read_runs(presets_folder() / PUBLISHED)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
-    click.echo(f"wrote {path}", err=True)

@@ -11,7 +11,9 @@ import click
 
 from optimizer.constraints.pin_text import Pinned, pinned, written
 from optimizer.errors import InputError
-from optimizer.units import parse
+from optimizer.units import is_count, parse
+
+MOST_COUNTS = 200
 
 
 class Share(click.ParamType[float]):
@@ -88,8 +90,10 @@ class Counts(click.ParamType[tuple[int, ...]]):
         if not isinstance(value, str):
             return tuple(value)
         words = [word.strip() for word in value.split(",")]
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
+        if not all(is_count(word) and int(word) > 0 for word in words):
             self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
+        if len(words) > MOST_COUNTS:
+            self.fail(f"{len(words):,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
         return tuple(map(int, words))
 
 
@@ -112,19 +116,15 @@ class Pin(click.ParamType[tuple[str, Pinned]]):
 
 
 def storage_url(text: str) -> str:
-    """The URL of an Optuna storage: a URL as it is, a file as an SQLite database.
+    """The URL of an Optuna storage given as a URL, or as a file for an SQLite database.
 
-    Raises InputError when the file's folder does not exist.
-
-    >>> storage_url("postgresql://team@host/plans")
-    'postgresql://team@host/plans'
+    Raises InputError when it cannot be opened.
     """
-    if "://" in text:
-        return text
-    path = Path(text).expanduser().resolve()
-    if not path.parent.is_dir():
-        raise InputError(f"--study {text}: the folder {path.parent} does not exist")
-    return f"sqlite:///{path}"
+    from optimizer.sweep.dashboard import usable
+
+    if "://" not in text and not (folder := Path(text).expanduser().resolve().parent).is_dir():
+        raise InputError(f"--study {text}: the folder {folder} does not exist")
+    return usable(text)
 
 
 def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:

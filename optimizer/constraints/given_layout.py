@@ -14,6 +14,7 @@ from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, RECOMPUTED, Job
 from optimizer.plan import Placement, Plan, Plans, balanced, virtual_stages
 from optimizer.recomputation import RECOMPUTE
 from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
+from optimizer.units import is_count
 
 FULL = RECOMPUTE.index("full")
 
@@ -138,7 +139,7 @@ def counts(name: str, text: str) -> tuple[int, ...]:
     (19, 20, 21, 20)
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(map(is_count, parts)):
         raise InputError(f"cannot fix {name}={text}: expected the layers of each stage, such as {name}=19,20,21,20")
     return tuple(int(part) for part in parts)
 

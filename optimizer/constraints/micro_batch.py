@@ -25,7 +25,7 @@ class MicroBatch:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """micro_batch is at most the limit."""
-        program.restrict("micro_batch", range(1, job.limits.max_micro_batch + 1), literal)
+        program.restrict("micro_batch", range(1, min(job.limits.max_micro_batch, job.global_batch) + 1), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from optimizer.errors import InputError, nearest
+from optimizer.units import is_count
 from optimizer.variables import UNLIMITED, VARIABLES
 
 # What people type besides the names of optimizer.plan.Plan.
@@ -74,7 +75,7 @@ def _value(key: str, text: str, choices: Sequence[str]) -> Value:
 
 def _integer(key: str, text: str) -> int:
     smallest, largest = VARIABLES[key].least, VARIABLES[key].most
-    if not text.isdecimal() or not smallest <= int(text) <= largest:
+    if not is_count(text) or not smallest <= int(text) <= largest:
         allowed = f"an integer from {smallest} to {largest}" if largest < UNLIMITED else f"an integer >= {smallest}"
         raise InputError(f"{key} must be {allowed}, but got {text!r}")
     return int(text)

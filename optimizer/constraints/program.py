@@ -7,6 +7,7 @@ and adds a table one tuple at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,9 +174,10 @@ class Program:
             parameters.max_time_in_seconds = max(time_limit, 0.001)
         if effort is not None:
             parameters.max_deterministic_time = effort
+        parameters.catch_sigint_signal = False
         wrapper: Any = cp_model_helper.SolveWrapper()
         wrapper.set_parameters(parameters)
-        response = wrapper.solve(self.message)
+        response = _interruptible(wrapper, self.message)
         status = response.status.name
         if status not in (OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN):
             raise ValueError(f"CP-SAT rejects the program: {status}")
@@ -200,6 +202,17 @@ class Program:
     def _never(self, literal: int | None) -> None:
         """No values are allowed: the literal is false, or the program infeasible."""
         self._constraint(literal).linear.domain.extend([1, 1])
+
+
+def _interruptible(wrapper: Any, message: Any) -> Any:
+    """The solver's answer, sought in a thread of its own: Python sees no Ctrl-C while it waits for another language."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(wrapper.solve, message)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            wrapper.stop_search()
+            raise
 
 
 def intervals(values: NDArray[np.int64]) -> list[int]:

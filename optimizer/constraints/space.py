@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +63,7 @@ def _degrees(job: Job, counts: IntArray) -> tuple[int, ...]:
     if len(counts) == 1:
         return divisors(int(counts[0]))
     most = max(WIDEST_TP, ceiling(job), job.seq_len // 256, job.model.layers, job.limits.ranges.get("shard", (0, 0))[1])
-    return tuple(degree for degree in range(1, min(most, int(counts.max())) + 1) if (counts % degree == 0).any())
+    return tuple(_dividing(counts, most))
 
 
 def _sizes(job: Job, batches: IntArray | None) -> set[int]:
@@ -71,7 +71,19 @@ def _sizes(job: Job, batches: IntArray | None) -> set[int]:
     most = 2 * job.limits.max_micro_batch
     if batches is None:
         return {size for size in divisors(job.global_batch) if size <= most}
-    return {size for size in range(1, min(most, int(batches.max())) + 1) if (batches % size == 0).any()}
+    return set(_dividing(batches, most))
+
+
+def _dividing(counts: IntArray, most: int) -> Iterator[int]:
+    """Numbers up to `most` that divide at least one of the counts.
+
+    >>> list(_dividing(np.array([6, 8]), 6))
+    [1, 2, 3, 4, 6]
+    """
+    largest = int(counts.max())
+    among = np.zeros(largest + 1, np.bool_)
+    among[counts] = True
+    return (number for number in range(1, min(most, largest) + 1) if among[number::number].any())
 
 
 def _alike(job: Job, counts: IntArray) -> list[Job]:

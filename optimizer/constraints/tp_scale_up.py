@@ -28,7 +28,7 @@ class TpScaleUp:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Tp is one of the sizes that fit."""
         size, node = job.cluster.scale_up_size, job.cluster.gpus_per_node
-        sizes = [tp for tp in range(1, ceiling(job) + 1) if 0 in (size % tp, node % tp, tp % node)]
+        sizes = [tp for tp in range(1, min(ceiling(job), job.gpus) + 1) if 0 in (size % tp, node % tp, tp % node)]
         program.restrict("tp", sizes, literal)
 
     def explain(self, job: Job) -> str:

@@ -25,6 +25,7 @@ from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
 from optimizer.exports.torchtitan_model import MAIN, NEW
 from optimizer.exports.torchtitan_python import MODULES, torchtitan_main, torchtitan_python
+from optimizer.files import take_place
 from optimizer.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
@@ -109,15 +110,26 @@ def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple
 
 
 def write_texts(texts: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:
-    """Write files beside their places first and move them there last, so that none is ever half-written."""
+    """Write files into a folder, which is made if need be: all of them, or none.
+
+    They are written into a folder beside it, which then takes its place in one step. Where the folder holds other files
+    too, they are moved into it one by one. Raises InputError for a file that is in the way (unless `force`) and for
+    what cannot be written.
+    """
     if not force:
         check_free(folder, texts)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name[:80]}.", dir=folder.parent) as scratch:
+            whole = Path(scratch) / "new"
+            whole.mkdir()
             for name, text in texts.items():
-                (Path(scratch) / name).write_text(text, encoding="utf-8")
-            return [(Path(scratch) / name).replace(folder / name) for name in texts]
+                (whole / name).write_text(text, encoding="utf-8")
+            if not take_place(whole, folder, FILES):
+                folder.mkdir(exist_ok=True)
+                for name in texts:
+                    (whole / name).replace(folder / name)
+            return [folder / name for name in texts]
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from error
 

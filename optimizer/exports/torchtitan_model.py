@@ -59,10 +59,10 @@ def flavor_of(model: Model, release: str) -> Flavor | None:
     >>> flavor_of(load_model("llama3-70b"), NEW).recipe, flavor_of(load_model("gpt3"), NEW)
     ('llama3_70b', None)
     """
-    from optimizer.presets import load_model
+    from optimizer.presets import preset_model
 
     found = MODELS.get(model.name)
     if found is None or release not in found.releases:
         return None
-    own = load_model(model.name)
+    own = preset_model(model.name)
     return found if replace(own, mtp_layers=0) == replace(model, mtp_layers=0) else None

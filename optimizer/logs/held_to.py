@@ -13,6 +13,7 @@ from optimizer.plan import Knobs, Plan
 from optimizer.scripts.question import Controls, question_of
 from optimizer.scripts.read import read_files, read_launch
 from optimizer.search.check.answer_file import SavedAnswer
+from optimizer.units import count_in
 
 SIZES = ("global_batch", "seq_len", "gpus")
 
@@ -83,4 +84,4 @@ def held_to_script(
 
 
 def _number(text: str | None) -> int | None:
-    return int(float(text)) if text else None
+    return count_in(text) or None if text else None

@@ -13,11 +13,14 @@ from datetime import datetime
 from pathlib import Path
 
 from optimizer.errors import InvalidFile
+from optimizer.files import MB, read_bytes
 from optimizer.readers.text import ENCODINGS
 
+MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
 GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, and more than a float holds
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
     re.compile(r"\s*\[(?:rank|default)\s?(\d+)\]:?\s?"),  # torchrun, torchelastic
@@ -69,7 +72,7 @@ def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogT
     """
     remarks: list[str] = []
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MOST)
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give the path of a training log"]) from None
     if data.startswith(GZIP):
@@ -112,6 +115,7 @@ def line_of(number: int, row: str) -> Line:
     ('step:  5', '17', 'loss: 5')
     """
     text, rank = _COLOUR.sub("", row) if "\x1b" in row else row, ""
+    text = _ENDLESS.sub("?", text)
     for label in _LABELS:
         if match := label.match(text):
             rank, text = rank or match[1], text[match.end() :]
@@ -144,13 +148,16 @@ def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
         raise InvalidFile(path, ["is an empty or broken gzip file; give the whole log"])
     stream = zlib.decompressobj(wbits=31)
     try:
-        found = gzip.decompress(data)
+        with gzip.open(io.BytesIO(data)) as file:
+            found = file.read(MOST + 1)
     except (EOFError, OSError, zlib.error):
         try:
-            found = stream.decompress(data)
+            found = stream.decompress(data, MOST + 1)
         except zlib.error as error:
             raise InvalidFile(path, [f"is a broken gzip file: {error}; give the whole log"]) from None
         remarks.append("the gzip file is cut short; what is there was read")
+    if len(found) > MOST:
+        raise InvalidFile(path, [f"unpacks to more than the {MOST / MB:,.0f} MB that are read; give a part of the log"])
     return found
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -12,9 +10,11 @@ from pathlib import Path
 
 from optimizer.calibration.runs import read_run
 from optimizer.errors import InputError, InvalidFile
+from optimizer.files import read_bytes, replace_file
 from optimizer.job import Job
 from optimizer.logs.failures import OOM
 from optimizer.logs.measured import Measured
+from optimizer.names import csv_cell
 from optimizer.plan import Plan
 from optimizer.readers.text import decoded
 from optimizer.recomputation import MODES, modules_of
@@ -157,7 +157,7 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
     leaves half of it. Raises InvalidFile when the file is no such table, or cannot be written.
     """
     try:
-        data = path.read_bytes() if path.exists() else b""
+        data = read_bytes(path) if path.exists() else b""
         before = decoded(data)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(path, [f"cannot be read: {error}"]) from None
@@ -176,8 +176,8 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
     for row in rows:
         identity = _free(row.get("id", "run"), taken)
         taken.add(identity)
-        writer.writerow({name: {**row, "id": identity}.get(name, "") for name in writer.fieldnames})
-    _replace(path, (b"" if new else data) + target.getvalue().encode("utf-8" if new else _encoding(data)))
+        writer.writerow({name: csv_cell({**row, "id": identity}.get(name, "")) for name in writer.fieldnames})
+    replace_file(path, (b"" if new else data) + target.getvalue().encode("utf-8" if new else _encoding(data)))
 
 
 def _encoding(data: bytes) -> str:
@@ -219,20 +219,3 @@ def _free(name: str, taken: set[str]) -> str:
         number += 1
         found = f"{name}-{number}"
     return found
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put data in the place of a file in one step."""
-    target = path.resolve()
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None

@@ -9,6 +9,7 @@ from math import isfinite
 from optimizer.logs.attempts import Record
 from optimizer.logs.log import LoggedRun
 from optimizer.logs.reading import Reading
+from optimizer.units import count_in
 
 PRINTED, RATE, CLOCK = "printed", "rate", "clock"
 
@@ -42,7 +43,7 @@ class Sizes:
         >>> Sizes.of({"gpus": "64", "seq_len": "8192.0"})
         Sizes(global_batch=0, seq_len=8192, gpus=64)
         """
-        known = {name: int(float(facts[name])) for name in ("global_batch", "seq_len", "gpus") if facts.get(name)}
+        known = {name: count_in(facts[name]) for name in ("global_batch", "seq_len", "gpus") if facts.get(name)}
         return cls(**known)
 
 

@@ -15,7 +15,7 @@ from optimizer.measure.measured import Measured
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.protocols import quantities
-from optimizer.presets import load_cluster, load_device, load_link
+from optimizer.presets import load_cluster, load_device, load_link, preset_device
 from optimizer.readers.nccl_tests import CollectiveSample
 
 FAMILY = {"bfloat16": "bf16", "float16": "fp16"}
@@ -80,7 +80,7 @@ def _base(measured: Measured, device: str, cluster: str) -> Device | None:
     if measured.machine.processor == "cpu":
         return None
     try:
-        return load_device(device_name(measured.machine.name, str(round(measured.machine.memory / 2**30))))
+        return preset_device(device_name(measured.machine.name, str(round(measured.machine.memory / 2**30))))
     except InputError:
         return None
 

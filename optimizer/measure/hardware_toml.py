@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from optimizer.calibration.tier_toml import tier_lines
 from optimizer.hardware import Device
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
+from optimizer.names import one_line, toml_string
 
 
 def device_toml(made: Made, measured: Measured, table: str = "") -> str:
@@ -16,11 +16,11 @@ def device_toml(made: Made, measured: Measured, table: str = "") -> str:
     device, known = made.device, made.known
     dot = f"{table}." if table else ""
     lines = [f"[{table}]"] if table else [_head(measured)]
-    lines += [f"name = {json.dumps(device.name)}"]
+    lines += [f"name = {toml_string(device.name)}"]
     if known:
-        lines += [f"like = {json.dumps(device.name)}  # what is not said here is the catalogue's"]
+        lines += [f"like = {toml_string(device.name)}  # what is not said here is the catalogue's"]
     else:
-        lines += [f"vendor = {json.dumps(device.vendor)}"]
+        lines += [f"vendor = {toml_string(device.vendor)}"]
     lines += [
         f'memory = "{device.memory:.0f} B"  # measured: what the driver says',
         f'memory_nominal = "{device.memory_nominal:.0f} B"',
@@ -44,7 +44,7 @@ def cluster_toml(made: Made, measured: Measured) -> str:
     cluster = made.cluster
     lines = [
         _head(measured).rstrip(),
-        f"name = {json.dumps(cluster.name)}",
+        f"name = {toml_string(cluster.name)}",
         f"gpus_per_node = {cluster.gpus_per_node}",
         f"max_gpus = {cluster.max_gpus}",
         f'host_bandwidth_one_way = "{cluster.host_bandwidth / 1e9:.6g} GB/s"',
@@ -63,7 +63,7 @@ def cluster_toml(made: Made, measured: Measured) -> str:
 def _head(measured: Measured) -> str:
     machine = measured.machine
     software = " ".join(text for text in (f"PyTorch {machine.torch}", machine.backend, machine.runtime) if text)
-    return f"# {machine.ranks} x {machine.name}, measured by optimize measure; {software}"
+    return "# " + one_line(f"{machine.ranks} x {machine.name}, measured by optimize measure; {software}")
 
 
 def _stream(made: Made) -> str:

@@ -10,9 +10,11 @@ from optimizer.presets.hardware import (
     load_cluster,
     load_device,
     load_link,
+    preset_cluster,
+    preset_device,
 )
-from optimizer.presets.models import load_model, model_names, model_spellings
-from optimizer.presets.stacks import load_stack, stack_names
+from optimizer.presets.models import load_model, model_names, model_spellings, preset_model
+from optimizer.presets.stacks import load_stack, preset_stack, stack_names
 
 # Every kind of preset: its names, and what loads one.
 KINDS: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], Any]]] = {
@@ -35,5 +37,9 @@ __all__ = [
     "load_stack",
     "model_names",
     "model_spellings",
+    "preset_cluster",
+    "preset_device",
+    "preset_model",
+    "preset_stack",
     "stack_names",
 ]

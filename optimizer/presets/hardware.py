@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.errors import InputError
 from optimizer.hardware import DIMENSIONS, Cluster, Device, Link, Tier
 from optimizer.model import Provenance
+from optimizer.presets.places import existing, file_of
 from optimizer.presets.rows import Row, canonical, index, names, plain, rows
 
 DEVICES, LINKS, CLUSTERS = "devices.csv", "links.csv", "clusters.csv"
@@ -40,11 +41,16 @@ def load_device(name: str | Path) -> Device:
     >>> load_device("a100").name, load_device("h100").peak("bf16")
     ('a100-80', 989500000000000.0)
     """
-    if is_file(name):
+    if path := file_of(name):
         from optimizer.readers.hardware_file import read_device
 
-        return read_device(Path(name), find_device=load_device)
-    return _device(canonical("device", DEVICES, str(name), device_names(), "alias"))
+        return read_device(existing("device", path), find_device=preset_device)
+    return preset_device(str(name))
+
+
+def preset_device(name: str) -> Device:
+    """The preset of this name or alias; no file is opened. Raises UnknownName."""
+    return _device(canonical("device", DEVICES, name, device_names(), "alias"))
 
 
 def load_link(name: str) -> Link:
@@ -64,11 +70,16 @@ def load_cluster(name: str | Path) -> Cluster:
     >>> load_cluster("h100").name, [tier.name for tier in load_cluster("h100").tiers]
     ('dgx-h100', ['scale_up', 'rail', 'spine'])
     """
-    if is_file(name):
+    if path := file_of(name):
         from optimizer.readers.hardware_file import read_cluster
 
-        return read_cluster(Path(name), find_device=load_device, find_link=load_link)
-    device = index(DEVICES, "alias").get(plain(str(name)), str(name))
+        return read_cluster(existing("cluster", path), find_device=preset_device, find_link=load_link)
+    return preset_cluster(str(name))
+
+
+def preset_cluster(name: str) -> Cluster:
+    """The preset of this name or alias, or the default one of a device; no file is opened. Raises UnknownName."""
+    device = index(DEVICES, "alias").get(plain(name), name)
     return _cluster(canonical("cluster", CLUSTERS, device, cluster_names(), "alias", "default_for"))
 
 
@@ -126,11 +137,6 @@ def _beyond(cluster: Cluster, scale_up_size: int) -> list[Tier]:
         reach = cluster.tiers[-1].size
         raise InputError(f"scale_up_size must be below the {reach} GPUs of {cluster.name}, but got {scale_up_size}")
     return outer
-
-
-def is_file(name: str | Path) -> bool:
-    """Whether this is a path rather than the name of a preset."""
-    return isinstance(name, Path) or name.endswith(".toml") or "/" in name or "\\" in name
 
 
 @cache

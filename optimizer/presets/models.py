@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, InvalidFile, UnknownName, nearest
+from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Experts, LatentAttention, Model, Provenance, SlidingWindow
 from optimizer.presets.files import csv_rows, presets_folder
+from optimizer.presets.places import existing, file_of
 
 _PARTS: Mapping[str, type[Experts] | type[LatentAttention] | type[SlidingWindow]] = {
     "experts": Experts,
@@ -50,16 +51,23 @@ def load_model(name_or_path: str | Path) -> Model:
     >>> load_model("GPT-3 175B").layers
     96
     """
-    preset = _index().get(_key(str(name_or_path)))
-    if preset is not None:
-        return _preset(preset)
-    place = os.path.expanduser(name_or_path)
-    path = Path(place)
-    if os.path.exists(place):  # unlike Path.exists, false for no name and for one too long for a file
-        return _read(path)
-    if path.suffix in (".json", ".toml") or str(name_or_path).startswith((".", "/", "~")):
-        raise InputError(f"no model file {str(path)!r}; give a preset, a config.json or its folder, or a TOML file")
-    raise UnknownName("model", str(name_or_path), (*model_names(), *_aliases()))
+    if path := file_of(name_or_path):
+        # A name as on a hub, owner/model, is no path where nothing lies there.
+        if (preset := _index().get(_key(str(name_or_path)))) and not os.path.exists(path):
+            return _preset(preset)
+        return _read(existing("model", path))
+    name = str(name_or_path)
+    if _key(name) not in _index() and name and os.path.exists(name):
+        return _read(Path(name))
+    return preset_model(name)
+
+
+def preset_model(name: str) -> Model:
+    """The preset of this name or alias; no file is opened. Raises UnknownName."""
+    preset = _index().get(_key(name))
+    if preset is None:
+        raise UnknownName("model", name, (*model_names(), *_aliases()))
+    return _preset(preset)
 
 
 def model_names() -> tuple[str, ...]:

@@ -6,12 +6,11 @@ only one field has (layers, experts.top_k, rail.bandwidth).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from optimizer.errors import InputError, nearest
+from optimizer.errors import InputError, InvalidFile, nearest
 from optimizer.hardware import DIMENSIONS, Cluster, Device
 from optimizer.model import Experts, LatentAttention, Model, SlidingWindow
 from optimizer.stack import FEATURES, PARAMETERS, Stack
@@ -96,9 +95,11 @@ def _path(name: str, known: Sequence[str], absent: Sequence[str]) -> str:
 
 def _value(text: str) -> Any:
     """A value as TOML has it; what is none is a text."""
+    from optimizer.readers.text import toml_of
+
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return toml_of(f"value = {text}", "value")["value"]
+    except InvalidFile:
         return text
 
 

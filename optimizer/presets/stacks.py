@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from optimizer.errors import UnknownName
 from optimizer.hardware import Device
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
+from optimizer.presets.places import ENDINGS, existing, file_of
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 from optimizer.target import AT, aimed
 
@@ -39,14 +39,21 @@ def load_stack(name: str) -> Stack:
 
     Raises UnknownName for a name that is neither, InvalidFile for a file with unknown or impossible values.
     """
-    name, at, target = name.rpartition(AT) if AT in name else (name, "", "")
-    if at:
-        return aimed(load_stack(name), target)
-    path = Path(name)
-    if path.suffix == ".toml":
+    plain, at, target = name.rpartition(AT)
+    if at and "/" not in target and not target.endswith(ENDINGS):
+        return aimed(load_stack(plain), target)
+    if path := file_of(name):
         from optimizer.readers.stack_file import read_stack
 
-        return read_stack(path)
+        return read_stack(existing("stack", path))
+    return preset_stack(name)
+
+
+def preset_stack(name: str) -> Stack:
+    """The preset of this name, for another target after "@"; no file is opened. Raises UnknownName."""
+    plain, at, target = name.partition(AT)
+    if at:
+        return aimed(preset_stack(plain), target)
     if name not in stack_names():
         raise UnknownName("stack", name, stack_names())
     return _preset(name)

@@ -93,7 +93,7 @@ def _cluster_device(raw: object, path: Path, find_device: FindDevice, problems: 
 def _device(table: DeviceTable, path: Path, find_device: FindDevice, problems: list[str]) -> Device | None:
     """A device from its table, on top of the preset that it is `like`."""
     given = table.model_dump(exclude_none=True, exclude={"like"})
-    if table.like:
+    if table.like is not None:
         base = _found(find_device, table.like, "like", problems)
         if base is None:
             return None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from optimizer.errors import InputError
-from optimizer.readers.tables import Count, Flag, Number, Positive, Share, Table, Text, Unsigned
+from optimizer.readers.tables import Count, Flag, Name, Number, Positive, Share, Table, Text, Unsigned
 from optimizer.units import HUGE, parse
 
 EXAMPLES = {"B/s": "400 Gb/s", "B": "80 GB", "FLOP/s": "989.5 TFLOP/s", "s": "2 us", "W": "700 W", "J/bit": "5 pJ/bit"}
@@ -62,7 +62,7 @@ class GemmTable(Table):
 class DeviceTable(Table):
     """A device: complete, or `like` a preset with some values of its own."""
 
-    name: Text
+    name: Name
     like: Text | None = None
     vendor: Text | None = None
     peak_flops: dict[str, Flops] | None = None
@@ -92,7 +92,7 @@ class TierTable(Table):
         "p2p_bandwidth": _ONE_WAY.format("p2p_bandwidth"),
     }
 
-    name: Text
+    name: Name
     link: Text | None = None
     bandwidth_one_way: Rate | None = None
     bandwidth_duplex: Rate | None = None
@@ -122,7 +122,7 @@ class ClusterTable(Table):
 
     advice: ClassVar[Mapping[str, str]] = {"host_bandwidth": _ONE_WAY.format("host_bandwidth")}
 
-    name: Text
+    name: Name
     device: Annotated[Any, "the name of a preset or a table"]
     gpus_per_node: Count = 8
     max_gpus: Count = 1_000_000

@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.errors import InvalidFile, nearest
 from optimizer.model import Model, Provenance
+from optimizer.names import refusal
 from optimizer.readers.huggingface_classic import CLASSIC
 from optimizer.readers.huggingface_dense import GATED
 from optimizer.readers.huggingface_keys import Family
@@ -74,8 +75,15 @@ def _part(path: Path, data: Mapping[str, Any], family: Family) -> Mapping[str, A
 
 
 def _name(path: Path, data: Mapping[str, Any]) -> str:
-    """The name in the file, else that of its folder, or of the file itself when it is not config.json."""
+    """The name in the file, else that of its folder, or of the file itself when it is not config.json.
+
+    Raises InvalidFile for a text that is no name: it would go into scripts and reports.
+    """
     given = data.get("_name_or_path")
     if isinstance(given, str) and given:
-        return given
-    return path.resolve().parent.name if path.name == "config.json" else path.stem
+        key, name = "_name_or_path", given
+    else:
+        key, name = "the file's name", path.resolve().parent.name if path.name == "config.json" else path.stem
+    if problem := refusal(name):
+        raise InvalidFile(path, [f"{key}: {problem}, got {shown(name)}"])
+    return name

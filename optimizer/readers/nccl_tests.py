@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InvalidFile
-from optimizer.readers.text import readable
+from optimizer.readers.text import json_of, readable
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -148,14 +147,14 @@ def _append(
 def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> tuple[CollectiveSample, ...]:
     """Samples of a JSON report (its version 2); each process lists one device, of nthreads x ngpus that it drives."""
     try:
-        report = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidFile(source, [f"line {error.lineno}: {error.msg}; was the run cut short?"]) from error
+        report = _held(json_of(text, source), dict)
+    except InvalidFile as error:
+        raise InvalidFile(source, [f"{error.problems[0]}; was the run cut short?"]) from None
     config = _held(report.get("config"), dict)
     devices = [_held(device, dict) for device in _held(config.get("devices"), list)]
     try:
         driven = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidFile(source, ["config.nthreads and config.ngpus must be whole numbers"]) from None
     setting = {
         "kind": kind or _kind_named(*(str(word) for word in _held(report.get("args"), list)[:1]), source.stem),
@@ -170,7 +169,7 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
             bodies = {place: result.get(key) for place, key in enumerate(("out_of_place", "in_place"))}
             times = {p: float(body.get("time", body.get("cpu_time"))) * 1e-6 for p, body in bodies.items() if body}
             _append(samples, setting, float(result["size"]), times, str(result.get("type", "")))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             problems.append(f"result {position}: no numbers at `size` and `out_of_place.time` or `in_place.time`")
     if not samples and not problems:
         problems.append("no `results` in the report")

@@ -13,7 +13,22 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from optimizer.names import LONGEST_TEXT, refusal
+from optimizer.readers.text import shown
 from optimizer.units import HUGE, LARGEST
+
+
+def _one_line(text: str) -> str:
+    if text and (problem := refusal(text, LONGEST_TEXT)):
+        raise ValueError(f"{problem.replace('a name', 'a text')}, but got {shown(text)}")
+    return text
+
+
+def _name(text: str) -> str:
+    if problem := refusal(text):
+        raise ValueError(f"{problem}, but got {shown(text)}")
+    return text
+
 
 Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST), "a whole number above 0"]
 Natural = Annotated[int, Field(strict=True, ge=0, le=LARGEST), "a whole number, 0 or more"]
@@ -22,9 +37,11 @@ Positive = Annotated[float, Field(strict=True, gt=0, le=HUGE), "a number above 0
 Unsigned = Annotated[float, Field(strict=True, ge=0, le=HUGE), "a number of at least 0"]
 Share = Annotated[float, Field(strict=True, gt=0, le=1), "a number above 0 and at most 1"]
 Flag = Annotated[bool, Field(strict=True), "true or false"]
-Text = Annotated[str, Field(strict=True), "a text"]
+Text = Annotated[str, Field(strict=True), AfterValidator(_one_line), "a text"]
+Name = Annotated[str, Field(strict=True), AfterValidator(_name), "a text"]
 Texts = Annotated[tuple[Text, ...], "a list of texts"]
 
+NAME = "name"  # a field so called is what a file's table is called everywhere else
 _TYPES: Mapping[Any, Any] = {bool: Flag, float: Number, str: Text, float | None: Positive | None}
 
 
@@ -46,7 +63,8 @@ def table_of(kind: type, **chosen: Any) -> type[Table]:
     for item in fields(kind):
         default = item.default if item.default_factory is MISSING else item.default_factory()
         required = default is MISSING
-        hint = chosen.get(item.name) or _TYPES.get(hints[item.name]) or (Count if required else Natural)
+        named = Name if item.name == NAME else None
+        hint = chosen.get(item.name) or named or _TYPES.get(hints[item.name]) or (Count if required else Natural)
         keys[item.name] = hint if isinstance(hint, tuple) else (hint, ... if required else default)
     return create_model(kind.__name__, __base__=Table, **keys)
 

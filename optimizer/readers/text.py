@@ -7,19 +7,22 @@ import json
 import tomllib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from optimizer.errors import InvalidFile
+from optimizer.files import read_bytes
 
+DEEPEST = 60  # tables and lists in each other
+T = TypeVar("T")
 ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 
 
 def read_text(path: str | Path) -> str:
     """The text of a file, its lines ended by a newline.
 
-    Raises OSError when it cannot be read, UnicodeDecodeError when it is no text.
+    Raises OSError when it cannot be read as optimizer.files says, UnicodeDecodeError when it is no text.
     """
-    return decoded(Path(path).read_bytes())
+    return decoded(read_bytes(path))
 
 
 def decoded(data: bytes) -> str:
@@ -39,29 +42,48 @@ def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[
 
     Raises InvalidFile: with the advice when it cannot be read, with line and column of a syntax error.
     """
-    text = readable(path, advice)
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise InvalidFile(path, ["not TOML: nested too deeply"]) from None
-    except ValueError as error:
-        raise InvalidFile(path, [f"not TOML: {error}"]) from None
+    return toml_of(readable(path, advice), path)
 
 
 def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:
     """The object in a JSON file; raises InvalidFile as read_toml does."""
-    text = readable(path, advice)
-    try:
-        data = json.loads(text)
-    except RecursionError:
-        raise InvalidFile(path, ["not JSON: nested too deeply"]) from None
-    except json.JSONDecodeError as error:
-        raise InvalidFile(path, [f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"]) from None
-    except ValueError as error:
-        raise InvalidFile(path, [f"not JSON: {error}"]) from None
+    data = json_of(readable(path, advice), path)
     if not isinstance(data, dict):
         raise InvalidFile(path, [f"expected an object with named values, but got {shown(data)}"])
     return data
+
+
+def toml_of(text: str, where: object) -> dict[str, Any]:
+    """The tables in a TOML text; raises InvalidFile, which names `where`, for what is none or nested too deeply."""
+    try:
+        return _shallow(tomllib.loads(text), "TOML", where)
+    except RecursionError:
+        raise InvalidFile(where, ["not TOML: nested too deeply"]) from None
+    except ValueError as error:
+        raise InvalidFile(where, [f"not TOML: {error}"]) from None
+
+
+def json_of(text: str, where: object) -> Any:
+    """The value in a JSON text; raises InvalidFile as toml_of does."""
+    try:
+        return _shallow(json.loads(text), "JSON", where)
+    except RecursionError:
+        raise InvalidFile(where, ["not JSON: nested too deeply"]) from None
+    except json.JSONDecodeError as error:
+        raise InvalidFile(where, [f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"]) from None
+    except ValueError as error:
+        raise InvalidFile(where, [f"not JSON: {error}"]) from None
+
+
+def _shallow(value: T, kind: str, where: object) -> T:
+    """The value; raises InvalidFile where tables and lists lie deeper in each other than any file of ours needs."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for items in inner for item in items]
+        if not level:
+            return value
+    raise InvalidFile(where, [f"not {kind}: nested more than {DEEPEST} deep"])
 
 
 def shown(value: object) -> str:

@@ -8,6 +8,8 @@ import sys
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from optimizer.names import plain_screen
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -18,7 +20,8 @@ ASCII = str.maketrans({"█": "#", "░": ".", "×": "x", "—": "-", "–": "-"
 def screen_text(renderable: RenderableType, *, width: int | None = None, colour: bool | None = None) -> str:
     """The text of a report, 80 to 120 columns wide.
 
-    Colour only on a terminal and never under NO_COLOR; plain ASCII where stdout cannot print anything else.
+    Colour only on a terminal and never under NO_COLOR; plain ASCII where stdout cannot print anything else. Names are
+    texts: neither rich's markup nor a terminal's escapes in them mean anything.
     """
     from rich.console import Console
 
@@ -31,11 +34,12 @@ def screen_text(renderable: RenderableType, *, width: int | None = None, colour:
         color_system="standard" if colour else None,
         highlight=False,
         emoji=False,
+        markup=False,
         legacy_windows=False,
     )
     console.print(renderable)
     lines = (line.rstrip() for line in target.getvalue().splitlines())
-    return printable("\n".join(lines) + "\n", sys.stdout.encoding or "ascii")
+    return printable(plain_screen("\n".join(lines)) + "\n", sys.stdout.encoding or "ascii")
 
 
 def wants_colour() -> bool:

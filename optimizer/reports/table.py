@@ -10,6 +10,7 @@ from io import StringIO
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from optimizer.names import csv_cell
 from optimizer.units import show
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def csv_text(records: Sequence[Record]) -> str:
     target = StringIO()
     writer = csv.DictWriter(target, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _finite(value) for name, value in record.items()} for record in records)
+    writer.writerows({name: csv_cell(_finite(value)) for name, value in record.items()} for record in records)
     return target.getvalue()
 
 

@@ -18,6 +18,7 @@ from optimizer.scripts.config_file import ConfigFile, plain, written
 from optimizer.scripts.flags import flat
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.pieces import Site, Word, text_of, unknown_in
+from optimizer.units import is_count
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
@@ -176,6 +177,6 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
         name, equals, value = text.partition("=")
         known = LAUNCHER.get(name.replace("_", "-"))
         value = value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-        if known and value.split(":")[0].isdecimal():
+        if known and is_count(value.split(":")[0]):
             found[known] = int(value.split(":")[0])
     return found

@@ -8,9 +8,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from optimizer.errors import InputError
 from optimizer.scripts.arithmetic import whole_number
 from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
 
+MOST_HELD = 20_000_000  # characters that variables carry in all
+PIECE = 100  # what a piece of text counts beside its own
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BLANKS = re.compile(rb"(?:\\\n|\s)+")
 TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
@@ -21,6 +24,7 @@ class Words:
 
     def __init__(self, data: bytes, variables: dict[str, list[Word]]) -> None:
         self.data, self.variables = data, variables
+        self.held = 0
 
     def start(self, node: Any) -> int:
         """First byte of a node, without the blanks that the parser counts to some of those in strings."""
@@ -55,7 +59,7 @@ class Words:
         if not match:
             return None
         site, name = (self.start(node), node.end_byte), match[1] or match[2]
-        found = [tuple(piece.used_at(site) for piece in word) for word in self.variables.get(name, [])]
+        found = [self.carried(word, site) for word in self.variables.get(name, [])]
         return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
 
     def scalar(self, node: Any) -> Word:
@@ -106,9 +110,16 @@ class Words:
                 if name in ("@", "*") and place:
                     yield Piece(" ")
                 if place == 0 or name in ("@", "*"):
-                    yield from (piece.used_at(site) for piece in word)
+                    yield from self.carried(word, site)
         elif name not in ("@", "*"):
             yield Piece(f"${name}", (site,), name)
+
+    def carried(self, word: Word, site: Site) -> Word:
+        """What a variable holds, used in this place; raises InputError where variables keep doubling what they hold."""
+        self.held += sum(len(piece.text) + PIECE for piece in word)
+        if self.held > MOST_HELD:
+            raise InputError("the variables of the script hold too much text: is one made of itself again and again?")
+        return tuple(piece.used_at(site) for piece in word)
 
     def expansion(self, node: Any, site: Site) -> Iterator[Piece]:
         """What `${...}` says: lengths, indices, defaults, and parts cut off or replaced."""

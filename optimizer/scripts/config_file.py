@@ -8,10 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from math import isfinite
 from typing import Any
 
 from optimizer.errors import InvalidFile
+from optimizer.readers.text import json_of, shown, toml_of
 from optimizer.scripts.torchtitan_python import titan_changed, titan_spans, titan_values
+from optimizer.units import HUGE
 
 Span = tuple[int, int]
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
@@ -27,7 +30,7 @@ DEEPEST = 50
 PYTHON = "python"
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
-NUMBER = re.compile(r"^[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+NUMBER = re.compile(r"^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,9 @@ class ConfigFile:
 
     def _parsed(self) -> Any:
         if self.kind == "toml":
-            import tomllib
-
-            return tomllib.loads(self.text)
+            return toml_of(self.text, self.name)
         if self.kind == "json":
-            return json.loads(self.text)
+            return json_of(self.text, self.name)
         if self.kind == PYTHON:
             return titan_values(self.text, self.function)
         if self.kind == OVERRIDES:
@@ -84,7 +85,7 @@ class ConfigFile:
     def values(self) -> dict[str, Any]:
         """Every leaf by its keys joined with dots; references to other values and defaults are filled in."""
         leaves = dict(_leaves(self.tree, "", 0))
-        return {path: _resolved(value, leaves, path) for path, value in leaves.items()}
+        return {path: _meant(_resolved(value, leaves, path)) for path, value in leaves.items()}
 
     @cached_property
     def spans(self) -> dict[str, Span]:
@@ -183,6 +184,19 @@ def _spans(node: Any, path: str, depth: int) -> Iterator[tuple[str, Span]]:
         yield path, (node.start_mark.index, node.end_mark.index)
 
 
+def _meant(value: Any) -> Any:
+    """A value; a number that is none, or beyond all that is counted or measured, as the text that readers refuse.
+
+    >>> _meant(8), _meant(float("inf")), _meant([1, float("nan")])
+    (8, 'inf', [1, 'nan'])
+    """
+    if isinstance(value, list):
+        return [_meant(item) for item in value]
+    if isinstance(value, int | float) and not abs(value) <= HUGE:
+        return shown(str(value)).strip('"') if isinstance(value, float) else "a number too large to read"
+    return value
+
+
 def _resolved(value: Any, leaves: Mapping[str, Any], path: str = "", depth: int = 0) -> Any:
     """A value with `${section.key}`, `${.key}`, `${multiply:4, ${.key}}` and `${VARIABLE:default}` filled in.
 
@@ -236,8 +250,7 @@ def plain(text: str) -> Any:
     """
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if NUMBER.match(text):
-        number = float(text)
+    if NUMBER.match(text) and isfinite(number := float(text)):
         return int(number) if number == int(number) and "." not in text else number
     return text
 

@@ -13,6 +13,7 @@ from optimizer.plan import Plan
 from optimizer.presets import model_spellings
 from optimizer.scripts.config_launch import Values, rest, take, whole
 from optimizer.scripts.launch import Launch
+from optimizer.units import is_count
 
 PROGRAM = "llm-foundry"
 KEYS: Mapping[str, str] = {
@@ -63,9 +64,9 @@ def read(launch: Launch, values: Values) -> None:
     if values.get(MICRO) == "auto":
         launch.assumed.append(f"{MICRO} auto: micro-batches of 1; the edits say what fits")
     duration = str(values.get(DURATION, ""))
-    if duration.endswith("tok") and duration[:-3].replace("_", "").isdigit():
+    if duration.endswith("tok") and is_count(duration[:-3].replace("_", "")):
         launch.say("tokens", int(duration[:-3].replace("_", "")), DURATION)
-    elif duration.endswith("ba") and duration[:-2].isdigit() and {"global_batch", "seq_len"} <= said.keys():
+    elif duration.endswith("ba") and is_count(duration[:-2]) and {"global_batch", "seq_len"} <= said.keys():
         launch.say("tokens", int(duration[:-2]) * said["global_batch"] * said["seq_len"], DURATION)
     rest(launch, values, (*KEYS, "model.expansion_ratio", PRETRAINED, "model.name"))
 

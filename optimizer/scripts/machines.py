@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from optimizer.scripts.pieces import Piece, Word
+from optimizer.units import is_count
 
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
@@ -55,7 +56,12 @@ def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
             option, text = match[1].decode(), match[2].decode("utf-8", "replace")
             name = NAMES.get(option)
             number = re.search(r"(\d+)(?:-\d+)?$", text.split("(")[0])
-            if name is None or number is None or (option == "--gres" and not text.startswith("gpu")):
+            if (
+                name is None
+                or number is None
+                or not is_count(number[1])
+                or (option == "--gres" and not text.startswith("gpu"))
+            ):
                 continue
             start = match.start(2) + number.start(1)
             found[name] = (int(number[1]), f"#SBATCH {option}", Piece(number[1], ((start, start + len(number[1])),)))

@@ -17,6 +17,7 @@ from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.megatron_args import COUNTS, LISTS, SWITCHES, TEXTS, read_megatron_arguments
+from optimizer.units import is_count
 from optimizer.variables import DISPATCHERS
 
 MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
@@ -207,7 +208,7 @@ def _means(name: str) -> bool:
 
 def _number(launch: Launch, flag: Flag) -> int | None:
     text = flag.value.replace("_", "")
-    if text.isdigit():
+    if is_count(text):
         return int(text)
     launch.problems.append(f"{flag.written} {flag.value}: {_open(flag) or 'no whole number'}")
     return None
@@ -261,7 +262,7 @@ def _shape(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.say("vocab", TOKENIZERS[tokenizer], "--tokenizer-type")
     if "--window-size" in last:
         digits = last["--window-size"].value.strip("(").partition(",")[0]
-        launch.say("window", int(digits) + 1 if digits.isdigit() else 0, "--window-size")
+        launch.say("window", int(digits) + 1 if is_count(digits) else 0, "--window-size")
     if said.get("experts", 0) <= 1:
         for key in ("experts", "top_k", "expert_ffn"):
             said.pop(key, None)
@@ -279,13 +280,13 @@ def _shape(launch: Launch, last: Mapping[str, Flag]) -> None:
 def _layer_pattern(launch: Launch, flag: Flag) -> None:
     """Which layers are mixtures, from a number or from a Python list such as ([0]*3+[1]*58)."""
     text = "".join(flag.values).replace(" ", "").strip("\"'")
-    if text.isdigit():
+    if is_count(text):
         launch.say("every", int(text), flag.written)
         return
     pattern: list[str] = []
     for part in text.strip("()").split("+"):
         head, _, count = part.partition("*")
-        pattern += head.strip("[]").split(",") * (int(count) if count.isdigit() else 1)
+        pattern += head.strip("[]").split(",") * (int(count) if is_count(count) else 1)
     if "1" not in pattern:
         launch.kept.append(f"{flag.written} {text}: every layer is taken to be a mixture")
         return
@@ -348,7 +349,7 @@ def _machines(launch: Launch, last: Mapping[str, Flag]) -> None:
         if name not in last:
             continue
         text = last[name].value.partition(":")[2] or last[name].value
-        if text.isdigit() and int(text) > 0:
+        if is_count(text) and int(text) > 0:
             launch.say(key, int(text), last[name].written)
 
 
@@ -440,8 +441,8 @@ def _divisible(passed: list[str], last: Mapping[str, Flag]) -> list[str]:
     place, stages = passed.index("--num-layers") + 1 if "--num-layers" in passed else 0, 1
     if "--pipeline-model-parallel-size" in last:
         value = last["--pipeline-model-parallel-size"].value
-        stages = max(1, int(value)) if value.isdigit() else 1
-    if place and passed[place].isdigit():
+        stages = max(1, int(value)) if is_count(value) else 1
+    if place and is_count(passed[place]):
         passed[place] = str(-(-int(passed[place]) // stages) * stages)
     return passed
 
@@ -483,7 +484,7 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
     launch.settings["mtp_ahead"] = plan.mtp_ahead
     sizes = {LENGTHS[0]: 1, LENGTHS[1]: job["seq_len"], LENGTHS[2]: job["seq_len"] * job["global_batch"]}
     length = next((name for name in LENGTHS if name in last), "")
-    if length and (number := last[length].value.replace("_", "")).isdigit():
+    if length and is_count(number := last[length].value.replace("_", "")):
         launch.say("tokens", int(number) * sizes[length], last[length].written)
     if "--enable-zero-bubble" in last:
         launch.say("schedule", "zero-bubble", last["--enable-zero-bubble"].written)

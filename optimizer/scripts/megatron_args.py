@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from pathlib import Path
 from optimizer.errors import InvalidFile, nearest
 from optimizer.plan import Knobs, Plan, balanced, virtual_stages
 from optimizer.presets.launchers import MEGATRON_LM, argument_names
-from optimizer.readers.text import readable
+from optimizer.readers.text import read_json, readable
 from optimizer.recomputation import MODULES, RESCALED, named
+from optimizer.units import LARGEST, is_count
 from optimizer.variables import DISPATCHERS
 
 # Arguments that make a plan or a job, with the name of their value.
@@ -123,11 +123,12 @@ def read_megatron_arguments(source: str | Path, gpus: int | None = None) -> tupl
 def _blocks(folder: Path, name: str) -> int:
     """Thread blocks of the data-parallel communicators in a file that NCCL's options are read from; 0 if not told."""
     try:
-        groups = json.loads((folder / name).read_text(encoding="utf-8")) if name else {}
-    except (OSError, ValueError):
+        groups = read_json(folder / name) if name else {}
+    except InvalidFile:
         return 0
-    told = groups.get("dp_cp", {}).get("max_ctas", 0) if isinstance(groups, dict) else 0
-    return told if isinstance(told, int) else 0
+    data = groups.get("dp_cp")
+    told = data.get("max_ctas") if isinstance(data, dict) else 0
+    return told if isinstance(told, int) and 0 <= told <= LARGEST else 0
 
 
 def _text(source: str | Path) -> tuple[str, str]:
@@ -182,7 +183,7 @@ def _misspelt(flag: str, known: tuple[str, ...]) -> str:
 
 def _count(found: _Found, flag: str, value: str) -> None:
     key = COUNTS[flag]
-    if not value.isdigit() or int(value) < 1:
+    if not is_count(value) or int(value) < 1:
         found.problems.append(f"{flag} must be a whole number of at least 1, but got {value!r}")
     elif found.numbers.get(key, int(value)) != int(value):
         found.problems.append(f"{flag} is given twice, as {found.numbers[key]} and as {value}")

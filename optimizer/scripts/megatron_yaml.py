@@ -13,7 +13,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.presets import load_model
+from optimizer.presets import load_model, preset_model
 from optimizer.scripts.config_file import ConfigFile, written
 from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag
@@ -188,7 +188,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if "--num-query-groups" in has:
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
-    shown = load_model(asked or model) if asked or model else None
+    shown = load_model(asked) if asked else preset_model(model) if model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
     if shown and "--num-layers" not in has:
         shape.append(_flag("--num-layers", str(shown.layers)))

@@ -11,7 +11,7 @@ from optimizer.hardware import Cluster
 from optimizer.job import EVEN_RISK, Job, Limits
 from optimizer.model import Model
 from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_device, load_stack
+from optimizer.presets import load_cluster, load_device, load_stack, preset_cluster
 from optimizer.scripts.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
 from optimizer.scripts.shape import model_of
 from optimizer.scripts.software import switched, widened
@@ -178,7 +178,7 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
     if controls.cluster:
         return load_cluster(controls.cluster)
     device = load_device(controls.device).name if controls.device else launch.settings.get("device", "")
-    cluster = load_cluster(device or DEFAULT_CLUSTER)
+    cluster = preset_cluster(device or DEFAULT_CLUSTER)
     if not controls.device:
         why = f"{launch.written['device']} names {device}" if device and "device" in launch.written else "not told"
         launch.assumed.append(f"cluster {cluster.name} of {cluster.device.name}, {why} (--cluster, --device)")

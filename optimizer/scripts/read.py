@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
+from optimizer.files import read_bytes
 from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, torchtitan
 from optimizer.scripts.bash import Find, Reading
 from optimizer.scripts.bash_config import TrainingCommand, training_with_config
@@ -67,10 +68,7 @@ def _file(path: str) -> File:
     else:
         part = ""
     try:
-        size = Path(path).stat().st_size
-        if size > LARGEST:
-            raise InvalidFile(path, [f"{size / 1e6:.1f} MB is no launch file: at most {LARGEST / 1e6:.0f} MB are read"])
-        data = Path(path).read_bytes()
+        data = read_bytes(path, LARGEST)
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
     found = File(path, data, part)
@@ -210,9 +208,12 @@ def sources(script: File, scripts: Sequence[File]) -> Find:
         if given is not None:
             return given.data
         place = _lying(script, path)
-        if place is None or place.resolve() == Path(script.name).resolve() or place.stat().st_size > LARGEST:
+        if place is None or place.resolve() == Path(script.name).resolve():
             return None
-        return place.read_bytes()
+        try:
+            return read_bytes(place, LARGEST)
+        except OSError:
+            return None
 
     return find
 

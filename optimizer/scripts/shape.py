@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.model import Experts, LatentAttention, Model, SlidingWindow
-from optimizer.presets import load_model, model_names
+from optimizer.presets import load_model, model_names, preset_model
 from optimizer.scripts.launch import Launch
 
 NEEDED = ("layers", "hidden", "heads")
@@ -26,12 +26,12 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
         return load_model(asked)
     said = launch.settings
     if "model" in said:
-        model = load_model(said["model"])
+        model = preset_model(said["model"])
         return _with_own(model, said)
     if any(name not in said for name in NEEDED):
         return None
     values = filled(said)
-    same = [model for model in map(load_model, model_names()) if _same(model, values)]
+    same = [model for model in map(preset_model, model_names()) if _same(model, values)]
     if same:
         model = min(same, key=lambda found: _likeness(found, values, said))
         if "vocab" not in said:

@@ -11,7 +11,7 @@ from typing import Any
 
 from optimizer.job import Job
 from optimizer.plan import Plan
-from optimizer.presets import load_model
+from optimizer.presets import preset_model
 from optimizer.scripts.config_launch import Values, rest, take, tied, whole
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named
@@ -104,7 +104,7 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
     whole_family = named(FAMILIES.get(name, (name,))[0]) if flavor in ("", WHOLE.get(name)) else ""
     model = SIZES.get((name, flavor)) or model or named(str(values.get(ASSETS, ""))) or whole_family
-    if model and said.get("ep", 1) == 1 and load_model(model).experts:
+    if model and said.get("ep", 1) == 1 and preset_model(model).experts:
         said["etp"] = said.get("tp", 1)  # experts that are not spread over ranks are split as all weights are
     if model:
         launch.say("model", model, _there(values, FLAVOR) or ASSETS)

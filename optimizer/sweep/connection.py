@@ -22,10 +22,18 @@ def url_of(place: str) -> URL:
     ('postgresql+psycopg', 'results.db')
     """
     from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
 
+    if not place.strip() or "\0" in place:
+        raise ArgumentError("a file or a URL is expected")
     if "://" not in place:
         return URL.create("sqlite", database=str(Path(place).expanduser()))
-    url = make_url(place)
+    if place.partition("://")[2].partition("/")[0].count("@") > 1:
+        raise ArgumentError("an @ in a user's name or password is written %40")
+    try:
+        url = make_url(place)
+    except ValueError as error:  # a port that is no number
+        raise ArgumentError(str(error)) from None
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 

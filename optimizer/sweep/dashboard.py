@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
@@ -38,15 +39,32 @@ def publish(place: str, name: str, wholes: Sequence[Mapping[str, Any]]) -> int:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    url = url_of(place)
-    with explained(url.render_as_string(hide_password=True)):
-        storage = optuna.storages.RDBStorage(url.render_as_string(hide_password=False))
+    with _opened(place) as storage:
+        _write(storage, place, name, wholes)
+    return len(wholes)
+
+
+def usable(place: str) -> str:
+    """The URL of a storage of Optuna given as a file or a URL, once it could be opened.
+
+    Raises InputError where it cannot be.
+    """
+    with _opened(place):
+        return url_of(place).render_as_string(hide_password=False)
+
+
+@contextmanager
+def _opened(place: str) -> Iterator[RDBStorage]:
+    """A storage; what is wrong with it is told in our words."""
+    import optuna
+
+    with explained(place, "--study"):
+        storage = optuna.storages.RDBStorage(url_of(place).render_as_string(hide_password=False))
         try:
-            _write(storage, place, name, wholes)
+            yield storage
         finally:
             storage.remove_session()
             storage.engine.dispose()
-    return len(wholes)
 
 
 def _write(storage: RDBStorage, place: str, name: str, wholes: Sequence[Mapping[str, Any]]) -> None:

@@ -23,16 +23,7 @@ def exported(wholes: Sequence[Mapping[str, Any]], form: str) -> bytes:
 
 def csv_text(wholes: Iterable[Mapping[str, Any]]) -> str:
     """Comma-separated records with a header, an empty cell for a figure that is missing."""
-    return table_text([{name: harmless(value) for name, value in row.items()} for row in records(wholes)])
-
-
-def harmless(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula.
-
-    >>> harmless("=1+2"), harmless("llama3-8b"), harmless(-1)
-    ("'=1+2", 'llama3-8b', -1)
-    """
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return table_text(list(records(wholes)))
 
 
 def _parquet(wholes: Sequence[Mapping[str, Any]]) -> bytes:

@@ -27,22 +27,22 @@ def expanded(kind: str, names: Iterable[str], folder: Path, where: str, problems
 def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
     """What one name or glob stands for; raises InputError when it stands for nothing."""
     from optimizer import presets
+    from optimizer.presets.places import file_of, spelled
 
     names, load = presets.KINDS[kind.removesuffix("s")]
-    if "/" in name or name.endswith((".json", ".toml")):
-        path = folder / os.path.expanduser(name)
+    if path := file_of(name, folder):
         if not os.path.exists(path):
             raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")
-        name = str(path)
-    elif any(character in name for character in "*?["):
+        load(spelled(path))
+        return [spelled(path)]
+    if any(character in name for character in "*?["):
         found = [preset for preset in names() if fnmatchcase(preset, name.lower())]
         if not found:
             close = nearest(name.strip("*?"), names())
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise InputError(f"no preset matches {name!r}{hint}")
         return found
-    loaded = load(name)
-    return [name if "/" in name else str(getattr(loaded, "name", name))]
+    return [str(load(name).name)]
 
 
 def unknown_names(raw: Mapping[str, Any], folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ from optimizer.errors import InputError
 from optimizer.sweep.local import ATTEMPTS, Work
 from optimizer.sweep.task import Outcome, Task
 from optimizer.sweep.work import failed, work
+from optimizer.units import is_count
 
 REACH = 5.0  # to wait for an answer at the address [s]
 AHEAD = 2  # tasks given to each processor of the cluster, so that none waits for us
@@ -129,7 +130,7 @@ def _current() -> str:
 def _reach(address: str) -> None:
     """Make sure that something listens, which Ray itself would find out only after a minute."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not is_count(port):
         raise InputError(f"--address {address!r} is not host:port, such as 10.0.0.1:6379 or ray://10.0.0.1:10001")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, 
 
 from optimizer.constraints.pin_text import pin_texts
 from optimizer.errors import InputError
-from optimizer.readers.tables import Count, Natural, Positive, Table, Text
+from optimizer.readers.tables import Count, Name, Natural, Positive, Table
 from optimizer.units import parse
 
 # What people write for the plural keys: the names of the options of `optimize`.
@@ -141,7 +141,7 @@ def holds(value: float, wanted: Iterable[int | float | str]) -> bool:
 
 
 Names = Annotated[
-    tuple[Annotated[Text, Field(min_length=1)], ...],
+    tuple[Annotated[Name, Field(min_length=1)], ...],
     BeforeValidator(listed),
     Field(min_length=1),
     "a name or a list of names",
@@ -152,6 +152,9 @@ Shares = Annotated[tuple[float, ...], BeforeValidator(shares), Field(min_length=
 Sizes = Annotated[tuple[float, ...], BeforeValidator(sizes), Field(min_length=1)]
 Pins = Annotated[tuple[dict[str, Any], ...], BeforeValidator(pins), Field(min_length=1)]
 Numbers = Annotated[tuple[Any, ...], BeforeValidator(conditions), Field(min_length=1)]
+
+
+Trials = Annotated[int, Field(strict=True, ge=0, le=10_000), "a whole number from 0 to 10,000"]
 
 
 class StudyKeys(Table):
@@ -200,12 +203,12 @@ class ExclusionTable(StudyKeys):
 class StudyTable(AxesTable):
     """A study: axes, named scenarios that override some of them, exclusions, and how hard to search."""
 
-    name: Text | None = None
-    scenarios: dict[str, AxesTable] = Field(default_factory=dict)
+    name: Name | None = None
+    scenarios: dict[Name, AxesTable] = Field(default_factory=dict)
     exclude: Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)] = ()
     token_budget: Positive | None = None
     prices: dict[str, Positive] = Field(default_factory=dict)
     top: Natural | None = None
-    trials: Natural | None = None
+    trials: Trials | None = None
     time_limit: Positive | None = None
     seed: Natural = 0

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from optimizer.errors import InputError
+from optimizer.names import without_passwords
 
+STORE = "--store"
 ADVICE = (
     (
         ("disk is full", "no space left", "disk full", "disk i/o error"),
@@ -51,24 +53,27 @@ class NoBatch(StoreError):
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
-    """Turn what the database complains about into a StoreError that says what to do."""
+def explained(where: str, option: str = STORE) -> Iterator[None]:
+    """Turn what the database complains about into a StoreError that says what to do.
+
+    `option` is the one that named the place.
+    """
     from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+    place = f"{'store' if option == STORE else option} {without_passwords(where)}"
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"store {where}: {advice(str(error.orig))}") from error
+        raise StoreError(f"{place}: {advice(str(error.orig)).replace(STORE, option)}") from error
     except NoSuchModuleError as error:
         raise StoreError(
-            f"store {where}: unknown kind of database ({error}); use a file, or postgresql+psycopg://..."
+            f"{place}: unknown kind of database ({error}); use a file, or postgresql+psycopg://..."
         ) from None
     except ArgumentError as error:
-        raise StoreError(f"store {where}: no file and no URL ({error})") from None
-    except ModuleNotFoundError as error:
-        raise StoreError(
-            f"store {where}: the driver {error.name!r} is missing; pip install 'mfu-optimizer[postgresql]'"
-        ) from None
+        raise StoreError(f"{place}: no file and no URL ({error})") from None
+    except ImportError as error:
+        driver = repr(error.name) if error.name else "of this database"
+        raise StoreError(f"{place}: the driver {driver} is missing; pip install 'mfu-optimizer[postgresql]'") from None
 
 
 def advice(reason: str) -> str:

@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from optimizer.names import without_passwords
 from optimizer.sweep.connection import readable, url_of, writable
 from optimizer.sweep.owner import Owner, is_dead
 from optimizer.sweep.storage_errors import NoBatch, StoreError, advice, explained
 from optimizer.sweep.task import Outcome, Task, canonical
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, CursorResult, Engine
 
 T = TypeVar("T")
 PENDING, RUNNING, FAILED = "pending", "running", "failed"
+SUMMED = ("key", "version", "status", "asked", "result", "error", "attempts", "seconds", "memory", "host", "finished")
 CHUNK = 500  # keys in one statement, which databases limit
 
 
@@ -43,6 +46,14 @@ class Row:
     finished: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """How many answers were copied, and the keys of those that both stores have and that differ; ours are kept."""
+
+    count: int
+    conflicts: tuple[str, ...] = ()
+
+
 class Store:
     """A store that is open for reading and writing, or for reading only."""
 
@@ -50,7 +61,7 @@ class Store:
         self.place = place
         with explained(place):
             url = url_of(place)
-            self.label = url.render_as_string(hide_password=True) if "://" in place else place
+            self.label = without_passwords(url.render_as_string(hide_password=False)) if "://" in place else place
         with explained(self.label):
             if read_only and url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
                 raise NoBatch(f"store {self.label}: no such file; `optimize batch STUDY` makes one")
@@ -189,6 +200,7 @@ class Store:
 
         now = datetime.now(UTC).isoformat(timespec="seconds")
         values = ("status", "result", "error", "attempts", "seconds", "memory", "host")
+        outcomes = list(outcomes)
         rows = [
             {"claimed": outcome.key, "now": now} | {f"new_{name}": getattr(outcome, name) for name in values}
             for outcome in outcomes
@@ -200,6 +212,40 @@ class Store:
         }
         with explained(self.label), self.engine.begin() as connection:
             connection.execute(update(JOBS).where(*mine).values(**changes), rows)
+            self._sum_up(connection, [outcome.key for outcome in outcomes])
+
+    def _sum_up(self, connection: Connection, keys: Sequence[str]) -> None:
+        """Keep the checksums of these jobs as they are now."""
+        from sqlalchemy import delete, insert, select
+
+        from optimizer.sweep.tables import JOBS, SUMS
+
+        for some in chunks(keys):
+            rows = _dicts(connection.execute(select(JOBS).where(JOBS.c.key.in_(some))))
+            connection.execute(delete(SUMS).where(SUMS.c.key.in_(some)))
+            if rows:
+                connection.execute(insert(SUMS), [{"key": row["key"], "checksum": checksum(row)} for row in rows])
+
+    def _intact(self, connection: Connection, rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> None:
+        """Raise StoreError for an answer that is not what was written; what has no checksum is of an earlier version.
+
+        `whole`: these are all rows of the store, so that one which is gone is noticed as well.
+        """
+        from sqlalchemy import inspect, select
+
+        from optimizer.sweep.tables import SUMS
+
+        if not inspect(connection).has_table(SUMS.name):
+            return
+        keys, sums, query = [row["key"] for row in rows], dict[str, str](), select(SUMS.c.key, SUMS.c.checksum)
+        for some in [None] if whole else chunks(keys):
+            found = connection.execute(query if some is None else query.where(SUMS.c.key.in_(some)))
+            sums.update((key, value) for key, value in found)
+        answered = [row for row in rows if row["status"] not in (PENDING, RUNNING)]
+        changed = [row["key"] for row in answered if sums.get(row["key"], own := checksum(row)) != own]
+        lost = sorted(sums.keys() - set(keys))
+        for key, what in [*((key, "not what was written") for key in changed), *((key, "gone") for key in lost)]:
+            raise StoreError(f"store {self.label}: {advice(f'malformed: the answer of key {key} is {what}')}")
 
     def statuses(self, keys: Iterable[str]) -> dict[str, str]:
         """Status by key."""
@@ -237,29 +283,39 @@ class Store:
         with explained(self.label), self.engine.connect() as connection:
             if keys is None:
                 ordered = query.order_by(JOBS.c.version, JOBS.c.position, JOBS.c.key)
-                return [Row(**row) for row in connection.execute(ordered).mappings()]
+                every = _dicts(connection.execute(ordered))
+                self._intact(connection, every, whole=True)
+                return [Row(**row) for row in every]
             found: dict[str, Row] = {}
             for some in chunks(list(keys)):
-                rows = connection.execute(query.where(JOBS.c.key.in_(some))).mappings()
+                rows = _dicts(connection.execute(query.where(JOBS.c.key.in_(some))))
+                self._intact(connection, rows)
                 found.update((row["key"], Row(**row)) for row in rows)
         return [found[key] for key in keys if key in found]
 
-    def take_from(self, other: Store) -> int:
-        """Copy the answered jobs of another store that this one lacks or has not answered; their number."""
+    def take_from(self, other: Store) -> Taken:
+        """Copy the answered jobs of another store that this one lacks or has not answered."""
         from sqlalchemy import delete, select
 
         from optimizer.sweep.tables import JOBS
 
         with explained(other.label), other.engine.connect() as connection:
             answered = select(JOBS).where(JOBS.c.status.not_in((PENDING, RUNNING)))
-            theirs = [dict(row) | {"owner": None} for row in connection.execute(answered).mappings()]
+            rows = _dicts(connection.execute(answered))
+            other._intact(connection, rows)
+            theirs = [row | {"owner": None} for row in rows]
         with explained(self.label), self.engine.begin() as connection:
-            kept = set(connection.execute(select(JOBS.c.key).where(JOBS.c.status.not_in((PENDING, FAILED)))).scalars())
+            settled = select(JOBS.c.key, JOBS.c.status, JOBS.c.result).where(JOBS.c.status.not_in((PENDING, FAILED)))
+            kept = {key: (status, result) for key, status, result in connection.execute(settled)}
             taken = [row for row in theirs if row["key"] not in kept]
             for some in chunks(taken):
                 connection.execute(delete(JOBS).where(JOBS.c.key.in_([row["key"] for row in some])))
                 connection.execute(self._insert(JOBS), some)
-        return len(taken)
+            self._sum_up(connection, [row["key"] for row in taken])
+        answers = [row for row in theirs if row["key"] in kept and row["status"] != FAILED]
+        other_than = [row["key"] for row in answers if (row["status"], row["result"]) != kept[row["key"]]]
+        running = [key for key in other_than if kept[key][0] == RUNNING]
+        return Taken(count=len(taken), conflicts=tuple(key for key in other_than if key not in running))
 
 
 def chunks(items: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:
@@ -269,6 +325,20 @@ def chunks(items: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:
     [[1, 2], [3]]
     """
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _dicts(result: CursorResult[Any]) -> list[dict[str, Any]]:
+    return [dict(row) for row in result.mappings()]
+
+
+def checksum(row: Mapping[str, Any]) -> str:
+    """A hash of everything that is told of an answered job, but for its place and scenario in a study.
+
+    >>> row = dict.fromkeys(SUMMED, "a")
+    >>> checksum(row) == checksum({**row, "scenario": "b"}), checksum(row) == checksum({**row, "result": "b"})
+    (True, False)
+    """
+    return sha256("\0".join(f"{row[name]!r}" for name in SUMMED).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _new(position: int, task: Task) -> Mapping[str, Any]:

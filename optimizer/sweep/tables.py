@@ -31,6 +31,10 @@ JOBS = Table(
     Index("batch_jobs_owner", "owner"),
 )
 
+# What was written of an answered job, as a hash: damage inside of a value is seen. `register` of a store without this
+# table, of an earlier version, begins it.
+SUMS = Table("batch_sums", METADATA, Column("key", String(64), primary_key=True), Column("checksum", String(64)))
+
 # Who claims jobs. `beat` grows while the owner lives.
 OWNERS = Table(
     "batch_owners",

@@ -12,7 +12,7 @@ from optimizer.answer import Answer, job_dict, plan_dict
 from optimizer.errors import InputError, InvalidFile
 from optimizer.exports.folder import exported, write_texts
 from optimizer.job import Job
-from optimizer.readers.text import read_text
+from optimizer.readers.text import json_of, read_text
 from optimizer.search.check.answer_file import SavedAnswer, read_answer
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.launch import LAUNCH, MANIFEST, RUNNER, launch_script, run_script, time_limit, trial_name
@@ -94,10 +94,10 @@ def read_folder(folder: Path) -> Trials:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(path, [f"cannot be read: {error}"]) from None
     try:
-        asked: Any = json.loads(text).get("trial", {})
+        asked: Any = json_of(text, path).get("trial", {})
         places = {str(key): str(value) for key, value in asked["places"].items()}
         chosen, steps = tuple(int(index) for index in asked["chosen"]), int(asked["steps"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InvalidFile(path, ["is not what `optimize trial --out` wrote; write the trials anew"]) from None
     saved = read_answer(text, str(path), **places)
     found = _candidates(saved)

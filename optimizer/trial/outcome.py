@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
+from optimizer.files import read_bytes
 from optimizer.logs.failures import CRASHED, OK, OOM
 from optimizer.logs.measured import Measured, read_runs_of
 from optimizer.logs.row import contradictions
@@ -15,6 +16,7 @@ from optimizer.trial.belief import Belief
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.folder import Trials
 from optimizer.trial.launch import EXIT_CODE, LOG
+from optimizer.units import is_count
 
 WAITING, UNFINISHED = "waiting", "unfinished"
 FEWEST = 5  # steady steps that a trial without an end needs to count
@@ -157,8 +159,11 @@ def _exit_code(path: Path) -> int | None:
     """The exit code that the runner wrote, None before the trial ended."""
     if not path.exists():
         return None
-    text = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not text.isdecimal():
+    try:
+        text = read_bytes(path, LONGEST).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
+    if not is_count(text):
         raise InvalidFile(path, [f"must hold an exit code, but got {text[:40]!r}; remove it to run the trial again"])
     return int(text)
 

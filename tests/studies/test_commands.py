@@ -109,7 +109,7 @@ def test_networks() -> None:
         (("--strategy", "dp", "--fix", "tp=2"), "leave out --fix and --best"),
         (("--json", "--csv"), "exclude each other"),
         (("--network", "infiniband-nrd"), "Did you mean"),
-        (("--html", "/no/such/folder/page.html"), "cannot write"),
+        (("--html", "/no/such/folder/page.html"), "cannot be written"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_two(arguments: tuple[str, ...], message: str) -> None:

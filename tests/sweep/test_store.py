@@ -119,7 +119,7 @@ def test_answers_of_another_store_are_taken_but_never_replace_our_own(place: str
         store.register(tasks(3))
         store.claim(keys, owner)
         store.save([replace(outcome(key), host=store.place) for key in keys], owner)
-    assert mine.take_from(theirs) == 1
+    assert mine.take_from(theirs).count == 1
     assert [row.status for row in mine.rows()] == ["optimal", "optimal", "pending"]
     assert mine.rows()[0].host == place
     mine.close()

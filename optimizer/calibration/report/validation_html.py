@@ -18,6 +18,7 @@ from optimizer.calibration.report.validation_words import (
 )
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import Priced, Validation
+from optimizer.reports.figure import figure_fragment
 from optimizer.reports.page import rendered
 from optimizer.reports.palette import FONT, GREY, GRID, PALETTE
 from optimizer.reports.table import cell
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = "validation.html"
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+MOST_POINTS = 10_000  # in the plot, which SVG draws: WebGL's programs would need a laxer content security policy
 MARGIN = 0.2  # the dashed lines of the plot: 20 % too fast, 20 % too slow
 
 
@@ -35,9 +37,7 @@ def validation_page(validation: Validation, file: str) -> str:
     from markupsafe import Markup
 
     overall = validation.overall
-    chart = scatter(validation).to_html(
-        full_html=False, include_plotlyjs=True, config={"displaylogo": False}, div_id="chart"
-    )
+    chart = figure_fragment(scatter(validation), "chart", {"displaylogo": False}, library=True)
     return rendered(
         "optimizer.calibration.report",
         TEMPLATE,
@@ -75,19 +75,26 @@ def scatter(validation: Validation) -> Figure:
     timed = [row for row in validation.rows if row.clean and row.ratio]
     stacks = gathered(timed, lambda row: row.run.stack_name)
     for index, (name, rows) in enumerate(sorted(stacks.items(), key=lambda item: -len(item[1]))):
-        figure.add_scattergl(name=f"{name} ({len(rows):,})", **_points(rows, index))
+        figure.add_scatter(name=f"{name} ({len(rows):,})", **_points(drawn(rows, len(timed)), index))
     _guides(figure, [row.run.step_time or 1.0 for row in timed])
     axis = {"type": "log", "gridcolor": GRID, "exponentformat": "SI", "dtick": 1, "ticksuffix": " s"}
     figure.update_xaxes(title="measured step time", **axis)
     figure.update_yaxes(title="predicted step time", **axis)
+    shown = f", every {step}th drawn" if (step := -(-len(timed) // MOST_POINTS)) > 1 else ""
     figure.update_layout(
         template="plotly_white",
         font={"family": FONT, "size": 13},
         height=640,
         margin={"l": 80, "r": 10, "t": 40, "b": 60},
-        legend={"title": {"text": "software stack (runs)"}},
+        legend={"title": {"text": f"software stack (runs{shown})"}},
     )
     return figure
+
+
+def drawn(rows: Sequence[Priced], of: int) -> Sequence[Priced]:
+    """Those of the rows that the plot shows: all, or every so many by their error where there are too many to draw."""
+    step = -(-of // MOST_POINTS)
+    return rows if step <= 1 else sorted(rows, key=lambda row: row.ratio or 1.0)[::step]
 
 
 def _points(rows: Sequence[Priced], index: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.logs.measured import Measured
 from optimizer.logs.steady import Steady
+from optimizer.units import is_count
 
 UNSTEADY = 0.015  # relative standard deviation of single steps; healthy ones vary by less
 STALLED = 0.01  # share of the time
@@ -101,7 +102,7 @@ def _settings(facts: Mapping[str, str]) -> list[Sign]:
         if (value := facts.get(name, "").lower()) in (*OFF, *ON):
             switched = "off" if value in OFF else "on"
             found.append(Sign(name="overlap", value=switched, text=f"the log prints {name} {value}"))
-    if (value := facts.get("num_workers", "")).isdigit():
+    if is_count(value := facts.get("num_workers", "")):
         text = f"the log prints num_workers {value}"
         found.append(Sign(name="loaders", value="some" if int(value) else "none", text=text))
     return found

@@ -9,7 +9,7 @@ import re
 
 from optimizer.logs.programs.printed_settings import settings
 from optimizer.logs.reading import Program, Reading, decimal
-from optimizer.units import MiB
+from optimizer.units import MiB, is_count
 
 STEP = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|(.*)\|")
 MEMORY = re.compile(r"memory \(MB\) \|.*?\bmax allocated: ([\d.]+) \|(?:.*?\bmax reserved: ([\d.]+))?")
@@ -50,12 +50,12 @@ def step(match: re.Match[str], values: dict[str, str]) -> Reading | None:
     if seconds is None:
         return None
     batch = values.get("global batch size", "")
-    facts = {"global_batch": batch} if batch.isdigit() else {}
-    if (length := values.get("actual seqlen", "")).isdigit():
+    facts = {"global_batch": batch} if is_count(batch) else {}
+    if is_count(length := values.get("actual seqlen", "")):
         facts["seq_len"] = length
     return Reading(
         step=int(match[1]),
-        last_step=int(match[2]) if match[2].isdigit() else None,
+        last_step=int(match[2]) if is_count(match[2]) else None,
         seconds=seconds,
         averaged=True,
         loss=decimal(values.get("lm loss")),

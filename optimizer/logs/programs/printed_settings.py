@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from optimizer.logs.reading import Reading
+from optimizer.units import is_count
 
 DOTTED = re.compile(r"\s([a-z]\w*) \.{3,} ?(\S+)\s*$")
 COUNTS: Mapping[str, str] = {
@@ -44,6 +45,6 @@ def settings(text: str) -> Reading | None:
     if match is None:
         return None
     name, value = match.groups()
-    if name in COUNTS and value.isdigit() and int(value) > 0:
+    if name in COUNTS and is_count(value) and int(value) > 0:
         return Reading(facts={COUNTS[name]: value})
     return Reading(facts={name: value.lower()}) if name in SWITCHES else None

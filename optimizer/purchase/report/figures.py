@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.rows import phases
 from optimizer.purchase.report.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
+from optimizer.reports.figure import figure_fragment
 from optimizer.units import DAY
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def charts(dossier: Dossier) -> dict[str, str]:
     }
     config = {"displaylogo": False, "displayModeBar": False, "staticPlot": False}
     return {
-        name: figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"chart-{name}", config=config)
-        for name, figure in figures.items()
-        if figure is not None
+        name: figure_fragment(figure, f"chart-{name}", config) for name, figure in figures.items() if figure is not None
     }
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets import load_cluster, load_model, load_stack, preset_cluster, preset_model, preset_stack
 from optimizer.presets.settings import Asked, with_settings
+from optimizer.readers.text import json_of
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -76,8 +77,8 @@ class SavedAnswer:
 def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: str = "", stack: str = "") -> SavedAnswer:
     """The answer in a JSON text; `name` is what messages call it.
 
-    The JSON names model, cluster and stack; `model`, `cluster` and `stack` say where to find them instead. Raises
-    InvalidFile with everything that is wrong, UnknownName for a preset that does not exist.
+    The JSON names presets of model, cluster and stack; `model`, `cluster` and `stack` say where to find them instead.
+    Raises InvalidFile with everything that is wrong, UnknownName for a preset that does not exist.
     """
     from optimizer.readers.problems import validated
     from optimizer.search.check.answer_schema import ANSWER
@@ -88,9 +89,9 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
         raise InvalidFile(name, problems)
     asked = table.job
     found = Asked(
-        model=load_model(model or asked.model),
-        cluster=load_cluster(cluster or asked.cluster),
-        stack=load_stack(stack or asked.stack),
+        model=load_model(model) if model else preset_model(asked.model),
+        cluster=load_cluster(cluster) if cluster else preset_cluster(asked.cluster),
+        stack=load_stack(stack) if stack else preset_stack(asked.stack),
     )
     found = with_settings(found, asked.settings)
     return SavedAnswer(
@@ -123,9 +124,9 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
 def _document(text: str, name: str) -> dict[str, Any]:
     """The outermost object, of a version that can be read and with a plan in it or the reason why there is none."""
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidFile(name, [f"is no JSON: {error}; give the output of optimize --json"]) from error
+        document: Any = json_of(text, name)
+    except InvalidFile as error:
+        raise InvalidFile(name, [f"{error.problems[0]}; give the output of optimize --json"]) from None
     problem = ""
     if not isinstance(document, dict):
         problem = f"must be an object as optimize --json prints it, but got {json.dumps(document)[:40]}"

@@ -38,6 +38,7 @@ Name = Annotated[str, Field(strict=True, min_length=1), "a name"]
 Portion = Annotated[float, Field(strict=True, ge=0, le=1), "a share from 0 to 1"]
 Risk = Annotated[float, Field(strict=True, gt=0, le=EVEN_RISK), f"a risk above 0, at most {EVEN_RISK}"]
 Percent = Annotated[int, Field(strict=True, ge=0, le=100), "a whole number from 0 to 100"]
+Trials = Annotated[int, Field(strict=True, ge=0, le=10_000), "a whole number from 0 to 10,000"]
 VirtualStages = Annotated[int, Field(strict=True, gt=0, le=4096), "a whole number from 1 to 4,096"]
 Numbers = Annotated[tuple[Natural, ...], "a list of whole numbers"]
 Mode = Annotated[Literal[RECOMPUTE], f"one of {', '.join(MODES)}, or modules joined by {SIGN}"]  # type: ignore[valid-type]
@@ -120,6 +121,6 @@ ANSWER = _part(
     safety=(_part(fastest=ALTERNATIVE | None) | None, None),
     alternatives=(tuple[ALTERNATIVE, ...], ()),  # type: ignore[valid-type]
     formats=(tuple[FORMAT, ...], ()),  # type: ignore[valid-type]
-    search=_part(trials=(Natural, 0), seed=(Natural, 0)),
+    search=_part(trials=(Trials, 0), seed=(Natural, 0)),
     why_not=(_part(pins=Name) | None, None),
 )

@@ -179,8 +179,10 @@ class _Spot:
         if study is None and trials <= STARTUP:
             moves = random_moves(trials, seed)
         else:
-            search = _study(self.bill.job, seed, study)
+            search = _study(seed)
             search.optimize(lost, n_trials=trials)
+            if study is not None:
+                _keep(self.bill.job, search.trials, study)
             moves = tuple(tuple(trial.params[name] for name in BOX) for trial in search.trials if trial.params)
         places, seconds = moved(np.array(moves).T)
         first = np.argmin(seconds, axis=0)[None]
@@ -210,13 +212,20 @@ def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(_move(search.ask()).tolist()) for _ in range(trials))
 
 
-def _study(job: Job, seed: int, study: str | None) -> Any:
+def _study(seed: int) -> Any:
+    """A search that starts from nothing, so that one seed gives one answer whatever was kept before."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
-    name = f"{STUDY}-{job.model.name}-{job.gpus}" if study else None
-    return optuna.create_study(storage=study, study_name=name, load_if_exists=bool(study), sampler=sampler)
+    return optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
+
+
+def _keep(job: Job, trials: Sequence[Any], study: str) -> None:
+    """Add trials to those in a storage, for the Optuna dashboard."""
+    import optuna
+
+    name = f"{STUDY}-{job.model.name}-{job.gpus}"
+    optuna.create_study(storage=study, study_name=name, load_if_exists=True).add_trials(trials)
 
 
 def _move(trial: Any) -> FloatArray:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optimizer.reports.figure import figure_page
 from optimizer.reports.palette import BLUE, FONT, GREEN, GREY, GRID, ORANGE, PALETTE
 from optimizer.reports.table import cell
 from optimizer.studies.report.communication import name_of
@@ -208,5 +209,4 @@ def _page(figure: Any, heading: str, room: Room | None = None) -> str:
         margin={"l": 70, "r": 40, "t": 100, "b": 60},
     )
     figure.update_annotations(font_size=13)
-    html: str = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
-    return html
+    return figure_page(figure, heading.partition("<br>")[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from optimizer.errors import InputError
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
+from optimizer.reports.figure import figure_page
 from optimizer.reports.palette import BLUE, FONT, GREEN, ORANGE
 from optimizer.reports.table import Column, Record, Value, table
 from optimizer.units import show
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
 COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
 PALEST = 0.55  # share of white in the colour of the last virtual stage
+MOST_PASSES = 60_000
 MOST_LABELS = 700  # passes up to which each carries its micro-batch's number
 COLUMNS = (
     Column(label="stage", unit="1"),
@@ -33,10 +36,17 @@ COLUMNS = (
 
 
 def timeline_page(study: PipelineStudy) -> str:
-    """The Gantt chart with the library inside, so that it opens without a network."""
-    figure = gantt(study)
-    html: str = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
-    return html
+    """The Gantt chart with the library inside, so that it opens without a network.
+
+    Raises InputError for more passes than a browser draws.
+    """
+    passes = sum(len(stage.passes) for stage in study.timeline.stages)
+    if passes > MOST_PASSES:
+        raise InputError(
+            f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
+            "larger micro-batches (--fix micro-batch=...), or --csv"
+        )
+    return figure_page(gantt(study), f"{study.job.model.name}: timeline of {study.plan.summary()}")
 
 
 def gantt(study: PipelineStudy) -> Figure:

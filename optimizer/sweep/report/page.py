@@ -11,11 +11,11 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.files import CSV, HTML, replace_file
+from optimizer.reports.page import POLICY, source_hash
 from optimizer.sweep.export import csv_text
 from optimizer.sweep.report.table import plan_text, summary
 from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat
@@ -54,11 +54,8 @@ PEAKS = ("peak_reserved", "peak_allocated")  # sums beside the terms of the memo
 def write_page(name: str, wholes: Sequence[Mapping[str, Any]], path: Path) -> tuple[Path, Path]:
     """Write the page and the CSV beside it; their paths. Raises InputError when they cannot be written."""
     table = path.with_suffix(".csv")
-    try:
-        path.write_text(page(name, wholes), encoding="utf-8")
-        table.write_text(csv_text(wholes), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--html {path}: cannot be written ({error.strerror}); name a file elsewhere") from error
+    replace_file(table, csv_text(wholes), CSV)
+    replace_file(path, page(name, wholes), HTML)
     return path, table
 
 
@@ -81,7 +78,7 @@ def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
         program=Markup(program),
         plotly=Markup(packed),
         data=Markup(embedded(_data(wholes))),
-        hashes=Markup(f"'{source_hash(program)}' '{plotly_hash}'"),
+        policy=Markup(POLICY.format(scripts=f"'{source_hash(program)}' '{plotly_hash}'")),
     )
 
 
@@ -95,15 +92,6 @@ def embedded(value: Any) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def source_hash(script: str) -> str:
-    """The hash by which a content security policy allows one script.
-
-    >>> source_hash("")
-    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
-    """
-    return "sha256-" + base64.b64encode(sha256(script.encode()).digest()).decode()
 
 
 @cache

@@ -103,9 +103,7 @@ def _reason(whole: Mapping[str, Any]) -> str:
 
 
 def _listed(reasons: Mapping[str, int]) -> list[str]:
-    from rich.markup import escape
-
-    lines = [escape(f"{count:,} x {_short(reason)}") for reason, count in reasons.items()]
+    lines = [f"{count:,} x {_short(reason)}" for reason, count in reasons.items()]
     return lines if len(lines) <= REASONS else [*lines[:REASONS], f"and {len(lines) - REASONS:,} other reasons"]
 
 
@@ -114,33 +112,29 @@ def _short(text: str) -> str:
 
 
 def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
-    from rich.markup import escape
-
     table = _table("family", "jobs", "planned", "infeasible", "failed", "best MFU", "at", "$/Mtoken from")
     for family, found in families.items():
         table.add_row(
-            escape(family),
+            family,
             *(f"{found[key]:,}" for key in ("jobs", "planned", "infeasible", "failed")),
             "" if found["best_mfu"] is None else f"{found['best_mfu']:.1%}",
-            escape(found["best_at"] or ""),
+            found["best_at"] or "",
             "" if found["cheapest_usd_per_mtoken"] is None else f"{found['cheapest_usd_per_mtoken']:.3f}",
         )
     return table
 
 
 def _jobs(wholes: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.markup import escape
-
     table = _table("model", "cluster", "GPUs", "batch", "seq", "MFU", "step", "plan, or why there is none")
     for whole in wholes:
         job, estimate = whole["job"], whole["estimate"]
         table.add_row(
-            escape(str(job["model"])),
-            escape(str(job["cluster"])),
+            str(job["model"]),
+            str(job["cluster"]),
             *("" if job[key] is None else f"{job[key]:,}" for key in ("gpus", "global_batch", "seq_len")),
             f"{estimate['mfu']:.1%}" if estimate else "",
             seconds(estimate["step_time_s"]) if estimate else "",
-            escape(_outcome(whole)),
+            _outcome(whole),
         )
     return table
 

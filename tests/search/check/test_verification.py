@@ -300,3 +300,55 @@ def test_no_solver_is_loaded(document: dict[str, Any], tmp_path: Path) -> None:
         "assert not {'ortools', 'optuna'} & {name.split('.')[0] for name in sys.modules}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def transplanted(document: dict[str, Any], other: dict[str, Any], rng: random.Random) -> tuple[dict[str, Any], Path_]:
+    """The document with parts of another answer, or of its own runner-up, in their places; one of the places."""
+    found, paths = copy.deepcopy(document), []
+    donor = rng.choice([other, *(document["alternatives"] or [other])])
+    shared = [name for name in donor if name in found and donor[name] != found[name] and name not in UNCHECKED]
+    for name in rng.sample(shared, k=min(len(shared), rng.randint(1, 3))):
+        found[name] = copy.deepcopy(donor[name])
+        paths.append((name,))
+    return found, paths[0] if paths else ()
+
+
+def test_parts_of_other_answers_do_not_pass_for_its_own() -> None:
+    """Plan, estimate and knobs of a runner-up under the winner's certificate; parts of answers to other questions."""
+    rng = random.Random(1)
+    documents = [json.loads(text) for text in answers().values()]
+    for number in range(60):
+        original, other = documents[number % len(documents)], rng.choice(documents)
+        document, path = transplanted(original, other, rng)
+        if not path or document == original or set(document["search"]) != set(original["search"]):
+            continue
+        try:
+            found = verify(read_answer(json.dumps(document)))
+        except InputError:
+            continue
+        if not found.broken:
+            check_same_price(original, document)
+            assert document["plan"] == original["plan"], path
+            assert document["job"] != original["job"] or document["certificate"] == original["certificate"], path
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0])
+def test_a_faster_best_and_its_bound_alike_are_no_proof(document: dict[str, Any], seconds: float) -> None:
+    document["certificate"] |= {"best_s": seconds, "lower_bound_s": seconds}
+    assert {"certificate.best_s", "certificate.lower_bound_s"} <= broken(document)
+
+
+def test_a_runner_up_is_no_better_for_being_unproven(document: dict[str, Any]) -> None:
+    """With every figure of its own, its certificate says what is not so: that CP-SAT's search was cut short there."""
+    other = document["alternatives"].pop(0)
+    seconds = other["estimate"]["step_time_s"]
+    document |= {name: other[name] for name in ("plan", "knobs", "estimate")} | {"status": "feasible"}
+    document["certificate"] |= {"best_s": seconds, "lower_bound_s": seconds, "proven": False}
+    assert "certificate of bf16: bound" in broken(document)
+
+
+@pytest.mark.parametrize(("key", "value"), [("trials", 10**6), ("seed", 2**31), ("trials", -1)])
+def test_numbers_of_the_search_are_within_their_options(document: dict[str, Any], key: str, value: int) -> None:
+    document["search"][key] = value
+    with pytest.raises(InputError, match=f"search.{key}"):
+        read_answer(json.dumps(document))

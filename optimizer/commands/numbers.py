@@ -1,0 +1,62 @@
+"""Numbers that options take, each within the range of what it counts: beyond, no answer means anything."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import click
+
+from optimizer.units import LARGEST, is_count
+
+MOST_TRIALS = 10_000
+MOST_TOKENS, MOST_DOLLARS, LONGEST_SEARCH = 1e18, 1e15, 1e7
+
+
+class Whole(click.ParamType[int]):
+    """A whole number from `low` to `high`, in plain digits."""
+
+    name = "integer"
+
+    def __init__(self, low: int = 1, high: int = LARGEST) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        text = str(value).strip() if not isinstance(value, str) else value.strip()
+        sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.removeprefix("+"))
+        if not is_count(digits):
+            self.fail(f"{shortened(text)!r} is not a whole number from {self.low:,} to {self.high:,}", param, ctx)
+        number = int(sign + digits)
+        if not self.low <= number <= self.high:
+            self.fail(f"{number} is not in the range {self.low}<=x<={self.high}", param, ctx)
+        return number
+
+
+class Real(click.ParamType[float]):
+    """A number above `low`, up to `high`."""
+
+    name = "number"
+
+    def __init__(self, low: float = 0.0, high: float = MOST_TOKENS) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            self.fail(f"{shortened(str(value))!r} is not a number", param, ctx)
+        if not (isfinite(number) and self.low < number <= self.high):
+            self.fail(f"{number:g} is not in the range {self.low:g}<x<={self.high:g}", param, ctx)
+        return number
+
+
+def shortened(text: str) -> str:
+    """A value for a message."""
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+SEQUENCE, BATCH = Whole(1, 2**24), Whole(1, 2**24)  # tokens of a sequence, sequences of a step
+COUNT, SEED, TRIALS = Whole(), Whole(0), Whole(0, MOST_TRIALS)
+TOKENS, DOLLARS, SECONDS = Real(), Real(high=MOST_DOLLARS), Real(high=LONGEST_SEARCH)

@@ -1,0 +1,40 @@
+"""The end that a person or a machine asks for: Ctrl-C, a closed terminal, a batch system that is about to kill."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+SHELLS = 128  # what shells add to the number of a signal for an exit code
+
+
+class Stop:
+    """A handler of signals: remembers the first one and raises KeyboardInterrupt, as Python does for Ctrl-C alone."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Called by Python in the main thread."""
+        self.number = self.number or number
+        raise KeyboardInterrupt
+
+    def listen(self) -> None:
+        """Handle SIGINT, SIGTERM and SIGHUP, where this thread may, unless they are ignored as nohup does."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self)
+
+
+def asked() -> int:
+    """The exit code of a program that was asked to end, 0 where nobody asked.
+
+    >>> asked()
+    0
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    return SHELLS + handler.number if isinstance(handler, Stop) and handler.number else 0

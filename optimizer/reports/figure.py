@@ -1,0 +1,53 @@
+"""Figures of plotly as HTML: with the library inside, with names as texts, the same bytes every time.
+
+plotly takes tags and links in its titles, labels and hover texts for markup; only the few that our own labels are made
+of are left.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from optimizer.reports.page import secured
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+# Our own tags: no attribute but a style of words and numbers, which can name no address.
+_OURS = re.compile(r"<(?!(?:br|/?b|/?span|/?extra|(?:b|span) style='[-\w:;#,. ]*')>)")
+CONFIG = {"displaylogo": False, "responsive": True}
+
+
+def figure_page(figure: Figure, title: str) -> str:
+    """A whole page with one figure."""
+    from html import escape
+
+    fragment = figure_fragment(figure, "chart", CONFIG, library=True)
+    head = f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n</head>'
+    return secured(f"{head}\n<body>\n{fragment}\n</body>\n</html>\n")
+
+
+def figure_fragment(figure: Figure, name: str, config: dict[str, Any] = CONFIG, *, library: bool = False) -> str:
+    """A figure as a part of a page, of this id; with plotly itself where the page does not have it."""
+    from plotly.io import to_html
+
+    drawn = texts_only(figure.to_plotly_json())
+    html: str = to_html(drawn, full_html=False, include_plotlyjs=library, config=config, div_id=name, validate=False)
+    return html
+
+
+def texts_only(value: Any) -> Any:
+    """A figure's content with every tag that is not ours as text.
+
+    >>> texts_only(["<b>x</b><br>", "<a href='x'>", "<span style='background:url(x)'>"])
+    ['<b>x</b><br>', "&lt;a href='x'>", "&lt;span style='background:url(x)'>"]
+    """
+    if isinstance(value, str):
+        return _OURS.sub("&lt;", value)
+    if isinstance(value, dict):
+        return {name: texts_only(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [texts_only(item) for item in value]
+    texts = getattr(getattr(value, "dtype", None), "kind", "") in ("O", "U")
+    return texts_only(value.tolist()) if texts else value

@@ -1,0 +1,95 @@
+"""What grows without bound is refused with the option to narrow, told of on a terminal, and ends when asked to."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from optimizer.cli import cli
+from optimizer.commands import waiting as told
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--trials", "0")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), prog_name="optimize")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("pareto", *SMALL[:2], "--tokens", "1e12", "--hardware", "h100", "--gpus", "1:1000000:1"), "--gpus"),
+        (("scaling", *SMALL[:2], "--gpus", ",".join(map(str, range(8, 4008, 8)))), "--gpus"),
+        (("sensitivity", *SMALL[:4], "--lost-nodes", ",".join(map(str, range(1, 500)))), "--lost-nodes"),
+        (("timeline", *SMALL[:4], "--global-batch", "1000000", "--fix", "micro-batch=1"), "--global-batch"),
+        ((*SMALL, "--seq-len", "2147483647"), "--seq-len"),
+        ((*SMALL[:4], "--global-batch", "2147483647"), "--global-batch"),
+        ((*SMALL[:6], "--trials", "1000000"), "--trials"),
+    ],
+)
+def test_what_nobody_waits_for_is_refused(arguments: tuple[str, ...], option: str, tmp_path: Path) -> None:
+    more = ("--html", str(tmp_path / "x.html")) if arguments[0] == "timeline" else ()
+    start = time.monotonic()
+    found = run(*arguments, *more)
+    assert found.exit_code == 2, found.output
+    assert option in found.stderr
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("limit", ["--max-tp", "--max-vpp", "--max-micro-batch"])
+def test_a_limit_beyond_the_job_costs_nothing(limit: str) -> None:
+    start = time.monotonic()
+    assert run(*SMALL, limit, "1000000000").exit_code == 0
+    assert time.monotonic() - start < 20
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_of_what_takes_long_and_left_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "PATIENCE", 0.05)
+    screen, file = Terminal(), io.StringIO()
+    for stream in (screen, file):
+        with told.waiting("planning", stream):
+            time.sleep(0.2)
+    assert "planning: 0 s" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+    assert file.getvalue() == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("delay", [0.15, 0.5, 2.0])
+def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
+    """During the first imports, those of a library, and the search: no traceback, the exit code of shells."""
+    job = (
+        "--model",
+        "llama3.1-405b",
+        "--gpus",
+        "16384",
+        "--seq-len",
+        "8192",
+        "--global-batch",
+        "2048",
+        "--dtype",
+        "any",
+    )
+    command = [sys.executable, "-m", "optimizer", *job]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(delay)
+    number = getattr(signal, name)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (128 + number, -number, 0), said
+    assert "Traceback" not in said or delay < 0.2  # before a line of ours has run
+    assert "internal error" not in said

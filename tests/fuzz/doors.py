@@ -1,0 +1,348 @@
+"""The doors: what comes in through each, and the code that opens it as far as no search begins."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import click
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from tests.fuzz.grammar import HOSTILE, NUMBERS, as_json, as_toml, damaged_document, damaged_text
+
+LONGEST_MESSAGE = 2048
+OPEN = (0, 2, 3, 4, 5)  # exit codes that are an answer
+
+
+class Trouble(AssertionError):
+    """What must not come out of a door."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """`inputs` made by its grammar go through `enter`, in a folder of their own; its result holds no NaN."""
+
+    name: str
+    inputs: st.SearchStrategy[Any] = field(repr=False)
+    enter: Callable[[Any, Path], object]
+
+
+def nan_in(value: Any, depth: int = 0) -> bool:
+    """Whether a result holds a number that is none, at any depth that results have."""
+    if isinstance(value, float):
+        return value != value
+    if depth > 8:
+        return False
+    if isinstance(value, Mapping):
+        return any(nan_in(item, depth + 1) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(nan_in(item, depth + 1) for item in value[:200])
+    return hasattr(value, "__dataclass_fields__") and any(nan_in(item, depth + 1) for item in vars(value).values())
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+# Files
+
+
+def read(load: Callable[[Path], object], name: str) -> Callable[[Any, Path], object]:
+    """Enter by a file of this name; what the reader refuses must be told as the command would."""
+
+    def enter(text: str, folder: Path) -> object:
+        from optimizer.errors import OptimizerError
+
+        try:
+            found = load(written(folder, name, text))
+        except OptimizerError as error:
+            return told(str(error))
+        if nan_in(found):
+            raise Trouble(f"NaN in {found!r:.300}")
+        return found
+
+    return enter
+
+
+def told(message: str) -> None:
+    """A message as it reaches the terminal."""
+    from optimizer.cli import _told
+
+    text = _told(message)
+    if len(text.encode()) > LONGEST_MESSAGE:
+        raise Trouble(f"a message of {len(text.encode()):,} bytes")
+    if "\x1b" in text:
+        raise Trouble("an escape sequence in a message")
+
+
+def model_file(path: Path) -> object:
+    from optimizer.presets import load_model
+
+    return load_model(path)
+
+
+def cluster_file(path: Path) -> object:
+    from optimizer.presets import load_cluster
+
+    return load_cluster(path)
+
+
+def device_file(path: Path) -> object:
+    from optimizer.presets import load_device
+
+    return load_device(path)
+
+
+def stack_file(path: Path) -> object:
+    from optimizer.presets import load_stack
+
+    return load_stack(str(path))
+
+
+def study_file(path: Path) -> object:
+    from optimizer.commands.batch import _tasks
+
+    return _tasks(path)[0].effort
+
+
+def runs_file(path: Path) -> object:
+    from optimizer.calibration.runs import read_runs
+
+    return [(run.step_time, run.memory) for run in read_runs(path)]
+
+
+def log_file(path: Path) -> object:
+    from optimizer.logs.measured import read_runs_of
+
+    return read_runs_of([path], {})
+
+
+def launch_file(path: Path) -> object:
+    from optimizer.scripts.question import Controls, question_of
+    from optimizer.scripts.read import read_files, read_launch
+
+    source = read_launch(read_files([str(path)]), 64, "")
+    return question_of(source.launch, Controls(gpus=64), str(path))
+
+
+def measured_file(path: Path) -> object:
+    from optimizer.measure.hardware_of import hardware_of
+    from optimizer.measure.hardware_toml import cluster_toml
+    from optimizer.measure.measured import read_measured
+    from optimizer.readers.text import toml_of
+
+    measured = read_measured(path)
+    made = hardware_of(measured, name="mine")
+    return toml_of(cluster_toml(made, measured), "the cluster that was made")
+
+
+def nccl_file(path: Path) -> object:
+    from optimizer.readers.nccl_tests import read_nccl_tests
+
+    return read_nccl_tests(path)
+
+
+def topo_file(path: Path) -> object:
+    from optimizer.readers.nvidia_topo import read_topo
+
+    return read_topo(path)
+
+
+def answer_file(path: Path) -> object:
+    from optimizer.readers.text import readable
+    from optimizer.search.check.answer_file import read_answer
+
+    return read_answer(readable(path, "give an answer"), str(path)).job
+
+
+@cache
+def answers() -> list[Any]:
+    """Answers as `optimize --json` prints them."""
+    arguments = ["--gpus", "8", "--global-batch", "64", "--trials", "0", "--fix", "pp=1", "--json"]
+    from optimizer.cli import cli
+
+    found = [CliRunner().invoke(cli, ["--model", model, *arguments]) for model in ("llama3-8b", "gpt3")]
+    return [json.loads(result.stdout) for result in found]
+
+
+def documents(name: str) -> st.SearchStrategy[str]:
+    """The grammar of a file that is a document."""
+    from tests.measure.test_hardware import DATA as MEASURED
+    from tests.readers.test_damage import READERS
+
+    whole = {
+        "answer.json": answers,
+        "measure.json": lambda: [json.loads(path.read_text()) for path in sorted(MEASURED.glob("*.json"))],
+    }.get(name, lambda: READERS[name][1])
+    write = as_json if name.endswith(".json") else as_toml
+    return st.deferred(lambda: damaged_document(whole()).map(write))
+
+
+def launches(suffix: str) -> st.SearchStrategy[str]:
+    """Launch files of this kind."""
+    from tests.scripts.test_damage import FILES
+
+    return damaged_text([text for name, text in FILES.items() if name.endswith(suffix)])
+
+
+def logs() -> st.SearchStrategy[str]:
+    from tests.logs.written import PROGRAMS, text
+
+    times = [1.0 + 0.01 * (number % 3) for number in range(14)]
+    return damaged_text([text(lines(times)) for lines in PROGRAMS.values()])
+
+
+def tables() -> st.SearchStrategy[str]:
+    from tests.readers.test_damage import RUNS
+
+    more = "id,model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,recompute,mem_gb,status,step_time_s,stack,notes\n"
+    more += "a,llama3-8b,H100-SXM,64,2,1,1,256,8192,full,61.5,ok,5.1,megatron-core,x\n" * 2
+    return damaged_text([RUNS, more])
+
+
+def network(pattern: str) -> st.SearchStrategy[str]:
+    from tests.readers.test_damage import DATA
+
+    return damaged_text([path.read_text() for path in sorted(DATA.glob(pattern))])
+
+
+# The command line
+
+
+@contextmanager
+def no_search() -> Iterator[None]:
+    """Everything up to the first plan that would be priced or enumerated."""
+    from optimizer.objectives.layer.bill import Bill
+    from optimizer.search.lattice.enumerate import Space
+
+    def stop(*_: object, **__: object) -> None:
+        raise click.exceptions.Exit(0)
+
+    with mock.patch.object(Bill, "__init__", stop), mock.patch.object(Space, "__init__", stop):
+        yield
+
+
+def command(arguments: list[str], folder: Path) -> object:
+    """Enter by the command line."""
+    from optimizer.cli import cli
+
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        with no_search():
+            found = CliRunner().invoke(cli, arguments, prog_name="optimize", input="")
+    finally:
+        os.chdir(before)
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    if found.exit_code not in OPEN or "internal error" in found.stderr:
+        raise Trouble(f"exit code {found.exit_code}: {found.stderr:.600}")
+    if found.exit_code == 2 and len(found.stderr.encode()) > LONGEST_MESSAGE:
+        raise Trouble(f"a message of {len(found.stderr.encode()):,} bytes: {found.stderr:.300}")
+    if "\x1b" in found.stderr or "NaN" in found.stdout:
+        raise Trouble("an escape sequence or NaN in the output")
+    return None
+
+
+def options(*words: str, values: Mapping[str, tuple[str, ...]]) -> st.SearchStrategy[list[str]]:
+    """A command with some of its options, most of them in order and some of them odd."""
+    odd = st.sampled_from((*NUMBERS, *HOSTILE))
+    pairs = [
+        st.tuples(st.just(name), st.one_of(st.sampled_from(good), odd) if good else odd)
+        for name, good in values.items()
+    ]
+    return st.lists(st.one_of(pairs), max_size=4).map(
+        lambda found: [*words, *(part for name, value in found for part in ((name, value) if value else (name, "")))]
+    )
+
+
+JOB: Mapping[str, tuple[str, ...]] = {
+    "--model": ("llama3-8b",),
+    "--gpus": ("8", "64"),
+    "--cluster": ("dgx-h100",),
+    "--device": ("h100", "a100-80"),
+    "--stack": ("megatron-core", "megatron-core@any"),
+    "--seq-len": ("2048",),
+    "--global-batch": ("64",),
+    "--dtype": ("bf16", "fp8", "any", "bf16,fp8"),
+    "--hbm-limit": ("75GB", "1 B", "1e30 GB"),
+    "--oom-risk": ("10%", "0.5"),
+    "--fix": ("tp=2", "pp=2..8", "vpp=1,6", "layout=even", "layers=16,16", "recompute=full", "dp=1..", "tp=.."),
+    "--routing": ("forced", "1.3", "0.1"),
+    "--set": (
+        "layers=4",
+        "device.memory=96GB",
+        "stack.launch=6e-6",
+        "rail.bandwidth=1 Gb/s",
+        "hidden=0",
+        "experts.count=8",
+    ),
+}
+PLAN = JOB | {
+    "--target": ("any", "megatron-lm"),
+    "--bubble-ceiling": ("10%",),
+    "--max-tp": ("8",),
+    "--max-micro-batch": ("4",),
+    "--max-vpp": ("4",),
+    "--min-cp-tokens": ("2048",),
+    "--vocab-padding": ("0.25",),
+    "--top": ("3",),
+    "--within": ("3%",),
+    "--trials": ("0",),
+    "--time-limit": ("5",),
+    "--seed": ("1",),
+    "--why-not": ("tp=4,pp=8",),
+    "--export": ("out",),
+}
+SMALL = ("--model", "llama3-8b", "--gpus", "8")
+STUDIES = {
+    "timeline": options("timeline", *SMALL, values=JOB | {"--layout": ("even", "best")}),
+    "communication": options("communication", *SMALL, values=JOB | {"--strategy": ("dp", "tp"), "--network": ("ndr",)}),
+    "scaling": options("scaling", *SMALL[:2], values=JOB | {"--gpus": ("8,16",), "--measured": ("64=38%",)}),
+    "sensitivity": options("sensitivity", *SMALL, values=JOB | {"--lost-nodes": ("1", "1,2")}),
+    "pareto": options(
+        *("pareto", *SMALL[:2], "--tokens", "1e12", "--hardware", "h100"),
+        values={
+            **{"--gpus": ("8", "8:64:8", "8,16"), "--hardware": ("h100,a100-80",), "--tokens": ("15e12", "1T")},
+            **{"--deadline": ("30d",), "--budget": ("200M",), "--power": ("1MW",), "--nic": ("400", "100:800")},
+            **{"--hbm": ("80",), "--oversubscription": ("1,2",), "--rent": ("h100=2",), "--purchase": ("h100=30000",)},
+            **{"--assume": ("pue=1.2",), "--seed": ("1",), "--trials": ("5",), "--dtype": ("bf16",), "--stack": ("x",)},
+        },
+    ),
+    "measure": options("measure", values={"--model": ("llama3-8b",), "--seconds": ("60",), "--seq-len": ("2048",)}),
+    "presets": options("presets", "show", values={"h100": (), "gpt3": ()}),
+    "batch show": options("batch", "show", values={"--store": ("x.db",), "--where": ("mfu>0.4",), "--rows": ("5",)}),
+    "trial": options("trial", *SMALL, values=JOB | {"--plans": ("3",), "--steps": ("20",), "--out": ("t",)}),
+}
+DOORS = (
+    Door(name="config.json", inputs=documents("config.json"), enter=read(model_file, "config.json")),
+    Door(name="model.toml", inputs=documents("model.toml"), enter=read(model_file, "model.toml")),
+    Door(name="cluster.toml", inputs=documents("cluster.toml"), enter=read(cluster_file, "cluster.toml")),
+    Door(name="device.toml", inputs=documents("device.toml"), enter=read(device_file, "device.toml")),
+    Door(name="stack.toml", inputs=documents("stack.toml"), enter=read(stack_file, "stack.toml")),
+    Door(name="study.toml", inputs=documents("study.toml"), enter=read(study_file, "study.toml")),
+    Door(name="answer", inputs=documents("answer.json"), enter=read(answer_file, "answer.json")),
+    Door(name="measure.json", inputs=documents("measure.json"), enter=read(measured_file, "measure.json")),
+    Door(name="runs.csv", inputs=tables(), enter=read(runs_file, "runs.csv")),
+    Door(name="log", inputs=logs(), enter=read(log_file, "run.log")),
+    Door(name="nccl.txt", inputs=network("nccl*.txt"), enter=read(nccl_file, "nccl.txt")),
+    Door(name="nccl.json", inputs=network("nccl*.json"), enter=read(nccl_file, "nccl.json")),
+    Door(name="topo", inputs=network("topo*.txt"), enter=read(topo_file, "topo.txt")),
+    Door(name="bash", inputs=launches(".sh"), enter=read(launch_file, "train.sh")),
+    Door(name="yaml", inputs=launches(".yaml"), enter=read(launch_file, "train.yaml")),
+    Door(name="python", inputs=launches(".py"), enter=read(launch_file, "config_registry.py")),
+    Door(name="torchtitan.toml", inputs=launches(".toml"), enter=read(launch_file, "train.toml")),
+    Door(name="deepspeed.json", inputs=launches(".json"), enter=read(launch_file, "ds.json")),
+    Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
+    *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
+)
