@@ -31,6 +31,7 @@ from optimizer.commands.validate import validate
 from optimizer.errors import InputError, OptimizerError, shortened
 from optimizer.interruption import asked
 from optimizer.names import terminal_text, without_passwords
+from optimizer.page.command import page
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
 INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
@@ -131,7 +132,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 for command in (
     *(batch, presets, communication, scaling, timeline, pareto),
-    *(improve, read, trial, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
+    *(improve, read, trial, page, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)
 

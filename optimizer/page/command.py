@@ -1,0 +1,46 @@
+"""`optimize page`: the rooms in a browser."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from optimizer.errors import InputError
+
+NEEDED = ("marimo", "starlette", "uvicorn", "zmq")
+HELP = """Plan, learn and show in a browser.
+
+Starts a server on this machine alone (127.0.0.1) and prints its address with the token that opens it; Ctrl-C ends it.
+The rooms are /plan, where every control asks the same engine as the command line, and /learn. Nothing is fetched from
+elsewhere. Needs the extra: pip install 'mfu-optimizer[page]'.
+
+\b
+optimize page
+optimize page --port 8765 --no-browser
+"""
+
+
+@click.command(help=HELP, short_help="Plan and learn in a browser.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port on 127.0.0.1. [a free one]")
+@click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
+@click.option(
+    "--learn-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.csv",
+    help="Gather what students saved in /learn there.",
+)
+def page(*, port: int | None, no_browser: bool, learn_out: Path | None) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"optimize page needs {' and '.join(missing)}, which come with the extra: "
+            "python -m pip install 'mfu-optimizer[page]'"
+        )
+    if learn_out is not None and not learn_out.absolute().parent.is_dir():
+        raise InputError(f"--learn-out {learn_out} cannot be written: its folder does not exist")
+    from optimizer.page.server import serve
+
+    serve(port or 0, browser=not no_browser, learn_out=learn_out)
