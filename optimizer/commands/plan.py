@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +13,7 @@ import click
 
 from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
+from optimizer.commands.study import write_page
 from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
@@ -83,6 +86,12 @@ OPTIONS = (
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
     click.option(
+        "--html",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write a report there, a page of its own.",
+    ),
+    click.option(
         "--export", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write launch files there."
     ),
     click.option("--force", is_flag=True, help="Let --export overwrite files."),
@@ -118,6 +127,7 @@ def run_plan(
     prefer: str,
     robust: bool,
     explained: bool,
+    html: Path | None,
     export: Path | None,
     force: bool,
     **options: Any,
@@ -183,6 +193,7 @@ def run_plan(
             click.echo(screen_text(comparison_report(comparison)), nl=False)
         if terms:
             click.echo(screen_text(explain_report(terms)), nl=False)
+    write_page(html, partial(_page, answer, assumed))
     if export is not None and answer.plan is not None:
         from optimizer.exports.folder import write_exports
 
@@ -207,6 +218,13 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
         "variable is pinned as in that plan (--prefer)"
     )
     return search(held_to(answer.job, other.plan)), (why,)
+
+
+def _page(answer: Answer, assumed: Sequence[str]) -> str:
+    """The answer as a page, with the command that was typed."""
+    from optimizer.reports.answer_page.html import plan_html
+
+    return plan_html(answer, shlex.join(["optimize", *sys.argv[1:]]), assumed)
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:

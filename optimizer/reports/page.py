@@ -9,13 +9,18 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
 )
+SHARED = "optimizer.reports"
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script", re.DOTALL | re.IGNORECASE)
 _CHARSET = '<meta charset="utf-8">\n'
 
@@ -23,18 +28,31 @@ Filters = Mapping[str, Callable[..., Any]]
 
 
 def rendered(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
-    """A template in the folder `templates` of a package, filled in and secured; a name that it lacks is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """A whole page from a template, filled in and secured, so that it may be opened from anywhere."""
+    return secured(filled(package, template, filters, **values))
 
-    environment = Environment(
-        loader=PackageLoader(package, "templates"),
+
+def filled(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
+    """A template in the folder `templates` of a package, filled in; a name that it lacks is an error.
+
+    It may include and import those of optimizer.reports, which all pages share.
+    """
+    environment = _environment(package)
+    environment.filters.update(filters or {})
+    return environment.get_template(template).render(**values)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(filters or {})
-    return secured(environment.get_template(template).render(**values))
 
 
 def secured(html: str) -> str:
