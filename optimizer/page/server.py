@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
 from optimizer.page.guard import LARGEST_BODY, TOKEN, App, Guard
+from optimizer.page.plan.workers import Workers
 from optimizer.page.rooms import LEARN, lab_file, rooms
 
 if TYPE_CHECKING:
@@ -43,14 +44,16 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?{TOKEN}={token}"
+    workers = Workers()
+    meta = {"learn_out": str(learn_out.absolute()) if learn_out else ""}
     config = Config(
-        guarded(token, port, {"learn_out": str(learn_out.absolute()) if learn_out else ""}),
+        guarded(token, port, meta, workers),
         log_level="critical",
         ws_max_size=LARGEST_BODY,
         timeout_graceful_shutdown=PATIENCE,
         lifespan="off",
     )
-    server = _server(config)
+    server = _server(config, workers)
     print(f"{address}\nOpen it in a browser on this machine; Ctrl-C ends the server.", flush=True)
     if browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -58,7 +61,7 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
         server.run(sockets=[listening])
 
 
-def guarded(token: str, port: int, meta: Mapping[str, str]) -> App:
+def guarded(token: str, port: int, meta: Mapping[str, str], workers: Workers) -> App:
     """Every room behind the guard, as an ASGI application."""
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route
@@ -66,7 +69,7 @@ def guarded(token: str, port: int, meta: Mapping[str, str]) -> App:
     from optimizer.page.plan.routes import plan_room
 
     lab = lab_file()
-    routes = [Route("/", _entrance()), Mount("/plan", plan_room())]
+    routes = [Route("/", _entrance()), Mount("/plan", plan_room(workers))]
     routes += [Mount("/", _lab(lab))] if lab else []
     return Guard(Starlette(routes=routes), token, port, tuple(room.path for room in rooms()), meta)
 
@@ -104,7 +107,7 @@ def _bound(port: int) -> socket.socket:
     return listening
 
 
-def _server(config: Any) -> Any:
+def _server(config: Any, workers: Workers) -> Any:
     """A server for which a signal is the usual end, with exit code 0."""
     from uvicorn import Server
 
@@ -121,6 +124,7 @@ def _server(config: Any) -> Any:
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets)
             # A session of the lab waits for its visitor in a thread of its own, which nothing else ends.
+            workers.end()
             sys.stdout.flush()
             os._exit(0)
 

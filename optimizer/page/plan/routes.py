@@ -2,26 +2,117 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import OptimizerError
+from optimizer.page.plan.form import form_values
+from optimizer.page.plan.question import Asked, asked
+from optimizer.page.plan.workers import Gone, Task, Workers
+from optimizer.reports.page import rendered
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
+PACKAGE = "optimizer.page.plan"
+WAIT = 1.5  # for the answer before a page is shown without it [s]
+SCRIPTS = {"room.js": "text/javascript", "room.css": "text/css"}
+DAY_S = 86400
+LATER = {
+    "mine": "Mine against the best, term by term",
+    "map": "TP × PP: the best step time in each cell",
+    "pipeline": "The pipeline, pass by pass",
+    "scaling": "MFU against GPUs",
+    "sensitivity": "What more of each input buys",
+    "runs": "The nearest measured runs",
+}
 
-def plan_room() -> Starlette:
+
+def plan_room(workers: Workers) -> Starlette:
     """The room as an ASGI application; it is mounted at its path."""
     from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
     from starlette.routing import Route
 
-    return Starlette(routes=[Route("/", opened)])
+    async def opened(request: Request) -> Response:
+        """The whole page, with its answer where that takes a moment only."""
+        pairs = request.query_params.multi_items()
+        question, problem = _question(pairs)
+        found: dict[str, Any] = {}
+        if not problem:
+            try:
+                waiting = workers.result(Task(view="answer", asked=question), request.is_disconnected)
+                found = await asyncio.wait_for(waiting, WAIT)
+            except (TimeoutError, Gone):
+                pass
+            except OptimizerError as error:
+                problem = str(error)
+        shown = [value for name, value in pairs if name == "show"]
+        values = form_values(question, found.get("values"), found.get("steps"))
+        page = rendered(
+            PACKAGE,
+            "room.html",
+            asked=question,
+            found=found,
+            problem=problem,
+            later={name: (title, name in shown) for name, title in LATER.items()},
+            form=values,
+        )
+        return HTMLResponse(page)
+
+    async def viewed(request: Request) -> Response:
+        """One view of the question in the address, as JSON."""
+        view = request.path_params["view"]
+        if view not in ("answer", *LATER):
+            return PlainTextResponse("no such view", status_code=404)
+        question, problem = _question(request.query_params.multi_items())
+        if problem:
+            return JSONResponse({"problem": problem}, status_code=422)
+        try:
+            found = await workers.result(Task(view=view, asked=question), request.is_disconnected)
+        except Gone:
+            return PlainTextResponse("", status_code=499)
+        except OptimizerError as error:
+            return JSONResponse({"problem": str(error)}, status_code=422 if error.exit_code == 2 else 500)
+        return JSONResponse(found)
+
+    return Starlette(
+        routes=[
+            Route("/", opened),
+            Route("/view/{view}", viewed),
+            Route("/plotly.js", _plotly),
+            Route("/{name:path}", _static),
+        ]
+    )
 
 
-async def opened(_request: Request) -> Response:
-    """The whole page."""
-    from starlette.responses import HTMLResponse
+def _question(pairs: list[tuple[str, str]]) -> tuple[Asked, str]:
+    """The question, and what is wrong with it."""
+    try:
+        return asked(pairs), ""
+    except OptimizerError as error:
+        return Asked(), str(error)
 
-    from optimizer.reports.page import rendered
 
-    return HTMLResponse(rendered("optimizer.page.plan", "room.html"))
+async def _plotly(_request: Request) -> Response:
+    """The one library of charts, as the Python package brings it."""
+    from plotly.offline import get_plotlyjs
+    from starlette.responses import Response
+
+    return Response(get_plotlyjs(), media_type="text/javascript", headers=_kept())
+
+
+async def _static(request: Request) -> Response:
+    """Script and look of the room."""
+    from starlette.responses import PlainTextResponse, Response
+
+    name = request.path_params["name"]
+    if name not in SCRIPTS:
+        return PlainTextResponse("404: the rooms are /plan/ and /learn/.", status_code=404)
+    return Response(rendered(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})
+
+
+def _kept() -> dict[str, str]:
+    return {"cache-control": f"private, max-age={DAY_S}"}

@@ -24,7 +24,7 @@ ROW = 26  # height of a bar [px]
 def waterfall(job: Job, estimate: Estimate) -> Chart:
     """From the peak to the MFU, one step down for each loss."""
     found, step = losses(job, estimate), estimate.step_time
-    left = Loss(name="mfu", label="MFU", share=estimate.mfu, about="what the model gets")
+    mfu = Loss(name="mfu", label="MFU", share=estimate.mfu, about="what the model gets")
     shown = [loss for loss in found if abs(loss.share) >= SMALL]
     rest = sum(loss.share for loss in found if abs(loss.share) < SMALL)
     if rest >= VISIBLE:
@@ -72,9 +72,7 @@ def waterfall(job: Job, estimate: Estimate) -> Chart:
             ),
         },
         columns=("loss", "share of the step", "seconds", "why"),
-        rows=tuple(
-            (loss.label, f"{loss.share:.2%}", seconds(loss.share * step), loss.about) for loss in (*found, left)
-        ),
+        rows=tuple((loss.label, f"{loss.share:.2%}", seconds(loss.share * step), loss.about) for loss in (*found, mfu)),
     )
 
 

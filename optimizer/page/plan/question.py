@@ -1,0 +1,193 @@
+"""What is asked in the Plan room, and the address that says it: a link holds the whole question."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from optimizer.commands.request import Request, job_of
+from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
+from optimizer.constraints.pins import as_limits
+from optimizer.errors import InputError, UnknownName
+from optimizer.job import DTYPES, Job
+from optimizer.units import parse
+
+LARGEST = 2**31
+MOST_MINE = 4  # plans that are held against the best
+LONGEST = 300  # characters of one value
+FIRST_MODEL, FIRST_GPUS = "gpt3", 1024
+TOKENS = 300e9  # of a run, unless another number is asked for; what GPT-3 was trained on (arXiv 2005.14165, table 2.1)
+HOUR = 3600.0
+WHOLE = ("seq_len", "global_batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One question; "" and None leave a choice to `optimize`, as on the command line.
+
+    `cluster` is a cluster or a device; fix: pinned variables; mine: plans held against the best, as pins; tokens: of
+    the whole run; price: of a GPU [USD/h].
+    """
+
+    model: str = FIRST_MODEL
+    gpus: int = FIRST_GPUS
+    cluster: str = ""
+    stack: str = ""
+    dtype: str = ""
+    seq_len: int | None = None
+    global_batch: int | None = None
+    oom_risk: float | None = None
+    tokens: float = TOKENS
+    price: float | None = None
+    fix: tuple[tuple[str, Pinned], ...] = ()
+    mine: tuple[str, ...] = ()
+
+    @property
+    def pins(self) -> dict[str, Pinned]:
+        """The pinned variables."""
+        return dict(self.fix)
+
+    def job(self) -> tuple[Job, tuple[str, ...]]:
+        """The job and what was assumed; raises InputError as the command line does."""
+        limits = {"oom_risk": self.oom_risk, **as_limits(self.pins)}
+        return job_of(
+            Request(
+                model=self.model,
+                gpus=self.gpus,
+                cluster=self.cluster,
+                stack=self.stack,
+                dtype=self.dtype,
+                seq_len=self.seq_len,
+                global_batch=self.global_batch,
+                limits=limits,
+            )
+        )
+
+    def flags(self) -> str:
+        """The command that gives the same answer.
+
+        >>> Asked(gpus=64, fix=(("tp", 8),), oom_risk=0.05).flags()
+        'optimize --model gpt3 --gpus 64 --oom-risk 5% --fix tp=8 --trials 0'
+        """
+        words = ["optimize", "--model", self.model, "--gpus", str(self.gpus)]
+        for name in ("cluster", "stack", "dtype", "seq_len", "global_batch"):
+            if value := getattr(self, name):
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        words += ["--oom-risk", f"{100 * self.oom_risk:g}%"] if self.oom_risk else []
+        for name, value in self.fix:
+            words += ["--fix", pins_text({name: value})]
+        return shlex.join([*words, "--trials", "0"])
+
+    def address(self) -> str:
+        """The question as the part of an address after "?"; what is left to `optimize` is left out.
+
+        >>> Asked(gpus=64, fix=(("tp", 8), ("pp", (2, 8)))).address()
+        'model=gpt3&gpus=64&fix=tp%3D8%2Cpp%3D2..8'
+        """
+        found: list[tuple[str, str]] = [("model", self.model), ("gpus", str(self.gpus))]
+        found += [(name, value) for name in ("cluster", "stack", "dtype") if (value := getattr(self, name))]
+        found += [(name, str(value)) for name in WHOLE if (value := getattr(self, name))]
+        found += [("oom_risk", f"{self.oom_risk:g}")] if self.oom_risk else []
+        found += [("tokens", f"{self.tokens:g}")] if self.tokens != TOKENS else []
+        found += [("price", f"{self.price:g}")] if self.price else []
+        found += [("fix", pins_text(self.pins))] if self.fix else []
+        return urlencode([*found, *(("mine", plan) for plan in self.mine)])
+
+
+def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
+    """The question of an address or a form; what is empty counts as not there, a name that means nothing is passed by.
+
+    A lock of the form, lock.tp=8, is a pin as fix=tp=8 is. Raises InputError with everything that cannot be used.
+
+    >>> asked([("gpus", "64"), ("lock.tp", "8"), ("fix", "pp=2..8"), ("seq_len", "")]).address()
+    'model=gpt3&gpus=64&fix=tp%3D8%2Cpp%3D2..8'
+    """
+    given = [(name, value.strip()) for name, value in pairs if value.strip()]
+    last: Mapping[str, str] = dict(given)
+    problems: list[str] = []
+    if long := [name for name, value in given if len(value) > LONGEST]:
+        raise InputError(f"{', '.join(long)}: more than {LONGEST} characters")
+    values: dict[str, object] = {}
+    for name, read in READERS.items():
+        if name in last:
+            try:
+                values[name] = read(name, last[name])
+            except InputError as error:
+                problems.append(str(error))
+    try:
+        values["fix"] = _pins(given)
+        values["mine"] = tuple(dict.fromkeys(pins_text(pins_of(v)) for name, v in given if name == "mine"))[:MOST_MINE]
+    except InputError as error:
+        problems.append(str(error))
+    if problems:
+        raise InputError("; ".join(problems))
+    return Asked(**values)  # type: ignore[arg-type]
+
+
+def _pins(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, Pinned], ...]:
+    """Locks and the text of pins; of a variable in both, the lock counts."""
+    texts = [part for name, value in given if name == "fix" for part in pin_texts(value.lower())]
+    texts += [f"{name.removeprefix('lock.')}={value}" for name, value in given if name.startswith("lock.")]
+    found: dict[str, Pinned] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not value.strip():
+            raise InputError(f"a pin must be variable=value, such as tp=8, but got {text!r}")
+        key, pin = pinned(name.strip(), value.strip().lower())
+        found[key] = pin
+    return tuple(sorted(found.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
+
+
+def _name(kind: str, text: str) -> str:
+    """The name of a preset; files of this machine are for the command line alone."""
+    known = _known(kind)
+    if text in known:
+        return text
+    raise UnknownName(kind, text, known)
+
+
+def _known(kind: str) -> tuple[str, ...]:
+    from optimizer.presets import cluster_names, device_names, model_names, stack_names
+
+    if kind == "cluster":
+        return (*cluster_names(), *device_names())
+    return {"model": model_names, "stack": stack_names}[kind]() if kind != "dtype" else DTYPES
+
+
+def _whole(name: str, text: str) -> int:
+    digits = text.replace(",", "")
+    if not digits.isdecimal() or not 1 <= int(digits) < LARGEST:
+        raise InputError(f"{name.replace('_', ' ')} must be a whole number above zero, but got {text!r}")
+    return int(digits)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e18:
+        raise InputError(f"{name} must be a number above zero, such as 300e9, but got {text!r}")
+    return value
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        value = parse(text, "1")
+    except InputError:
+        value = 0.0
+    if not 0 < value <= 0.5:
+        raise InputError(f"{name.replace('_', ' ')} must be above 0 and at most 50%, but got {text!r}")
+    return value
+
+
+ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
+READERS = {
+    **dict.fromkeys(("model", "cluster", "stack", "dtype"), _name),
+    **dict.fromkeys(("gpus", *WHOLE), _whole),
+    "oom_risk": _share,
+    "tokens": _number,
+    "price": _number,
+}

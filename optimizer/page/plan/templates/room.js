@@ -1,0 +1,269 @@
+{% include "charts.js" %}
+
+// The room: a changed control asks for the answer, a newer change stops the older, the address holds the question.
+const byId = (id) => document.getElementById(id);
+const SOON = 60; // after the last movement of a slider [ms]
+const LONG = 400; // from which on a search shows that it goes on [ms]
+let running = null; // of the answer
+const later = new Map(); // by view, of what was opened
+let timer = 0;
+let pushed = 0;
+
+function question() {
+  const pairs = new URLSearchParams();
+  for (const [name, value] of new FormData(byId("question"))) if (value.trim()) pairs.append(name, value);
+  return pairs;
+}
+
+function shown() {
+  return [...document.querySelectorAll("details.later[open]")].map((each) => each.dataset.view);
+}
+
+function remember(address, push) {
+  const parts = [address, ...shown().map((name) => "show=" + name)].filter(Boolean);
+  const url = "?" + parts.join("&");
+  if (url === location.search) return;
+  if (push) pushed += 1;
+  history[push ? "pushState" : "replaceState"](null, "", url);
+}
+
+async function ask(view, pairs, signal, options) {
+  const response = await fetch("view/" + view + "?" + pairs, { signal, ...options });
+  const found = await response.json();
+  if (found.problem) throw new Error(found.problem);
+  return found;
+}
+
+function say(problem) {
+  byId("problem").hidden = !problem;
+  byId("problem").textContent = problem;
+}
+
+function progress(controller, what) {
+  const start = performance.now();
+  const tick = setInterval(() => {
+    const passed = performance.now() - start;
+    if (passed < LONG) return;
+    byId("progress").hidden = false;
+    byId("progress-words").textContent = what + ", " + Math.floor(passed / 1000) + " s";
+  }, 200);
+  byId("stop").onclick = () => controller.abort("stopped");
+  return () => {
+    clearInterval(tick);
+    byId("progress").hidden = true;
+  };
+}
+
+async function answer(push) {
+  if (running) running.abort("newer");
+  const controller = (running = new AbortController());
+  const done = progress(controller, "Searching every plan");
+  byId("answer").classList.add("old");
+  try {
+    const found = await ask("answer", question(), controller.signal);
+    if (controller !== running) return;
+    say("");
+    put(byId("answer"), found.answer);
+    byId("answer").dataset.address = found.address;
+    putLocks(found.locks);
+    putSteps(found.steps, found.values);
+    document.title = found.title + " - mfu-optimizer";
+    remember(found.address, push);
+    byId("answer").classList.remove("old");
+    byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
+    refresh();
+  } catch (error) {
+    if (controller.signal.aborted && controller.signal.reason === "newer") return;
+    say(controller.signal.aborted ? "Stopped; what is shown is the answer before." : error.message);
+  } finally {
+    done();
+  }
+}
+
+function put(place, html) {
+  const open = [...place.querySelectorAll("details[open] > summary")].map((each) => each.textContent);
+  const focused = place.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
+  place.innerHTML = html;
+  for (const each of place.querySelectorAll("details > summary")) {
+    if (open.includes(each.textContent)) each.parentElement.open = true;
+  }
+  const again = focused && [...place.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused);
+  if (again) again.focus();
+  if (window.Plotly) drawCharts(place);
+}
+
+function putLocks(html) {
+  const focused = byId("locks").contains(document.activeElement) && document.activeElement.id;
+  byId("locks").innerHTML = html;
+  if (focused && byId(focused)) byId(focused).focus();
+}
+
+function putSteps(steps, values) {
+  for (const slide of document.querySelectorAll(".slide")) {
+    const name = slide.dataset.for;
+    byId("in-" + name).placeholder = values[name];
+    if (slide === document.activeElement && slide.dataset.held) continue;
+    const stops = steps[name];
+    slide.dataset.stops = stops.join(",");
+    slide.max = Math.max(1, stops.length - 1);
+    slide.value = Math.max(0, stops.indexOf(values[name]));
+    slide.setAttribute("aria-valuetext", values[name]);
+  }
+}
+
+function refresh() {
+  for (const each of document.querySelectorAll("details.later[open]")) open(each);
+}
+
+async function open(details) {
+  const view = details.dataset.view;
+  const place = details.querySelector(".later-place");
+  if (later.has(view)) later.get(view).abort("newer");
+  const controller = new AbortController();
+  later.set(view, controller);
+  const address = byId("answer").dataset.address;
+  if (details.dataset.of === address) return;
+  const start = performance.now();
+  const stop = document.createElement("p");
+  stop.innerHTML = '<span role="status"></span> <button type="button">Stop</button>';
+  stop.querySelector("button").onclick = () => controller.abort("stopped");
+  place.prepend(stop);
+  const tick = setInterval(() => {
+    stop.querySelector("span").textContent = "Working, " + Math.floor((performance.now() - start) / 1000) + " s";
+  }, 200);
+  try {
+    const found = await ask(view, address, controller.signal);
+    put(place, found.html);
+    details.dataset.of = address;
+  } catch (error) {
+    if (controller.signal.reason !== "newer") {
+      place.textContent = controller.signal.aborted ? "Stopped; close and open it to begin again." : error.message;
+    }
+  } finally {
+    clearInterval(tick);
+    stop.remove();
+  }
+}
+
+function slid(slide, push) {
+  const stops = slide.dataset.stops.split(",");
+  const field = byId("in-" + slide.dataset.for);
+  field.value = stops[slide.value] || field.value;
+  slide.setAttribute("aria-valuetext", field.value);
+  soon(push);
+}
+
+function soon(push) {
+  clearTimeout(timer);
+  timer = setTimeout(() => answer(push), SOON);
+}
+
+function mine(plan, add) {
+  const list = byId("mine-list");
+  const same = [...list.children].find((each) => each.value === plan);
+  if (same && !add) same.remove();
+  if (!same && add) {
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "mine", value: plan });
+    list.append(field);
+    while (list.children.length > 4) list.firstChild.remove();
+  }
+  const details = document.querySelector('details[data-view="mine"]');
+  if (add) details.open = true;
+  answer(true);
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select and copy it by hand";
+  }
+}
+
+async function paste() {
+  const controller = new AbortController();
+  const done = progress(controller, "Reading");
+  try {
+    const found = await ask("paste", question(), controller.signal, { method: "POST", body: byId("pasted").value });
+    say("");
+    put(byId("pasted-answer"), found.html);
+    if (found.address) {
+      pushed += 1;
+      history.pushState(null, "", "?" + [found.address, ...shown().map((name) => "show=" + name)].join("&"));
+      await again();
+    }
+  } catch (error) {
+    say(controller.signal.aborted ? "Stopped." : error.message);
+  } finally {
+    done();
+  }
+}
+
+// The form and the answer of the address, as the server writes them; what was pasted stays.
+async function again() {
+  const response = await fetch(location.search || "./");
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const pasted = byId("pasted").value;
+  const wide = [...document.querySelectorAll("form details[open]")].map((each) => each.className);
+  byId("question").replaceWith(page.getElementById("question"));
+  byId("pasted").value = pasted;
+  for (const each of document.querySelectorAll("form details")) if (wide.includes(each.className)) each.open = true;
+  const fresh = page.getElementById("answer");
+  say(page.getElementById("problem").textContent);
+  byId("answer").dataset.address = fresh.dataset.address;
+  byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
+  put(byId("answer"), fresh.innerHTML);
+  document.title = page.title;
+  if (!fresh.dataset.address && page.getElementById("problem").hidden) answer(false);
+  else refresh();
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.matches(".slide")) {
+    event.target.dataset.held = "yes";
+    slid(event.target, false);
+  }
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches(".slide")) {
+    delete event.target.dataset.held;
+    slid(event.target, true);
+  } else if (event.target.closest("#question") && event.target.name) soon(true);
+});
+document.addEventListener("submit", (event) => {
+  event.preventDefault();
+  answer(true);
+});
+document.addEventListener("click", (event) => {
+  const target = event.target;
+  if (target.matches(".pin")) mine(target.dataset.pins, target.getAttribute("aria-pressed") !== "true");
+  if (target.matches(".unpin")) mine(target.dataset.pins, false);
+  if (target.id === "add-mine" && byId("in-mine").value.trim()) mine(byId("in-mine").value.trim(), true);
+  if (target.id === "undo") history.back();
+  if (target.id === "copy-flags") copy(byId("flags").textContent, target);
+  if (target.id === "copy-link") copy(location.href, target);
+  if (target.id === "read-pasted") paste();
+  if (target.matches(".to-control")) {
+    event.preventDefault();
+    document.querySelector(target.getAttribute("href")).focus();
+  }
+});
+document.addEventListener(
+  "toggle",
+  (event) => {
+    if (!event.target.matches("details.later")) return;
+    remember(byId("answer").dataset.address, false);
+    if (event.target.open) open(event.target);
+  },
+  true,
+);
+addEventListener("popstate", again);
+
+if (byId("answer").dataset.address) {
+  drawCharts(document);
+  byId("answer").dataset.answered = 1;
+  remember(byId("answer").dataset.address, false);
+  refresh();
+} else if (byId("problem").hidden) answer(false);

@@ -1,0 +1,70 @@
+"""The answer itself: tiles, plan, charts, runners-up, how sure it is, what was assumed and where to change it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.page.plan.engine import Answered, answered
+from optimizer.page.plan.locks import locks
+from optimizer.page.plan.question import Asked
+from optimizer.page.plan.steps import steps
+from optimizer.reports.answer_page.html import answer_values
+from optimizer.reports.page import rendered
+
+PACKAGE = "optimizer.page.plan"
+# The control that changes what an option of the command line does.
+CONTROLS = {
+    "--cluster": "cluster",
+    "--device": "cluster",
+    "--stack": "stack",
+    "--seq-len": "seq_len",
+    "--global-batch": "global_batch",
+    "--dtype": "dtype",
+    "--oom-risk": "oom_risk",
+}
+OPTION = re.compile(r"\((--[a-z-]+)(?:, --[a-z-]+)*\)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """A sentence, and the control of the room that changes what it says, "" where only the command line can."""
+
+    text: str
+    control: str = ""
+
+
+def answer_view(asked: Asked) -> dict[str, Any]:
+    """The fragments that a changed question changes, its address, and the values of the controls left to us."""
+    found = answered(asked)
+    job = found.answer.job
+    values = answer_values(found.answer, found.assumed, found.budget)
+    values["assumptions"] = [assumption(text) for text in found.assumed]
+    return {
+        "address": asked.address(),
+        "title": values["headline"],
+        "answer": rendered(PACKAGE, "answer.html", asked=asked, mine=mined(asked, found), **values),
+        "locks": rendered(PACKAGE, "locks.html", locks=locks(job, found.answer.plan, asked.pins)),
+        "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
+        "steps": steps(job),
+        "seconds": found.answer.search_s.get("total", 0.0),
+    }
+
+
+def assumption(text: str) -> Assumption:
+    """A sentence of what was assumed, without the option, and the control for it.
+
+    >>> assumption("cluster dgx-h100 (--cluster)"), assumption("layers=4 (--set)").control
+    (Assumption(text='cluster dgx-h100', control='cluster'), '')
+    """
+    match = OPTION.search(text)
+    control = CONTROLS.get(match[1], "") if match else ""
+    return Assumption(text=text[: match.start()].strip() if match and control else text, control=control)
+
+
+def mined(asked: Asked, found: Answered) -> dict[str, bool]:
+    """Which runners-up are pinned already, by their pins."""
+    from optimizer.reports.answer_page.words import pins_of_plan
+
+    return {(pins := pins_of_plan(other.plan)): pins in asked.mine for other in found.answer.alternatives}

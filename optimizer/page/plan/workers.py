@@ -1,0 +1,155 @@
+"""Processes that search, so that a question nobody waits for any more can be stopped and every core is used."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from optimizer.errors import InputError, OptimizerError
+from optimizer.page.plan.question import Asked
+
+MOST = 4  # processes
+KEPT = 256  # texts that were worked out
+GRACE = 0.7  # that work goes on after the last visitor left: a slider often comes back [s]
+LOOK = 0.1  # between two looks whether a visitor is still there [s]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A view of a question; `body` is what a visitor pasted."""
+
+    view: str
+    asked: Asked
+    body: bytes = b""
+
+
+class Gone(Exception):
+    """Nobody waits for the result any more."""
+
+
+class Worker:
+    """One process, which works out one task at a time."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def exchange(self, task: Task) -> Any:
+        """The result of a task; EOFError when the process is ended meanwhile."""
+        self.pipe.send(task)
+        return self.pipe.recv()
+
+    def end(self) -> None:
+        """Stop whatever it does."""
+        self.process.kill()
+        self.pipe.close()
+
+
+class Workers:
+    """A few workers, what they found, and who waits for it: one question asked by many is worked out once."""
+
+    def __init__(self, count: int = 0) -> None:
+        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._found: OrderedDict[Task, Any] = OrderedDict()
+        self._running: dict[Task, tuple[asyncio.Task[Any], set[object]]] = {}
+        for _ in range(count or min(MOST, os.cpu_count() or 1)):
+            self._free.put_nowait(Worker())
+
+    async def result(self, task: Task, gone: Callable[[], Awaitable[bool]]) -> Any:
+        """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
+
+        Work that nobody waits for is stopped after a moment.
+        """
+        if task in self._found:
+            self._found.move_to_end(task)
+            return self._found[task]
+        if task not in self._running:
+            self._running[task] = (asyncio.create_task(self._work(task)), set())
+        work, waiting = self._running[task]
+        me = object()
+        waiting.add(me)
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=LOOK)
+                if not work.done() and await gone():
+                    raise Gone
+            if work.cancelled():  # stopped for the visitors before, just as this one came
+                return await self.result(task, gone)
+            return _told(work.result())
+        finally:
+            waiting.discard(me)
+            if not waiting and not work.done():
+                asyncio.get_running_loop().call_later(GRACE, self._stop, task)
+
+    def end(self) -> None:
+        """Stop every process that waits; those at work end with this one."""
+        while not self._free.empty():
+            self._free.get_nowait().end()
+
+    def _stop(self, task: Task) -> None:
+        work, waiting = self._running.get(task, (None, set()))
+        if work and not waiting:
+            work.cancel()
+
+    async def _work(self, task: Task) -> Any:
+        worker: Worker | None = None
+        try:
+            worker = await self._free.get()
+            found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
+            self._free.put_nowait(worker)
+            self._keep(task, found)
+            return found
+        except (asyncio.CancelledError, EOFError, OSError):
+            if worker:
+                worker.end()
+                self._free.put_nowait(Worker())
+            raise
+        finally:
+            self._running.pop(task, None)
+
+    def _keep(self, task: Task, found: Any) -> None:
+        self._found[task] = found
+        while len(self._found) > KEPT:
+            self._found.popitem(last=False)
+
+
+def _told(found: Any) -> Any:
+    if isinstance(found, OptimizerError):
+        raise found
+    return found
+
+
+def work(pipe: Connection) -> None:
+    """What a worker process does, until its pipe is closed."""
+    from optimizer.page.plan.views.every import result
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
+    with suppress(Exception):
+        result(Task(view="answer", asked=Asked()))  # so that the first visitor finds everything loaded
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            task = pipe.recv()
+            pipe.send(_result(task, result))
+
+
+def _result(task: Task, result: Callable[[Task], Any]) -> Any:
+    """What the engine says, or the error to show for it."""
+    try:
+        return result(task)
+    except OptimizerError as error:
+        return InputError(str(error))
+    except Exception as error:
+        return OptimizerError(
+            f"internal error: {type(error).__name__}: {error}. This is a bug; `{task.asked.flags()}` may show more."
+        )
