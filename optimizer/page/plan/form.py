@@ -32,6 +32,7 @@ def form_values(
         "given": {name: getattr(asked, name) for name in NUMBERS},
         "inforce": {name: inforce.get(name, getattr(asked, name) or "") for name in NUMBERS},
         "stops": {name: list((stops or {}).get(name, ())) for name in NUMBERS},
+        "tokens": f"{asked.tokens / 1e9:.12g}e9",
         "fix": pins_text(rest),
     }
 

@@ -20,6 +20,7 @@ PACKAGE = "optimizer.page.plan"
 WAIT = 1.5  # for the answer before a page is shown without it [s]
 SCRIPTS = {"room.js": "text/javascript", "room.css": "text/css"}
 DAY_S = 86400
+DOWNLOADS = {"answer.json": "application/json", "report.html": "text/html", "launch.zip": "application/zip"}
 LATER = {
     "mine": "Mine against the best, term by term",
     "map": "TP × PP: the best step time in each cell",
@@ -33,7 +34,7 @@ LATER = {
 def plan_room(workers: Workers) -> Starlette:
     """The room as an ASGI application; it is mounted at its path."""
     from starlette.applications import Starlette
-    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
 
     async def opened(request: Request) -> Response:
@@ -62,6 +63,15 @@ def plan_room(workers: Workers) -> Starlette:
         )
         return HTMLResponse(page)
 
+    async def told(request: Request, task: Task) -> Any:
+        """The result of a task, or the response that says why there is none."""
+        try:
+            return await workers.result(task, request.is_disconnected)
+        except Gone:
+            return PlainTextResponse("", status_code=499)
+        except OptimizerError as error:
+            return JSONResponse({"problem": str(error)}, status_code=422 if error.exit_code == 2 else 500)
+
     async def viewed(request: Request) -> Response:
         """One view of the question in the address, as JSON."""
         view = request.path_params["view"]
@@ -70,18 +80,34 @@ def plan_room(workers: Workers) -> Starlette:
         question, problem = _question(request.query_params.multi_items())
         if problem:
             return JSONResponse({"problem": problem}, status_code=422)
-        try:
-            found = await workers.result(Task(view=view, asked=question), request.is_disconnected)
-        except Gone:
-            return PlainTextResponse("", status_code=499)
-        except OptimizerError as error:
-            return JSONResponse({"problem": str(error)}, status_code=422 if error.exit_code == 2 else 500)
-        return JSONResponse(found)
+        found = await told(request, Task(view=view, asked=question))
+        return found if isinstance(found, Response) else JSONResponse(found)
+
+    async def pasted(request: Request) -> Response:
+        """What a visitor pasted, read but never run."""
+        question, _ = _question(request.query_params.multi_items())
+        found = await told(request, Task(view="paste", asked=question, body=await request.body(), passing=True))
+        return found if isinstance(found, Response) else JSONResponse(found)
+
+    async def taken(request: Request) -> Response:
+        """A file to keep."""
+        name = request.url.path.rpartition("/")[2]
+        question, problem = _question(request.query_params.multi_items())
+        if problem:
+            return JSONResponse({"problem": problem}, status_code=422)
+        found = await told(request, Task(view=name, asked=question, passing=True))
+        if isinstance(found, Response):
+            return found
+        file = f"{question.model}-{question.gpus}-{name}"
+        headers = {"content-disposition": f'attachment; filename="{file}"'}
+        return Response(found, media_type=DOWNLOADS[name], headers=headers)
 
     return Starlette(
         routes=[
             Route("/", opened),
+            Route("/view/paste", pasted, methods=["POST"]),
             Route("/view/{view}", viewed),
+            *(Route(f"/{name}", taken) for name in DOWNLOADS),
             Route("/plotly.js", _plotly),
             Route("/{name:path}", _static),
         ]

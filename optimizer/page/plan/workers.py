@@ -24,11 +24,12 @@ LOOK = 0.1  # between two looks whether a visitor is still there [s]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A view of a question; `body` is what a visitor pasted."""
+    """A view of a question; `body` is what a visitor pasted. What is `passing` is not kept once it is told."""
 
     view: str
     asked: Asked
     body: bytes = b""
+    passing: bool = False
 
 
 class Gone(Exception):
@@ -108,7 +109,8 @@ class Workers:
             worker = await self._free.get()
             found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
             self._free.put_nowait(worker)
-            self._keep(task, found)
+            if not task.passing:
+                self._keep(task, found)
             return found
         except (asyncio.CancelledError, EOFError, OSError):
             if worker:

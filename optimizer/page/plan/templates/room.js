@@ -239,7 +239,6 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("click", (event) => {
   const target = event.target;
   if (target.matches(".pin")) mine(target.dataset.pins, target.getAttribute("aria-pressed") !== "true");
-  if (target.matches(".unpin")) mine(target.dataset.pins, false);
   if (target.id === "add-mine" && byId("in-mine").value.trim()) mine(byId("in-mine").value.trim(), true);
   if (target.id === "undo") history.back();
   if (target.id === "copy-flags") copy(byId("flags").textContent, target);

@@ -1,0 +1,210 @@
+"""The map of TP x PP: the best step time in each cell, or why no plan of it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.page.plan.engine import answered
+from optimizer.page.plan.question import Asked
+from optimizer.page.plan.views.shown import html_of
+from optimizer.plan import Knobs, Plan
+from optimizer.reports.answer_page.chart import INK, Chart, layout
+from optimizer.search.lattice.enumerate import Space, lattice
+from optimizer.search.lattice.oracle import Tuning, fold
+from optimizer.search.why.comparison import broken_alone, pinned_job
+from optimizer.units import GB, seconds
+
+FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
+MOST_TP, MOST_PP = 16, 64
+# From the fastest to twice as slow; dark words can be read on all of them.
+FAST, SLOW = (94, 174, 222), (237, 245, 250)
+HATCHED, BARRED = "#f6d8c6", "#eef0f2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What the plans of one tp and pp come to: the best that fits, the leanest that does not, or the rule."""
+
+    tp: int
+    pp: int
+    kind: str
+    seconds: float = 0.0
+    reserved: float = 0.0
+    plan: Plan | None = None
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """What stands in the cell."""
+        return {FITS: seconds(self.seconds), FULL: f"{self.reserved / GB:.0f} GB", FORBIDDEN: "–"}[self.kind]
+
+    @property
+    def words(self) -> str:
+        """The cell in words."""
+        if self.kind == FITS and self.plan:
+            return f"{seconds(self.seconds)} by {self.plan.summary()}"
+        if self.kind == FULL and self.plan:
+            return f"does not fit: the leanest reserves {self.reserved / GB:.1f} GB, {self.plan.summary()}"
+        return self.why
+
+
+def map_view(asked: Asked) -> dict[str, Any]:
+    """The map as a chart with its table."""
+    job = answered(asked).answer.job
+    return {"html": html_of(map_chart(job, cells(job)))}
+
+
+def cells(job: Job) -> list[Cell]:
+    """Every cell, by tp and then pp: powers of two, and whatever else plans have.
+
+    Plans are evenly split and each at its own knobs, as the search finds them.
+    """
+    rules = structural(job)
+    best = _fitting(job)
+    leanest = _leanest(job)
+    tps = _sizes([tp for tp, _ in leanest], min(MOST_TP, job.limits.max_tp or job.cluster.scale_up_size))
+    pps = _sizes([pp for _, pp in leanest], min(MOST_PP, job.model.layers))
+    found = []
+    for tp in tps:
+        for pp in pps:
+            if (tp, pp) in best:
+                took, plan = best[tp, pp]
+                found.append(Cell(tp=tp, pp=pp, kind=FITS, seconds=took, plan=plan))
+            elif (tp, pp) in leanest:
+                reserved, plan = leanest[tp, pp]
+                found.append(Cell(tp=tp, pp=pp, kind=FULL, reserved=reserved, plan=plan))
+            else:
+                found.append(Cell(tp=tp, pp=pp, kind=FORBIDDEN, why=forbidding(job, rules, tp, pp)))
+    return found
+
+
+def _fitting(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
+    """The fastest plan that fits of each tp and pp, with its seconds."""
+    points = fold(job, Space(job, structural(job)), Tuning()).points
+    found: dict[tuple[int, int], tuple[float, Plan]] = {}
+    if points is None:
+        return found
+    for index in np.argsort(points.seconds, kind="stable").tolist():
+        key = int(points.plans.tp[index]), int(points.plans.pp[index])
+        if points.fits[index] and key not in found:
+            found[key] = float(points.seconds[index]), points.plans.plan(index)
+    return found
+
+
+def _leanest(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
+    """The plan of each tp and pp that reserves least, with its bytes, all optimizer state on the host if it can be."""
+    found: dict[tuple[int, int], tuple[float, Plan]] = {}
+    for plans in lattice(job, structural(job)):
+        reserved = price(job, plans, Knobs(offload=job.most_offload)).reserved
+        for index in np.argsort(reserved, kind="stable").tolist():
+            key = int(plans.tp[index]), int(plans.pp[index])
+            if key not in found or reserved[index] < found[key][0]:
+                found[key] = float(reserved[index]), plans.plan(index)
+    return found
+
+
+def _sizes(taken: Sequence[int], most: int) -> list[int]:
+    powers = {2**power for power in range(most.bit_length()) if 2**power <= most}
+    return sorted(powers | set(taken))
+
+
+def forbidding(job: Job, rules: Sequence[Any], tp: int, pp: int) -> str:
+    """The rule that leaves no plan with this tp and pp: one that they break by themselves, else the first, in the order
+    of the rules, with which none is left.
+    """
+    pinned = pinned_job(job, {"tp": tp, "pp": pp})
+    if alone := broken_alone(pinned):
+        return "; ".join(f"{name}: {reason}" for name, reason in alone.items())
+    rules = structural(pinned)
+    low, high = 0, len(rules)  # with `low` rules some plan is left, with `high` none
+    while high - low > 1:
+        middle = (low + high) // 2
+        if any(len(plans) for plans in lattice(pinned, rules[:middle])):
+            low = middle
+        else:
+            high = middle
+    rule = rules[high - 1]
+    return f"{rule.name}: {rule.explain(pinned)}"
+
+
+def map_chart(job: Job, found: Sequence[Cell]) -> Chart:
+    """Cells as squares: the bluer the faster; hatched where nothing fits, grey where a rule forbids."""
+    tps, pps = sorted({cell.tp for cell in found}), sorted({cell.pp for cell in found})
+    fitting = [cell for cell in found if cell.kind == FITS]
+    fastest = min(fitting, key=lambda cell: cell.seconds, default=None)
+    squares = {
+        "type": "bar",
+        "x": [pps.index(cell.pp) for cell in found],
+        "base": [tps.index(cell.tp) - 0.5 for cell in found],
+        "y": [1] * len(found),
+        "width": 1,
+        "text": [cell.text for cell in found],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"color": INK},
+        "hovertext": [f"TP {cell.tp}, PP {cell.pp}<br>{_wrapped(cell.words)}" for cell in found],
+        "hoverinfo": "text",
+        "marker": {
+            "color": [_colour(cell, fastest) for cell in found],
+            "pattern": {"shape": ["/" if cell.kind == FULL else "" for cell in found], "fgcolor": "#b5643a", "size": 7},
+            "line": {"color": [INK if cell is fastest else "#ffffff" for cell in found], "width": 2},
+        },
+    }
+    if fastest:
+        words = f"Fastest with TP {fastest.tp} and PP {fastest.pp}: {seconds(fastest.seconds)}."
+    else:
+        words = "No cell holds a plan that fits."
+    words += (
+        " The bluer, the faster; hatched cells hold plans, none of which fits, and say what the leanest reserves; grey "
+        "ones hold none: the rule is shown on hover and in the table."
+    )
+    return Chart(
+        name="map",
+        title=f"The best step time of each TP and PP within {safe_memory(job) / GB:.1f} GB",
+        words=words,
+        figure={
+            "data": [squares],
+            "layout": layout(
+                120 + 46 * len(tps),
+                barmode="overlay",
+                bargap=0,
+                showlegend=False,
+                xaxis={
+                    "title": {"text": "PP"},
+                    "tickvals": list(range(len(pps))),
+                    "ticktext": list(map(str, pps)),
+                    "showgrid": False,
+                },
+                yaxis={
+                    "title": {"text": "TP"},
+                    "tickvals": list(range(len(tps))),
+                    "ticktext": list(map(str, tps)),
+                    "showgrid": False,
+                },
+            ),
+        },
+        columns=("TP × PP", "best", "what"),
+        rows=tuple((f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in found),
+    )
+
+
+def _colour(cell: Cell, fastest: Cell | None) -> str:
+    if cell.kind != FITS or fastest is None:
+        return HATCHED if cell.kind == FULL else BARRED
+    slower = min(1.0, cell.seconds / fastest.seconds - 1.0)
+    return "#" + "".join(f"{round(a + (b - a) * slower):02x}" for a, b in zip(FAST, SLOW, strict=True))
+
+
+def _wrapped(text: str, width: int = 60) -> str:
+    from textwrap import wrap
+
+    return "<br>".join(wrap(text, width))

@@ -1,0 +1,45 @@
+"""What a visitor takes away: the answer as JSON, its launch files in a zip, the report as a page."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+
+from optimizer.errors import InputError
+from optimizer.exports.folder import exported
+from optimizer.page.plan.engine import answered
+from optimizer.page.plan.question import Asked
+from optimizer.reports.answer_page.html import plan_html
+from optimizer.reports.as_json import json_text
+
+REFUSED = "NOT-WRITTEN.txt"
+
+
+def answer_json(asked: Asked) -> bytes:
+    """What `optimize --json` prints for the question; `optimize check` reads it."""
+    found = answered(asked)
+    return (json_text(found.answer, found.assumed) + "\n").encode()
+
+
+def report(asked: Asked) -> bytes:
+    """The report that `optimize --html` writes, with the days and dollars of the run."""
+    found = answered(asked)
+    return plan_html(found.answer, asked.flags(), found.assumed, found.budget).encode()
+
+
+def launch_folder(asked: Asked) -> bytes:
+    """The files of `optimize --export` in a zip, those that cannot be had with the reason in a file of their own.
+
+    Raises InputError when there is no plan or no file can be written.
+    """
+    found = exported(answered(asked).answer)
+    if not found.texts:
+        raise InputError("; ".join(dict.fromkeys(found.refused.values())))
+    texts = dict(found.texts)
+    if found.refused:
+        texts[REFUSED] = "".join(f"{name}: {why}\n" for name, why in found.refused.items())
+    written = BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(f"launch/{name}", text)
+    return written.getvalue()

@@ -1,0 +1,106 @@
+"""Plans of a visitor beside the best: both, and the difference term by term, or the rules in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.constraints.pin_text import pins_of
+from optimizer.page.plan.engine import answered
+from optimizer.page.plan.question import Asked
+from optimizer.page.plan.views.shown import fragment
+from optimizer.reports.answer_page.chart import INK, Chart, layout
+from optimizer.reports.comparison_report import NOTICEABLE, signed, verdict
+from optimizer.reports.palette import BLUE, ORANGE
+from optimizer.reports.plan_report import show_gigabytes
+from optimizer.reports.terms import label
+from optimizer.search.why.comparison import Comparison, Difference, why_not
+from optimizer.units import seconds
+
+ROW = 30  # height of a bar [px]
+
+
+def mine_view(asked: Asked) -> dict[str, Any]:
+    """Every plan held against the best of the question, best first."""
+    answer = answered(asked).answer
+    if answer.plan is None:
+        return {"html": "<p>There is no best plan to hold one against.</p>"}
+    found = [why_not(answer.job, answer, pins_of(pins)) for pins in asked.mine]
+    found.sort(key=lambda one: one.slower if one.verdict != "infeasible" else float("inf"))
+    shown = [_values(index, one) for index, one in enumerate(found)]
+    return {"html": fragment("mine.html", shown=shown)}
+
+
+def _values(index: int, one: Comparison) -> Mapping[str, Any]:
+    plans = [("best", one.ours, one.our_estimate), ("mine", one.plan, one.estimate)]
+    return {
+        "pins": one.pins,
+        "verdict": verdict(one),
+        "broken": one.broken,
+        "plans": [
+            (
+                name,
+                plan.summary(),
+                seconds(estimate.step_time),
+                f"{estimate.mfu:.1%}",
+                show_gigabytes(estimate.reserved),
+            )
+            for name, plan, estimate in plans
+            if plan and estimate
+        ],
+        "chart": difference_chart(f"mine-{index}", one) if one.estimate else None,
+    }
+
+
+def difference_chart(name: str, one: Comparison) -> Chart:
+    """Seconds that mine spends more or less than the best on each term."""
+    ours = one.our_estimate.step_time
+    terms = [item for item in one.time if abs(item.more) > NOTICEABLE * ours]
+    values = [item.more for item in terms]
+    room = 0.3 * (max([0.0, *values]) - min([0.0, *values]) or 1.0)
+    whole = sum(item.more for item in one.time)
+    return Chart(
+        name=name,
+        title=f"{one.pins}: seconds more (or less) than the best, by term",
+        words=f"All terms together: {signed(whole, seconds)} per step.",
+        figure={
+            "data": [
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "y": [label(item.term) for item in terms],
+                    "x": values,
+                    "text": [signed(item.more, seconds) for item in terms],
+                    "textposition": "outside",
+                    "cliponaxis": False,
+                    "textfont": {"color": INK},
+                    "marker": {"color": [ORANGE if value > 0 else BLUE for value in values]},
+                    "hovertemplate": "%{y}: %{text}<extra></extra>",
+                }
+            ],
+            "layout": layout(
+                80 + ROW * max(1, len(terms)),
+                xaxis={
+                    "ticksuffix": " s",
+                    "range": [min([0.0, *values]) - room, max([0.0, *values]) + room],
+                    "nticks": 6,
+                },
+                yaxis={"autorange": "reversed"},
+            ),
+        },
+        columns=("term", "best", "mine", "difference"),
+        rows=(*map(_row, one.time), *(("memory: " + r[0], *r[1:]) for r in map(_bytes, one.memory))),
+    )
+
+
+def _row(item: Difference) -> tuple[str, str, str, str]:
+    return (label(item.term), seconds(item.ours), seconds(item.theirs), signed(item.more, seconds))
+
+
+def _bytes(item: Difference) -> tuple[str, str, str, str]:
+    return (
+        label(item.term),
+        show_gigabytes(item.ours),
+        show_gigabytes(item.theirs),
+        signed(item.more, show_gigabytes),
+    )

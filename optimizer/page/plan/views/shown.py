@@ -1,0 +1,21 @@
+"""How the views that are opened on demand are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optimizer.reports.answer_page.chart import Chart
+from optimizer.reports.answer_page.html import numeric
+from optimizer.reports.page import rendered
+
+PACKAGE = "optimizer.page.plan"
+
+
+def html_of(*charts: Chart, note: str = "") -> str:
+    """Charts, each with its words and its table, and a sentence below."""
+    return fragment("charts.html", charts=charts, note=note)
+
+
+def fragment(template: str, **values: Any) -> str:
+    """A template of the room that uses the parts of pages."""
+    return rendered(PACKAGE, template, numeric=numeric, **values)
