@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from optimizer.constraints.pin_text import pins_text
+from optimizer.constraints.pin_text import pins_text, written
 from optimizer.job import DTYPES
 from optimizer.page.plan.locks import TITLES
 from optimizer.page.plan.question import Asked
@@ -23,7 +23,7 @@ def form_values(
     Pins that a lock cannot hold, such as ranges, stay in the text of pins.
     """
     inforce = inforce or {}
-    locked = {name for name, value in asked.fix if name in TITLES and not isinstance(value, tuple | frozenset)}
+    locked = [name for name, value in asked.fix if name in TITLES and not isinstance(value, tuple | frozenset)]
     rest = {name: value for name, value in asked.fix if name not in locked}
     return {
         **_offers(),
@@ -34,6 +34,7 @@ def form_values(
         "stops": {name: list((stops or {}).get(name, ())) for name in NUMBERS},
         "tokens": f"{asked.tokens / 1e9:.12g}e9",
         "fix": pins_text(rest),
+        "locked": [(name, written(name, asked.pins[name])) for name in locked],
     }
 
 

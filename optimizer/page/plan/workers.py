@@ -54,6 +54,7 @@ class Worker:
     def end(self) -> None:
         """Stop whatever it does."""
         self.process.kill()
+        self.process.join(1.0)
         self.pipe.close()
 
 

@@ -102,7 +102,7 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
         "mode": "markers",
         "x": [estimate.reserved / GB],
         "y": ["memory"],
-        "name": f"sum with its {LEVEL:.0%} interval",
+        "name": f"sum, {LEVEL:.0%} interval",
         "marker": {"color": INK, "size": 9, "symbol": "diamond"},
         "error_x": {
             "type": "data",
@@ -143,12 +143,19 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
         figure={
             "data": [*bars, whisker],
             "layout": layout(
-                250,
+                260,
                 barmode="stack",
                 shapes=shapes,
                 xaxis={"range": [0, top], "ticksuffix": " GB"},
                 yaxis={"showticklabels": False},
-                legend={"orientation": "h", "y": -0.35, "yanchor": "top", "x": 0, "traceorder": "normal"},
+                legend={
+                    "orientation": "h",
+                    "y": -0.35,
+                    "yanchor": "top",
+                    "x": 0,
+                    "traceorder": "normal",
+                    "entrywidth": 112,
+                },
             ),
         },
         columns=("term", "GB", "share of the usable"),

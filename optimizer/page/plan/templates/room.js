@@ -128,6 +128,7 @@ async function open(details) {
   stop.innerHTML = '<span role="status"></span> <button type="button">Stop</button>';
   stop.querySelector("button").onclick = () => controller.abort("stopped");
   place.prepend(stop);
+  place.classList.add("old");
   const tick = setInterval(() => {
     stop.querySelector("span").textContent = "Working, " + Math.floor((performance.now() - start) / 1000) + " s";
   }, 200);
@@ -142,6 +143,7 @@ async function open(details) {
   } finally {
     clearInterval(tick);
     stop.remove();
+    if (later.get(view) === controller) place.classList.remove("old");
   }
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.constraints.pins import pins
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
@@ -15,7 +16,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
-from optimizer.plan import Knobs, Plan
+from optimizer.plan import Knobs, Plan, Plans
 from optimizer.reports.answer_page.chart import INK, Chart, layout
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.oracle import Tuning, fold
@@ -26,7 +27,7 @@ FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
 MOST_TP, MOST_PP = 16, 64
 # From the fastest to twice as slow; dark words can be read on all of them.
 FAST, SLOW = (94, 174, 222), (237, 245, 250)
-HATCHED, BARRED = "#f6d8c6", "#eef0f2"
+HATCHED, BARRED = "#e9b08f", "#eef0f2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +68,7 @@ def cells(job: Job) -> list[Cell]:
 
     Plans are evenly split and each at its own knobs, as the search finds them.
     """
-    rules = structural(job)
-    best = _fitting(job)
-    leanest = _leanest(job)
+    best, leanest = _fitting(job), _leanest(job)
     tps = _sizes([tp for tp, _ in leanest], min(MOST_TP, job.limits.max_tp or job.cluster.scale_up_size))
     pps = _sizes([pp for _, pp in leanest], min(MOST_PP, job.model.layers))
     found = []
@@ -82,7 +81,7 @@ def cells(job: Job) -> list[Cell]:
                 reserved, plan = leanest[tp, pp]
                 found.append(Cell(tp=tp, pp=pp, kind=FULL, reserved=reserved, plan=plan))
             else:
-                found.append(Cell(tp=tp, pp=pp, kind=FORBIDDEN, why=forbidding(job, rules, tp, pp)))
+                found.append(Cell(tp=tp, pp=pp, kind=FORBIDDEN, why=forbidding(job, tp, pp)))
     return found
 
 
@@ -116,10 +115,14 @@ def _sizes(taken: Sequence[int], most: int) -> list[int]:
     return sorted(powers | set(taken))
 
 
-def forbidding(job: Job, rules: Sequence[Any], tp: int, pp: int) -> str:
-    """The rule that leaves no plan with this tp and pp: one that they break by themselves, else the first, in the order
-    of the rules, with which none is left.
+def forbidding(job: Job, tp: int, pp: int) -> str:
+    """The rule that leaves no plan with this tp and pp: a lock of the visitor, one that they break by themselves, else
+    the first, in the order of the rules, with which none is left.
     """
+    cell = Plans.of([Plan(tp=tp, pp=pp)])
+    locked = [rule for rule in pins(job) if set(rule.variables) <= {"tp", "pp"} and not rule.check(job, cell).all()]
+    if locked:
+        return "; ".join(f"{rule.name}: {rule.explain(job)}" for rule in locked)
     pinned = pinned_job(job, {"tp": tp, "pp": pp})
     if alone := broken_alone(pinned):
         return "; ".join(f"{name}: {reason}" for name, reason in alone.items())
@@ -155,11 +158,20 @@ def map_chart(job: Job, found: Sequence[Cell]) -> Chart:
         "hoverinfo": "text",
         "marker": {
             "color": [_colour(cell, fastest) for cell in found],
-            "pattern": {"shape": ["/" if cell.kind == FULL else "" for cell in found], "fgcolor": "#b5643a", "size": 7},
-            "line": {"color": [INK if cell is fastest else "#ffffff" for cell in found], "width": 2},
+            "pattern": {
+                "shape": ["/" if cell.kind == FULL else "" for cell in found],
+                "bgcolor": "#fdf1ea",
+                "fgcolor": HATCHED,
+                "size": 8,
+            },
+            "line": {"color": "#ffffff", "width": 2},
         },
     }
+    frame = []
     if fastest:
+        x, y = pps.index(fastest.pp), tps.index(fastest.tp)
+        corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+        frame = [{"type": "rect", **corners, "line": {"color": INK, "width": 3}}]
         words = f"Fastest with TP {fastest.tp} and PP {fastest.pp}: {seconds(fastest.seconds)}."
     else:
         words = "No cell holds a plan that fits."
@@ -178,6 +190,7 @@ def map_chart(job: Job, found: Sequence[Cell]) -> Chart:
                 barmode="overlay",
                 bargap=0,
                 showlegend=False,
+                shapes=frame,
                 xaxis={
                     "title": {"text": "PP"},
                     "tickvals": list(range(len(pps))),

@@ -48,7 +48,7 @@ def _values(index: int, one: Comparison) -> Mapping[str, Any]:
             for name, plan, estimate in plans
             if plan and estimate
         ],
-        "chart": difference_chart(f"mine-{index}", one) if one.estimate else None,
+        "chart": difference_chart(f"mine-{index}", one) if any(item.more for item in one.time) else None,
     }
 
 
@@ -57,7 +57,7 @@ def difference_chart(name: str, one: Comparison) -> Chart:
     ours = one.our_estimate.step_time
     terms = [item for item in one.time if abs(item.more) > NOTICEABLE * ours]
     values = [item.more for item in terms]
-    room = 0.3 * (max([0.0, *values]) - min([0.0, *values]) or 1.0)
+    room = 0.5 * (max([0.0, *values]) - min([0.0, *values]) or 1.0)
     whole = sum(item.more for item in one.time)
     return Chart(
         name=name,
@@ -83,7 +83,7 @@ def difference_chart(name: str, one: Comparison) -> Chart:
                 xaxis={
                     "ticksuffix": " s",
                     "range": [min([0.0, *values]) - room, max([0.0, *values]) + room],
-                    "nticks": 6,
+                    "nticks": 5,
                 },
                 yaxis={"autorange": "reversed"},
             ),

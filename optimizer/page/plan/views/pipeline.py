@@ -14,7 +14,8 @@ from optimizer.studies.timeline import PipelineStudy, timeline_of
 from optimizer.units import seconds
 
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
-COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
+# of even and of odd micro-batches
+COLOURS = {FORWARD: (BLUE, "#5aa9d6"), BACKWARD: (ORANGE, "#eb9a66"), WEIGHT: (GREEN, "#66c5ab")}
 SHOWN = 20  # micro-batches at the start, and at the end
 MOST = 6000  # passes that are drawn
 
@@ -43,7 +44,9 @@ def pipeline_chart(study: PipelineStudy) -> Chart:
     passes = sum(len(stage.passes) for stage in timeline.stages)
     count = plan.num_microbatches
     near = ends(count, passes)
-    traces: dict[str, dict[str, list[Any]]] = {kind: {"x": [], "base": [], "y": [], "text": []} for kind in NAMES}
+    traces: dict[str, dict[str, list[Any]]] = {
+        kind: {"x": [], "base": [], "y": [], "text": [], "colour": []} for kind in NAMES
+    }
     for row, stage in enumerate(timeline.stages):
         for step, start, end in zip(stage.passes, stage.start.tolist(), stage.end.tolist(), strict=True):
             if near <= step.microbatch < count - near:
@@ -52,6 +55,7 @@ def pipeline_chart(study: PipelineStudy) -> Chart:
             trace["base"].append(round(start, 6))
             trace["x"].append(round(end - start, 6))
             trace["y"].append(row)
+            trace["colour"].append(COLOURS[step.kind][step.microbatch % 2])
             trace["text"].append(f"micro-batch {step.microbatch + 1}, virtual stage {step.virtual + 1}")
     data = [
         {
@@ -64,7 +68,7 @@ def pipeline_chart(study: PipelineStudy) -> Chart:
             "hovertext": trace["text"],
             "textposition": "none",
             "hovertemplate": f"%{{hovertext}}<br>{NAMES[kind]}, %{{x:.4f}} s from %{{base:.4f}} s<extra></extra>",
-            "marker": {"color": COLOURS[kind], "line": {"color": "#ffffff", "width": 0.5}},
+            "marker": {"color": trace["colour"], "line": {"width": 0}},
         }
         for kind, trace in traces.items()
         if trace["x"]
@@ -72,9 +76,7 @@ def pipeline_chart(study: PipelineStudy) -> Chart:
     stages = list(range(plan.pp))
     idle, peak = timeline.bubble, timeline.peak_in_flight
     all_drawn = 2 * near >= count
-    drawn = (
-        f"{count} micro-batches" if all_drawn else f"drawn are the first and the last {near} of {count} micro-batches"
-    )
+    drawn = f"{count} micro-batches" if all_drawn else f"drawn are the first and last {near} of {count} micro-batches"
     words = (
         f"{seconds(timeline.makespan)} for the passes; {drawn}. Stages wait {float(idle.mean()):.1%} of the time on "
         f"average and hold at most {float(peak.max()):.4g} micro-batches. Drag over the chart to look closer, "

@@ -29,7 +29,7 @@ def sensitivity_chart(found: Sensitivity) -> Chart:
     names = [effect.variation.name for effect in effects]
     values = [100 * effect.gain for effect in effects]
     low, high = min([0.0, *values]), max([0.0, *values])
-    room = 0.25 * ((high - low) or 1.0)
+    room = 0.5 * ((high - low) or 1.0)
     moving = [effect for effect in effects if abs(effect.gain) >= 1e-4]
     if moving:
         first = moving[0]

@@ -1,0 +1,201 @@
+"""The Plan room in a real browser: what a visitor does, and what then is on the page."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from tests.page.conftest import ROOT, Served
+
+VIEWS = ("mine", "map", "pipeline", "scaling", "sensitivity", "runs")
+SMALL = "model=llama3-8b&gpus=64"
+
+
+def axe(page: Any) -> list[tuple[str, str, str]]:
+    """Findings of axe-core that keep people from using the page."""
+    from axe_core_python.sync_playwright import Axe
+
+    found = Axe().run(page)["violations"]
+    return [
+        (finding["impact"], finding["id"], finding["nodes"][0]["html"][:200])
+        for finding in found
+        if finding["impact"] in ("serious", "critical")
+    ]
+
+
+def test_a_slider_and_a_lock_change_the_plan_and_undo_takes_them_back(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page, first, plan = visitor.page, visitor.headline, visitor.plan
+    page.locator("#slide-gpus").focus()
+    before = visitor.answers()
+    page.keyboard.press("ArrowRight")
+    visitor.answered(before)
+    assert "on 128 × h100" in visitor.headline
+    assert "gpus=128" in page.url
+    page.locator("details.locks > summary").click()
+    before = visitor.answers()
+    page.select_option("#lock-tp", "8")
+    visitor.answered(before)
+    assert visitor.plan.startswith("TP 8")
+    assert "fix=tp%3D8" in page.url
+    assert "--fix tp=8" in page.locator("#flags").inner_text()
+    for _ in range(2):
+        before = visitor.answers()
+        page.click("#undo")
+        visitor.answered(before)
+    assert (visitor.headline, visitor.plan) == (first, plan)
+    assert page.input_value("#in-gpus") == "64"
+
+
+def test_a_link_opened_again_gives_the_same_page(served: Served, visit: Any) -> None:
+    one, two = visit(), visit()
+    question = (
+        f"{SMALL}&cluster=dgx-a100-80&fix=pp%3D2..4%2Ctp%3D2&tokens=1e12&oom_risk=0.05&mine=tp%3D8&show=mine&show=runs"
+    )
+    one.open(served.room(question=question))
+    one.page.wait_for_selector('details[data-view="runs"] table')
+    link = one.page.url
+    assert "access_token" not in link
+    two.open(served.room())
+    two.open(link)
+    assert two.page.url == link
+    two.page.wait_for_selector('details[data-view="runs"] table')
+    for visitor in (one, two):
+        assert visitor.page.input_value("#lock-tp") == "2"
+        assert visitor.page.input_value("#in-fix") == "pp=2..4"
+        assert visitor.page.input_value("#in-cluster") == "dgx-a100-80"
+        assert "Run of 1 trillion tokens" in visitor.page.locator(".tiles").inner_text()
+    assert one.page.locator("#answer").inner_text() == two.page.locator("#answer").inner_text()
+
+
+def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page = visitor.page
+    page.locator(".pin").last.click()
+    page.wait_for_selector('details[data-view="mine"] .js-plotly-plot')
+    for view in VIEWS[1:]:
+        page.locator(f'details[data-view="{view}"] > summary').click()
+        page.wait_for_selector(f'details[data-view="{view}"] table', state="attached")
+    assert "The best plan with these pins" in page.locator('details[data-view="mine"]').inner_text()
+    assert "Fastest with TP" in page.locator('details[data-view="map"]').inner_text()
+    assert axe(page) == []
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") == 420
+    assert axe(page) == []
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 690, "height": 900})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_timeout(300)
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.plot .main-svg')].map(e => e.getBoundingClientRect().right)"
+    )
+    assert widths
+    assert max(widths) <= 690
+    assert page.evaluate("document.documentElement.scrollWidth") == 690
+    assert page.locator("form").is_hidden()
+
+
+def test_a_pasted_script_fills_the_controls_and_shows_its_edits(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room())
+    page = visitor.page
+    page.locator("details.paste > summary").click()
+    page.fill("#pasted", (ROOT / "examples" / "llama3-8b.sh").read_text(encoding="utf-8"))
+    before = visitor.answers()
+    page.click("#read-pasted")
+    visitor.answered(before)
+    told = page.locator("#pasted-answer").inner_text()
+    assert "What was pasted: Megatron-LM, 2.53 s per step" in told
+    assert "remove --recompute-granularity" in told
+    values = {name: page.input_value(f"#in-{name}") for name in ("model", "gpus", "global_batch", "seq_len")}
+    assert values == {"model": "llama3-8b", "gpus": "64", "global_batch": "256", "seq_len": "4096"}
+    page.fill("#pasted", "cat /etc/passwd")
+    page.click("#read-pasted")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "no command that trains" in page.locator("#problem").inner_text()
+    visitor.errors.clear()  # Chromium notes the answer 422
+
+
+def test_two_visitors_do_not_see_each_other(served: Served, visit: Any) -> None:
+    one, two = visit(), visit()
+    for visitor in (one, two):
+        visitor.open(served.room(question=SMALL))
+    for visitor, gpus in ((one, "32"), (two, "128")):
+        visitor.page.fill("#in-gpus", gpus)
+        visitor.before = visitor.answers()
+        visitor.page.keyboard.press("Tab")
+    for visitor, gpus in ((one, "32"), (two, "128")):
+        visitor.answered(visitor.before)
+        assert f"on {gpus} × h100" in visitor.headline
+        assert f"gpus={gpus}" in visitor.page.url
+
+
+def test_bad_input_is_one_message_and_the_answer_before_stays(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    headline = visitor.headline
+    visitor.page.fill("#in-gpus", "many")
+    visitor.page.keyboard.press("Tab")
+    visitor.page.wait_for_selector("#problem:not([hidden])")
+    assert "gpus must be a whole number above zero" in visitor.page.locator("#problem").inner_text()
+    assert visitor.headline == headline
+    visitor.errors.clear()  # Chromium notes the answer 422
+
+
+def test_a_question_without_a_plan_says_why(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.page.goto(served.room(question="model=gpt3&gpus=8"))
+    visitor.page.wait_for_selector("#answer .alert")
+    assert "cannot all hold" in visitor.page.locator("#answer .alert").inner_text()
+
+
+def test_a_long_search_is_stopped_and_a_newer_change_overtakes_it(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page = visitor.page
+    before = visitor.answers()
+    page.select_option("#in-model", "deepseek-v3")
+    page.wait_for_selector("#progress:not([hidden])")
+    page.click("#stop")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "Stopped" in page.locator("#problem").inner_text()
+    assert visitor.answers() == before
+    page.select_option("#in-model", "qwen3-235b-a22b")
+    page.wait_for_timeout(100)
+    page.select_option("#in-model", "llama3-8b")
+    visitor.answered(before)
+    assert "Llama-3 8B" in visitor.headline
+    page.wait_for_timeout(500)
+    assert (visitor.answers(), page.locator("#progress").is_hidden()) == (before + 1, True)
+
+
+def test_what_a_visitor_takes_away(served: Served, visit: Any, tmp_path: Path) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=f"{SMALL}&fix=tp%3D2"))
+    page = visitor.page
+    found = {}
+    for name in ("Report", "Launch", "JSON"):
+        with page.expect_download() as download:
+            page.locator(f".take a:has-text('{name}')").click()
+        found[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(found[name])
+    assert [path.name for path in found.values()] == [
+        *("llama3-8b-64-report.html", "llama3-8b-64-launch.zip", "llama3-8b-64-answer.json")
+    ]
+    answer = json.loads(found["JSON"].read_text(encoding="utf-8"))
+    assert (answer["plan"]["tp"], answer["job"]["gpus"]) == (2, 64)
+    with zipfile.ZipFile(found["Launch"]) as archive:
+        assert "--tensor-model-parallel-size 2" in archive.read("launch/megatron.args").decode()
+    report = visit()
+    report.page.goto(found["Report"].as_uri())
+    report.page.wait_for_selector("#plot-memory.js-plotly-plot")
+    assert report.page.locator("h1").inner_text() == visitor.headline
+    assert re.search(r"Run of 300 billion tokens\s+[\d.]+ days", report.page.locator(".tiles").inner_text())
+    assert axe(report.page) == []
+    report.page.set_viewport_size({"width": 420, "height": 900})
+    report.page.wait_for_timeout(300)
+    assert report.page.evaluate("document.documentElement.scrollWidth") == 420

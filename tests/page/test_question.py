@@ -1,0 +1,96 @@
+"""The question of an address: what it says, what it refuses, and that it comes back the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.commands.request import Request, job_of
+from optimizer.errors import InputError
+from optimizer.page.plan.form import form_values
+from optimizer.page.plan.locks import locks
+from optimizer.page.plan.question import MOST_MINE, Asked, asked
+from optimizer.plan import Plan
+
+PINS = ("tp=8", "pp=2..8", "vpp=1,6", "recompute=full", "sequence_parallel=false", "zero_stage=1", "micro_batch=2")
+QUESTIONS = st.builds(
+    dict,
+    model=st.sampled_from(["gpt3", "llama3-8b"]),
+    gpus=st.integers(1, 4096).map(str),
+    cluster=st.sampled_from(["", "h100", "dgx-a100-80"]),
+    seq_len=st.sampled_from(["", "4096", "8,192"]),
+    oom_risk=st.sampled_from(["", "0.05", "10%"]),
+    tokens=st.sampled_from(["", "1e12"]),
+    fix=st.lists(st.sampled_from(PINS), unique=True).map(",".join),
+    mine=st.sampled_from(["", "tp=8,pp=4"]),
+)
+
+
+def read_again(question: Asked) -> Asked:
+    from urllib.parse import parse_qsl
+
+    return asked(parse_qsl(question.address()))
+
+
+@given(QUESTIONS)
+def test_an_address_read_again_is_the_same_question(values: dict[str, str]) -> None:
+    question = asked(list(values.items()))
+    assert read_again(question) == question
+
+
+@given(QUESTIONS)
+def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
+    question = asked(list(values.items()))
+    form = form_values(question, None, None)
+    pairs = [("gpus", str(question.gpus)), ("fix", form["fix"]), *((f"lock.{name}", v) for name, v in form["locked"])]
+    assert asked(pairs).fix == question.fix
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (("gpus", "0"), "gpus must be a whole number above zero"),
+        (("gpus", "1e3"), "but got '1e3'"),
+        (("model", "/etc/passwd"), "unknown model"),
+        (("cluster", "./mine.toml"), "unknown cluster"),
+        (("dtype", "fp7"), "unknown dtype"),
+        (("oom_risk", "0.7"), "oom risk must be above 0 and at most 50%"),
+        (("tokens", "-1"), "tokens must be a number above zero"),
+        (("price", "nan"), "price must be a number above zero"),
+        (("fix", "tp"), "a pin must be variable=value"),
+        (("fix", "speed=8"), "unknown plan variable 'speed'"),
+        (("lock.tp", "x"), "tp must be an integer"),
+        (("mine", "tp=x"), "tp must be an integer"),
+        (("model", "x" * 301), "more than 300 characters"),
+    ],
+)
+def test_what_cannot_be_used_is_one_message(pair: tuple[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        asked([pair])
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(InputError, match=r"gpus must.*seq len must"):
+        asked([("seq_len", "x"), ("gpus", "x")])
+
+
+def test_the_same_job_as_on_the_command_line() -> None:
+    question = asked([("model", "gpt3"), ("gpus", "64"), ("cluster", "a100-80"), ("fix", "tp=8"), ("oom_risk", "5%")])
+    limits = {"fixed": {"tp": 8}, "ranges": {}, "choices": {}, "oom_risk": 0.05}
+    assert question.job() == job_of(Request(model="gpt3", gpus=64, cluster="a100-80", limits=limits))
+    assert question.flags() == ("optimize --model gpt3 --gpus 64 --cluster a100-80 --oom-risk 5% --fix tp=8 --trials 0")
+
+
+def test_no_more_than_a_few_plans_are_held_against_the_best() -> None:
+    pairs = [("mine", f"tp={2**power}") for power in range(8)] + [("mine", "TP=1")]
+    assert asked(pairs).mine == ("tp=1", "tp=2", "tp=4", "tp=8")[:MOST_MINE]
+
+
+def test_locks_offer_what_the_plan_has_and_experts_only_to_mixtures() -> None:
+    job, _ = asked([("model", "gpt3"), ("gpus", "64")]).job()
+    found = {lock.name: lock for lock in locks(job, Plan(tp=4, pp=16, recompute="full"), {"pp": 12})}
+    assert not {"ep", "etp"} & found.keys()
+    assert (found["tp"].has, found["pp"].pinned, found["recompute"].has) == ("4", "12", "full")
+    assert {"1", "2", "4", "8"} <= set(found["tp"].choices)
+    assert "12" in found["pp"].choices
+    mixture, _ = asked([("model", "mixtral-8x7b"), ("gpus", "64")]).job()
+    assert {"ep", "etp"} <= {lock.name for lock in locks(mixture, None, {})}

@@ -1,0 +1,101 @@
+"""Workers: many who ask the same are told once, nobody is kept waiting by work that no one wants."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.page.plan import workers as module
+from optimizer.page.plan.question import Asked
+from optimizer.page.plan.workers import Gone, Task, Workers
+
+SMALL = Asked(model="llama3-8b", gpus=64)
+LONG = Asked(model="deepseek-v3", gpus=2048)  # some seconds
+
+
+async def here() -> bool:
+    return False
+
+
+def leaves_after(seconds: float) -> Callable[[], Awaitable[bool]]:
+    """A visitor who leaves after so long."""
+    import time
+
+    end = time.monotonic() + seconds
+
+    async def gone() -> bool:
+        return time.monotonic() > end
+
+    return gone
+
+
+@pytest.fixture
+def one() -> Iterator[list[Workers]]:
+    """A place for the workers of a test, which are ended after it."""
+    made: list[Workers] = []
+    yield made
+    for each in made:
+        each.end()
+
+
+def test_a_question_asked_by_many_is_worked_out_once(one: list[Workers]) -> None:
+    async def ask() -> None:
+        one.append(Workers(1))
+        found = await asyncio.gather(*(one[0].result(Task(view="answer", asked=SMALL), here) for _ in range(5)))
+        assert all(each is found[0] for each in found)
+        assert await one[0].result(Task(view="answer", asked=SMALL), here) is found[0]
+
+    asyncio.run(ask())
+
+
+def test_an_error_of_the_engine_is_raised_and_the_worker_lives_on(one: list[Workers]) -> None:
+    async def ask() -> None:
+        one.append(Workers(1))
+        with pytest.raises(InputError, match="gpus must be at most"):
+            await one[0].result(Task(view="answer", asked=replace(SMALL, gpus=2**30)), here)
+        assert (await one[0].result(Task(view="answer", asked=SMALL), here))["address"] == SMALL.address()
+
+    asyncio.run(ask())
+
+
+def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.05)
+
+    async def ask() -> None:
+        one.append(Workers(1))
+        await one[0].result(Task(view="answer", asked=SMALL), here)
+        before = one[0]._free._queue[0].process  # type: ignore[attr-defined]
+        with pytest.raises(Gone):
+            await one[0].result(Task(view="sensitivity", asked=LONG), leaves_after(0.5))
+        while one[0]._free.empty():
+            await asyncio.sleep(0.02)
+        assert not before.is_alive()
+        assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
+
+    asyncio.run(ask())
+
+
+def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers]) -> None:
+    async def ask() -> None:
+        one.append(Workers(1))
+        await one[0].result(Task(view="answer", asked=SMALL), here)
+        before = one[0]._free._queue[0].process  # type: ignore[attr-defined]
+        task = Task(view="sensitivity", asked=SMALL)
+        with pytest.raises(Gone):
+            await one[0].result(task, leaves_after(0.0))
+        assert "html" in await one[0].result(task, here)
+        assert before.is_alive()
+
+    asyncio.run(ask())
+
+
+def test_what_passes_is_not_kept(one: list[Workers]) -> None:
+    async def ask() -> None:
+        one.append(Workers(1))
+        task = Task(view="answer.json", asked=SMALL, passing=True)
+        assert b'"status": "optimal"' in await one[0].result(task, here)
+        assert not one[0]._found
+
+    asyncio.run(ask())
