@@ -19,6 +19,7 @@ from optimizer.reports.plan_report import (
     mfu_span,
     safety_words,
     show_gigabytes,
+    simpler_words,
 )
 from optimizer.units import DAY, GB, seconds
 
@@ -125,6 +126,7 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
         ("MFU counts", convention_words(job, estimate)),
         ("interval", interval_words(job, plan, estimate)),
         ("safety", safety_words(job, estimate, answer.safety)),
+        *([("simpler", simpler_words(plan, answer.knobs, estimate, answer.simpler))] if answer.simpler else []),
         (
             "bracket",
             f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
