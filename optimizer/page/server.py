@@ -54,6 +54,7 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
         lifespan="off",
     )
     server = _server(config, workers)
+    workers.warm()
     print(f"{address}\nOpen it in a browser on this machine; Ctrl-C ends the server.", flush=True)
     if browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

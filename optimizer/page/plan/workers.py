@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,6 +21,11 @@ MOST = 4  # processes
 KEPT = 256  # texts that were worked out
 GRACE = 0.7  # that work goes on after the last visitor left: a slider often comes back [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
+FORKING = "forkserver"
+ENGINE = (
+    *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
+    *("optimizer.presets.hardware", "ortools.sat.python.cp_model", "jinja2"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +43,57 @@ class Gone(Exception):
 
 
 class Worker:
-    """One process, which works out one task at a time."""
+    """One process, which works out one task at a time; it begins beside whoever makes it."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs,), daemon=True)
-        self.process.start()
-        theirs.close()
+        self.pipe: Connection | None = None
+        self.process: Any = None
+        self._over = False
+        self._lock = threading.Lock()
+        threading.Thread(target=self._begin, daemon=True).start()
 
     def exchange(self, task: Task) -> Any:
-        """The result of a task; EOFError when the process is ended meanwhile."""
-        self.pipe.send(task)
-        return self.pipe.recv()
+        """The result of a task; EOFError or OSError when the process is ended meanwhile."""
+        pipe = self._begun()
+        pipe.send(task)
+        return pipe.recv()
 
     def end(self) -> None:
         """Stop whatever it does."""
-        self.process.kill()
-        self.process.join(1.0)
-        self.pipe.close()
+        with self._lock:
+            self._over = True
+            if self.pipe is not None:
+                self.process.kill()
+                self.process.join(1.0)
+                self.pipe.close()
+
+    def _begin(self) -> None:
+        with suppress(EOFError, OSError):  # ended before it began
+            self._begun()
+
+    def _begun(self) -> Connection:
+        """The pipe to the process, once there is one."""
+        with self._lock:
+            if self._over:
+                raise EOFError
+            if self.pipe is None:
+                context = _context()
+                self.pipe, theirs = context.Pipe()
+                self.process = context.Process(target=work, args=(theirs,), daemon=True)
+                self.process.start()
+                theirs.close()
+            return self.pipe
+
+
+def _context() -> Any:
+    """How processes begin: as copies of one that has loaded the engine, where the system can, so that one which takes
+    the place of another is there at once.
+    """
+    if FORKING not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(FORKING)
+    context.set_forkserver_preload(list(ENGINE))
+    return context
 
 
 class Workers:
@@ -65,8 +103,14 @@ class Workers:
         self._free: asyncio.Queue[Worker] = asyncio.Queue()
         self._found: OrderedDict[Task, Any] = OrderedDict()
         self._running: dict[Task, tuple[asyncio.Task[Any], set[object]]] = {}
-        for _ in range(count or min(MOST, os.cpu_count() or 1)):
-            self._free.put_nowait(Worker())
+        self._workers = [Worker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
+        for worker in self._workers:
+            self._free.put_nowait(worker)
+
+    def warm(self) -> None:
+        """Work out the question with which the room opens, so that whoever comes finds the engine loaded."""
+        task = Task(view="answer", asked=Asked())
+        self._keep(task, _told(self._workers[0].exchange(task)))
 
     async def result(self, task: Task, gone: Callable[[], Awaitable[bool]]) -> Any:
         """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
@@ -95,9 +139,9 @@ class Workers:
                 asyncio.get_running_loop().call_later(GRACE, self._stop, task)
 
     def end(self) -> None:
-        """Stop every process that waits; those at work end with this one."""
-        while not self._free.empty():
-            self._free.get_nowait().end()
+        """Stop every process."""
+        for worker in self._workers:
+            worker.end()
 
     def _stop(self, task: Task) -> None:
         work, waiting = self._running.get(task, (None, set()))
@@ -116,7 +160,9 @@ class Workers:
         except (asyncio.CancelledError, EOFError, OSError):
             if worker:
                 worker.end()
-                self._free.put_nowait(Worker())
+                other = Worker()
+                self._workers[self._workers.index(worker)] = other
+                self._free.put_nowait(other)
             raise
         finally:
             self._running.pop(task, None)
@@ -139,7 +185,7 @@ def work(pipe: Connection) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):
-        result(Task(view="answer", asked=Asked()))  # so that the first visitor finds everything loaded
+        result(Task(view="answer", asked=Asked()))  # so that the first task finds everything loaded
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             task = pipe.recv()
