@@ -86,9 +86,9 @@ def _lab(file: Path) -> Any:
 def _entrance() -> Any:
     from starlette.responses import HTMLResponse
 
-    from optimizer.reports.page import rendered
+    from optimizer.reports.page import filled
 
-    text = rendered("optimizer.page", "entrance.html", rooms=rooms())
+    text = filled("optimizer.page", "entrance.html", rooms=rooms())
 
     async def entrance(_request: Request) -> Response:
         return HTMLResponse(text)

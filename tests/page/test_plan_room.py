@@ -134,6 +134,28 @@ def test_two_visitors_do_not_see_each_other(served: Served, visit: Any) -> None:
         assert f"gpus={gpus}" in visitor.page.url
 
 
+def test_plans_of_mine_are_written_pinned_and_unpinned(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page, view = visitor.page, 'details[data-view="mine"]'
+    assert page.locator("#undo").is_disabled()
+    page.fill("#in-mine", "TP=8,PP=2")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{view} [data-pins='tp=8,pp=2']")
+    assert page.locator("#undo").is_enabled()
+    page.fill("#in-mine", "speed=9")
+    page.click("#add-mine")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "unknown plan variable 'speed'" in page.locator("#problem").inner_text()
+    visitor.errors.clear()  # Chromium notes the answer 422
+    before = visitor.answers()
+    page.click(f"{view} [data-pins='tp=8,pp=2']")
+    visitor.answered(before)
+    assert "mine=" not in page.url
+    page.wait_for_selector(f"{view} >> text=Pin a runner-up")
+    assert page.locator("#problem").is_hidden()
+
+
 def test_bad_input_is_one_message_and_the_answer_before_stays(served: Served, visit: Any) -> None:
     visitor = visit()
     visitor.open(served.room(question=SMALL))

@@ -9,7 +9,7 @@ from optimizer.errors import OptimizerError
 from optimizer.page.plan.form import form_values
 from optimizer.page.plan.question import Asked, asked
 from optimizer.page.plan.workers import Gone, Task, Workers
-from optimizer.reports.page import rendered
+from optimizer.reports.page import filled
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -52,7 +52,7 @@ def plan_room(workers: Workers) -> Starlette:
                 problem = str(error)
         shown = [value for name, value in pairs if name == "show"]
         values = form_values(question, found.get("values"), found.get("steps"))
-        page = rendered(
+        page = filled(
             PACKAGE,
             "room.html",
             asked=question,
@@ -137,7 +137,7 @@ async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in SCRIPTS:
         return PlainTextResponse("404: the rooms are /plan/ and /learn/.", status_code=404)
-    return Response(rendered(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})
+    return Response(filled(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})
 
 
 def _kept() -> dict[str, str]:

@@ -23,12 +23,18 @@ function remember(address, push) {
   const parts = [address, ...shown().map((name) => "show=" + name)].filter(Boolean);
   const url = "?" + parts.join("&");
   if (url === location.search) return;
+  move(url, push);
+}
+
+function move(url, push) {
   if (push) pushed += 1;
-  history[push ? "pushState" : "replaceState"](null, "", url);
+  history[push ? "pushState" : "replaceState"]({ changes: pushed }, "", url);
+  byId("undo").disabled = pushed === 0;
 }
 
 async function ask(view, pairs, signal, options) {
   const response = await fetch("view/" + view + "?" + pairs, { signal, ...options });
+  if (response.status === 401) throw new Error("The server was started anew: open the address that it printed.");
   const found = await response.json();
   if (found.problem) throw new Error(found.problem);
   return found;
@@ -61,7 +67,7 @@ async function answer(push) {
   byId("answer").classList.add("old");
   try {
     const found = await ask("answer", question(), controller.signal);
-    if (controller !== running) return;
+    if (controller !== running) return true;
     say("");
     put(byId("answer"), found.answer);
     byId("answer").dataset.address = found.address;
@@ -71,10 +77,13 @@ async function answer(push) {
     remember(found.address, push);
     byId("answer").classList.remove("old");
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
+    putMine(found.mine);
     refresh();
+    return true;
   } catch (error) {
-    if (controller.signal.aborted && controller.signal.reason === "newer") return;
+    if (controller.signal.aborted && controller.signal.reason === "newer") return true;
     say(controller.signal.aborted ? "Stopped; what is shown is the answer before." : error.message);
+    return false;
   } finally {
     done();
   }
@@ -160,19 +169,22 @@ function soon(push) {
   timer = setTimeout(() => answer(push), SOON);
 }
 
-function mine(plan, add) {
-  const list = byId("mine-list");
-  const same = [...list.children].find((each) => each.value === plan);
-  if (same && !add) same.remove();
-  if (!same && add) {
-    const field = document.createElement("input");
-    Object.assign(field, { type: "hidden", name: "mine", value: plan });
-    list.append(field);
-    while (list.children.length > 4) list.firstChild.remove();
-  }
-  const details = document.querySelector('details[data-view="mine"]');
-  if (add) details.open = true;
-  answer(true);
+function putMine(plans) {
+  const fields = plans.map((plan) => Object.assign(document.createElement("input"), { type: "hidden", name: "mine", value: plan }));
+  byId("mine-list").replaceChildren(...fields);
+}
+
+async function mine(plan, add) {
+  const before = [...byId("mine-list").children].map((each) => each.value);
+  const others = before.filter((each) => each !== plan);
+  putMine(add ? [...others.slice(-3), plan] : others);
+  if (add) document.querySelector('details[data-view="mine"]').open = true;
+  if (!(await answer(true))) putMine(before);
+}
+
+function addMine() {
+  const field = byId("in-mine");
+  if (field.value.trim()) mine(field.value.trim().toLowerCase(), true);
 }
 
 async function copy(text, button) {
@@ -192,8 +204,7 @@ async function paste() {
     say("");
     put(byId("pasted-answer"), found.html);
     if (found.address) {
-      pushed += 1;
-      history.pushState(null, "", "?" + [found.address, ...shown().map((name) => "show=" + name)].join("&"));
+      move("?" + [found.address, ...shown().map((name) => "show=" + name)].join("&"), true);
       await again();
     }
   } catch (error) {
@@ -234,6 +245,11 @@ document.addEventListener("change", (event) => {
     slid(event.target, true);
   } else if (event.target.closest("#question") && event.target.name) soon(true);
 });
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.target.id !== "in-mine") return;
+  event.preventDefault();
+  addMine();
+});
 document.addEventListener("submit", (event) => {
   event.preventDefault();
   answer(true);
@@ -241,7 +257,7 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("click", (event) => {
   const target = event.target;
   if (target.matches(".pin")) mine(target.dataset.pins, target.getAttribute("aria-pressed") !== "true");
-  if (target.id === "add-mine" && byId("in-mine").value.trim()) mine(byId("in-mine").value.trim(), true);
+  if (target.id === "add-mine") addMine();
   if (target.id === "undo") history.back();
   if (target.id === "copy-flags") copy(byId("flags").textContent, target);
   if (target.id === "copy-link") copy(location.href, target);
@@ -257,10 +273,17 @@ document.addEventListener(
     if (!event.target.matches("details.later")) return;
     remember(byId("answer").dataset.address, false);
     if (event.target.open) open(event.target);
+    else if (later.has(event.target.dataset.view)) later.get(event.target.dataset.view).abort("newer");
   },
   true,
 );
-addEventListener("popstate", again);
+addEventListener("popstate", (event) => {
+  pushed = event.state ? event.state.changes : 0;
+  byId("undo").disabled = pushed === 0;
+  again();
+});
+
+byId("undo").disabled = true;
 
 if (byId("answer").dataset.address) {
   drawCharts(document);

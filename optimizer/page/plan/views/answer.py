@@ -11,7 +11,7 @@ from optimizer.page.plan.locks import locks
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.steps import steps
 from optimizer.reports.answer_page.html import answer_values
-from optimizer.reports.page import rendered
+from optimizer.reports.page import filled
 
 PACKAGE = "optimizer.page.plan"
 # The control that changes what an option of the command line does.
@@ -44,10 +44,11 @@ def answer_view(asked: Asked) -> dict[str, Any]:
     return {
         "address": asked.address(),
         "title": values["headline"],
-        "answer": rendered(PACKAGE, "answer.html", asked=asked, mine=mined(asked, found), **values),
-        "locks": rendered(PACKAGE, "locks.html", locks=locks(job, found.answer.plan, asked.pins)),
+        "answer": filled(PACKAGE, "answer.html", asked=asked, mine=mined(asked, found), **values),
+        "locks": filled(PACKAGE, "locks.html", locks=locks(job, found.answer.plan, asked.pins)),
         "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
         "steps": steps(job),
+        "mine": list(asked.mine),
         "seconds": found.answer.search_s.get("total", 0.0),
     }
 

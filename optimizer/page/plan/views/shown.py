@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.reports.answer_page.chart import Chart
 from optimizer.reports.answer_page.html import numeric
-from optimizer.reports.page import rendered
+from optimizer.reports.page import filled
 
 PACKAGE = "optimizer.page.plan"
 
@@ -18,4 +18,4 @@ def html_of(*charts: Chart, note: str = "") -> str:
 
 def fragment(template: str, **values: Any) -> str:
     """A template of the room that uses the parts of pages."""
-    return rendered(PACKAGE, template, numeric=numeric, **values)
+    return filled(PACKAGE, template, numeric=numeric, **values)
