@@ -112,6 +112,11 @@ def test_a_pasted_script_fills_the_controls_and_shows_its_edits(served: Served, 
     assert "remove --recompute-granularity" in told
     values = {name: page.input_value(f"#in-{name}") for name in ("model", "gpus", "global_batch", "seq_len")}
     assert values == {"model": "llama3-8b", "gpus": "64", "global_batch": "256", "seq_len": "4096"}
+    before = visitor.answers()
+    page.set_input_files("#in-file", ROOT / "examples" / "slow-run.log")
+    visitor.answered(before)
+    assert "8.31 s" in page.locator("#pasted-answer").inner_text()
+    assert page.input_value("#in-global_batch") == "512"
     page.fill("#pasted", "cat /etc/passwd")
     page.click("#read-pasted")
     page.wait_for_selector("#problem:not([hidden])")

@@ -50,6 +50,7 @@ def test_every_assumption_leads_to_its_control() -> None:
     html = answer_view(LLAMA)["answer"]
     for control in ("cluster", "seq_len", "global_batch", "stack"):
         assert f'href="#in-{control}"' in html
+    assert 'href="#in-routing"' in answer_view(Asked(model="mixtral-8x7b", gpus=64))["answer"]
     given = answer_view(replace(LLAMA, cluster="dgx-h100", stack="megatron-core", seq_len=4096, global_batch=512))
     assert "nothing: every input was given" in given["answer"]
 

@@ -7,9 +7,8 @@ from functools import cache
 from typing import Any
 
 from optimizer.constraints.pin_text import pins_text, written
-from optimizer.job import DTYPES
 from optimizer.page.plan.locks import TITLES
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import CHOICES, Asked
 
 RISKS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 NUMBERS = ("gpus", "global_batch", "seq_len")
@@ -27,7 +26,7 @@ def form_values(
     rest = {name: value for name, value in asked.fix if name not in locked}
     return {
         **_offers(),
-        "dtypes": DTYPES,
+        **CHOICES,
         "risks": [(risk, f"{risk:.0%}", risk == asked.oom_risk) for risk in RISKS],
         "given": {name: getattr(asked, name) for name in NUMBERS},
         "inforce": {name: inforce.get(name, getattr(asked, name) or "") for name in NUMBERS},

@@ -12,6 +12,7 @@ from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, p
 from optimizer.constraints.pins import as_limits
 from optimizer.errors import InputError, UnknownName
 from optimizer.job import DTYPES, Job
+from optimizer.stack import ROUTING
 from optimizer.units import parse
 
 LARGEST = 2**31
@@ -21,6 +22,7 @@ FIRST_MODEL, FIRST_GPUS = "gpt3", 1024
 TOKENS = 300e9  # of a run, unless another number is asked for; what GPT-3 was trained on (arXiv 2005.14165, table 2.1)
 HOUR = 3600.0
 WHOLE = ("seq_len", "global_batch")
+NAMED = ("cluster", "stack", "dtype", "routing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,7 @@ class Asked:
     cluster: str = ""
     stack: str = ""
     dtype: str = ""
+    routing: str = ""
     seq_len: int | None = None
     global_batch: int | None = None
     oom_risk: float | None = None
@@ -59,6 +62,7 @@ class Asked:
                 cluster=self.cluster,
                 stack=self.stack,
                 dtype=self.dtype,
+                routing=self.routing,
                 seq_len=self.seq_len,
                 global_batch=self.global_batch,
                 limits=limits,
@@ -72,7 +76,7 @@ class Asked:
         'optimize --model gpt3 --gpus 64 --oom-risk 5% --fix tp=8 --trials 0'
         """
         words = ["optimize", "--model", self.model, "--gpus", str(self.gpus)]
-        for name in ("cluster", "stack", "dtype", "seq_len", "global_batch"):
+        for name in (*NAMED, *WHOLE):
             if value := getattr(self, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
         words += ["--oom-risk", f"{100 * self.oom_risk:g}%"] if self.oom_risk else []
@@ -87,7 +91,7 @@ class Asked:
         'model=gpt3&gpus=64&fix=tp%3D8%2Cpp%3D2..8'
         """
         found: list[tuple[str, str]] = [("model", self.model), ("gpus", str(self.gpus))]
-        found += [(name, value) for name in ("cluster", "stack", "dtype") if (value := getattr(self, name))]
+        found += [(name, value) for name in NAMED if (value := getattr(self, name))]
         found += [(name, str(value)) for name in WHOLE if (value := getattr(self, name))]
         found += [("oom_risk", f"{self.oom_risk:g}")] if self.oom_risk else []
         found += [("tokens", f"{self.tokens:g}")] if self.tokens != TOKENS else []
@@ -145,6 +149,8 @@ def _name(kind: str, text: str) -> str:
     known = _known(kind)
     if text in known:
         return text
+    if kind in CHOICES:
+        raise InputError(f"{kind} must be one of {', '.join(known)}, but got {text!r}")
     raise UnknownName(kind, text, known)
 
 
@@ -153,7 +159,9 @@ def _known(kind: str) -> tuple[str, ...]:
 
     if kind == "cluster":
         return (*cluster_names(), *device_names())
-    return {"model": model_names, "stack": stack_names}[kind]() if kind != "dtype" else DTYPES
+    if kind in CHOICES:
+        return CHOICES[kind]
+    return {"model": model_names, "stack": stack_names}[kind]()
 
 
 def _whole(name: str, text: str) -> int:
@@ -183,9 +191,10 @@ def _share(name: str, text: str) -> float:
     return value
 
 
+CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "routing": tuple(ROUTING)}
 ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
 READERS = {
-    **dict.fromkeys(("model", "cluster", "stack", "dtype"), _name),
+    **dict.fromkeys(("model", *NAMED), _name),
     **dict.fromkeys(("gpus", *WHOLE), _whole),
     "oom_risk": _share,
     "tokens": _number,

@@ -196,11 +196,11 @@ async function copy(text, button) {
   }
 }
 
-async function paste() {
+async function paste(body) {
   const controller = new AbortController();
   const done = progress(controller, "Reading");
   try {
-    const found = await ask("paste", question(), controller.signal, { method: "POST", body: byId("pasted").value });
+    const found = await ask("paste", question(), controller.signal, { method: "POST", body });
     say("");
     put(byId("pasted-answer"), found.html);
     if (found.address) {
@@ -243,7 +243,8 @@ document.addEventListener("change", (event) => {
   if (event.target.matches(".slide")) {
     delete event.target.dataset.held;
     slid(event.target, true);
-  } else if (event.target.closest("#question") && event.target.name) soon(true);
+  } else if (event.target.id === "in-file") paste(event.target.files[0]);
+  else if (event.target.closest("#question") && event.target.name) soon(true);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.target.id !== "in-mine") return;
@@ -261,7 +262,7 @@ document.addEventListener("click", (event) => {
   if (target.id === "undo") history.back();
   if (target.id === "copy-flags") copy(byId("flags").textContent, target);
   if (target.id === "copy-link") copy(location.href, target);
-  if (target.id === "read-pasted") paste();
+  if (target.id === "read-pasted") paste(byId("pasted").value);
   if (target.matches(".to-control")) {
     event.preventDefault();
     document.querySelector(target.getAttribute("href")).focus();

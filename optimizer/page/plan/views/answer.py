@@ -23,6 +23,7 @@ CONTROLS = {
     "--global-batch": "global_batch",
     "--dtype": "dtype",
     "--oom-risk": "oom_risk",
+    "--routing": "routing",
 }
 OPTION = re.compile(r"\((--[a-z-]+)(?:, --[a-z-]+)*\)$")
 
