@@ -16,6 +16,7 @@ from optimizer.reports.terms import label
 from optimizer.units import GB, seconds
 
 SMALL = 0.002  # share of the step below which losses are drawn together
+TICKS = (0, 20, 40, 60, 80, 100)  # %
 VISIBLE = 0.0005  # share of the step below which nothing can be seen
 LIMIT = "#8a1c1c"
 ROW = 26  # height of a bar [px]
@@ -63,8 +64,8 @@ def waterfall(job: Job, estimate: Estimate) -> Chart:
                 70 + ROW * len(names),
                 xaxis={
                     "range": [0, 125],
-                    "tickvals": [0, 20, 40, 60, 80, 100],
-                    "ticksuffix": "%",
+                    "tickvals": TICKS,
+                    "ticktext": [f"{tick}%" for tick in TICKS],
                     "title": {"text": "share of the step"},
                 },
                 yaxis={"autorange": "reversed"},
