@@ -21,7 +21,7 @@ ARGUMENTS = (
     *("--disable-component-update", "--disable-sync"),
 )
 NEEDED = ("marimo", "playwright", "axe_core_python")
-PATIENCE_MS = 30_000  # the machine of a test may be busy
+PATIENCE_MS = 90_000  # the machine of a test may be busy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def started(*arguments: str) -> Served:
 def ended(served: Served, how: int = signal.SIGTERM) -> int:
     """The exit code of a server after a signal."""
     served.process.send_signal(how)
-    code = served.process.wait(timeout=20)
+    code = served.process.wait(timeout=60)
     served.process.stdout.close()
     served.process.stderr.close()
     return code

@@ -35,7 +35,7 @@ def status(
 ) -> tuple[int, str]:
     """Status and body of one request, redirections not followed."""
     where = urllib.parse.urlsplit(served.home)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=120)
     try:
         connection.request(method, path, body=body, headers={name.replace("_", "-"): v for name, v in headers.items()})
         answer = connection.getresponse()
@@ -68,7 +68,7 @@ def test_a_websocket_without_the_token_is_refused(served: Served) -> None:
 
 def test_the_token_moves_from_the_address_into_a_cookie(served: Served) -> None:
     where = urllib.parse.urlsplit(served.home)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=120)
     connection.request("GET", f"/plan?gpus=64&access_token={served.token}")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["location"]) == (303, "/plan/?gpus=64")
