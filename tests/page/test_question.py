@@ -70,6 +70,12 @@ def test_what_cannot_be_used_is_one_message(pair: tuple[str, str], message: str)
         asked([pair])
 
 
+def test_the_form_holds_a_risk_of_its_own() -> None:
+    risks = form_values(asked([("oom_risk", "7.5%")]), None, None)["risks"]
+    assert [(text, chosen) for _, text, chosen in risks if chosen] == [("7.5%", True)]
+    assert len(risks) == 7
+
+
 def test_every_problem_is_told_at_once() -> None:
     with pytest.raises(InputError, match=r"gpus must.*seq len must"):
         asked([("seq_len", "x"), ("gpus", "x")])

@@ -27,7 +27,7 @@ def form_values(
     return {
         **_offers(),
         **CHOICES,
-        "risks": [(risk, f"{risk:.0%}", risk == asked.oom_risk) for risk in RISKS],
+        "risks": [(risk, f"{100 * risk:g}%", risk == asked.oom_risk) for risk in _risks(asked)],
         "given": {name: getattr(asked, name) for name in NUMBERS},
         "inforce": {name: inforce.get(name, getattr(asked, name) or "") for name in NUMBERS},
         "stops": {name: list((stops or {}).get(name, ())) for name in NUMBERS},
@@ -35,6 +35,11 @@ def form_values(
         "fix": pins_text(rest),
         "locked": [(name, written(name, asked.pins[name])) for name in locked],
     }
+
+
+def _risks(asked: Asked) -> list[float]:
+    """The risks to choose from, and the one of the address if it is another."""
+    return sorted({*RISKS, *([asked.oom_risk] if asked.oom_risk else [])}, reverse=True)
 
 
 @cache
