@@ -39,6 +39,7 @@ def test_the_answer_is_that_of_the_command_line() -> None:
     job, _ = LLAMA.job()
     direct = plan(job, trials=0)
     assert (found.plan, found.knobs, found.estimate) == (direct.plan, direct.knobs, direct.estimate)
+    assert answered(LLAMA, whole=True).answer.to_dict() | {"search_s": 0} == direct.to_dict() | {"search_s": 0}
 
 
 def test_the_run_is_priced_as_asked_or_at_the_median_offer() -> None:

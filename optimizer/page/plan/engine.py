@@ -22,21 +22,22 @@ class Answered:
     budget: Budget
 
 
-def answered(asked: Asked) -> Answered:
+def answered(asked: Asked, *, whole: bool = False) -> Answered:
     """The best plan, its proof and its runners-up: what `optimize --trials 0` says.
 
-    Raises InputError as the command line does.
+    What its safety costs takes a search of its own, and is left out unless the `whole` answer is wanted. Raises
+    InputError as the command line does.
     """
-    answer, assumed = _planned(replace(asked, mine=(), tokens=1.0, price=None))
+    answer, assumed = _planned(replace(asked, mine=(), tokens=1.0, price=None), whole)
     return Answered(answer=answer, assumed=assumed, budget=Budget(tokens=asked.tokens, rent=_rent(asked, answer)))
 
 
 @lru_cache(maxsize=KEPT)
-def _planned(asked: Asked) -> tuple[Answer, tuple[str, ...]]:
+def _planned(asked: Asked, whole: bool) -> tuple[Answer, tuple[str, ...]]:
     from optimizer.search.plan.planner import plan
 
     job, assumed = asked.job()
-    return plan(job, trials=0, time_limit=PATIENCE), assumed
+    return plan(job, trials=0, time_limit=PATIENCE, priced_risk=whole), assumed
 
 
 def _rent(asked: Asked, answer: Answer) -> float | None:

@@ -2,7 +2,7 @@
 
 // The room: a changed control asks for the answer, a newer change stops the older, the address holds the question.
 const byId = (id) => document.getElementById(id);
-const SOON = 60; // after the last movement of a slider [ms]
+const SOON = 30; // after the last movement of a slider [ms]
 const LONG = 400; // from which on a search shows that it goes on [ms]
 let running = null; // of the answer
 const later = new Map(); // by view, of what was opened

@@ -17,13 +17,13 @@ REFUSED = "NOT-WRITTEN.txt"
 
 def answer_json(asked: Asked) -> bytes:
     """What `optimize --json` prints for the question; `optimize check` reads it."""
-    found = answered(asked)
+    found = answered(asked, whole=True)
     return (json_text(found.answer, found.assumed) + "\n").encode()
 
 
 def report(asked: Asked) -> bytes:
     """The report that `optimize --html` writes, with the days and dollars of the run."""
-    found = answered(asked)
+    found = answered(asked, whole=True)
     return plan_html(found.answer, asked.flags(), found.assumed, found.budget).encode()
 
 
