@@ -19,7 +19,7 @@ from optimizer.page.plan.question import Asked
 
 MOST = 4  # processes
 KEPT = 256  # texts that were worked out
-GRACE = 0.7  # that work goes on after the last visitor left: a slider often comes back [s]
+GRACE = 2.0  # that work goes on after the last visitor left: a slider often comes back [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 ENGINE = (

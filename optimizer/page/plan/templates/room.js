@@ -286,8 +286,10 @@ addEventListener("popstate", (event) => {
 
 byId("undo").disabled = true;
 
+// The library of charts is large: words and numbers do not wait for it.
+byId("plotly").addEventListener("load", () => drawCharts(document));
+
 if (byId("answer").dataset.address) {
-  drawCharts(document);
   byId("answer").dataset.answered = 1;
   remember(byId("answer").dataset.address, false);
   refresh();
