@@ -54,6 +54,7 @@ STUDIED = ("--model", "./model.toml", "--gpus", "8", "--global-batch", "64")
         ("runs.csv", ("validate", "--runs", "runs.csv", "--html", "runs.csv")),
         ("runs.csv", ("calibrate", "--runs", "runs.csv", "--out", "runs.csv")),
         ("model.json", ("scaling", *STUDIED[:2], "--gpus", "8,16", "--html", "model.json")),
+        ("model.toml", (*STUDIED, "--trials", "0", "--html", "model.toml")),
         ("model.toml", ("timeline", *STUDIED, "--html", "model.toml")),
         ("study.db", ("timeline", *STUDIED, "--html", "study.db")),
         ("study.db", ("communication", *STUDIED, "--html", "study.db")),

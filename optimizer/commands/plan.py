@@ -13,11 +13,12 @@ import click
 
 from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.study import write_page
+from optimizer.commands.study import HTML_FILE, write_page
 from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
+from optimizer.names import without_passwords
 from optimizer.variables import LIMITS
 
 if TYPE_CHECKING:
@@ -85,12 +86,7 @@ OPTIONS = (
     click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-    click.option(
-        "--html",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Write a report there, a page of its own.",
-    ),
+    click.option("--html", type=HTML_FILE, metavar="FILE", help="Write a report there, a page of its own."),
     click.option(
         "--export", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write launch files there."
     ),
@@ -224,7 +220,7 @@ def _page(answer: Answer, assumed: Sequence[str]) -> str:
     """The answer as a page, with the command that was typed."""
     from optimizer.reports.answer_page.html import plan_html
 
-    return plan_html(answer, shlex.join(["optimize", *sys.argv[1:]]), assumed)
+    return plan_html(answer, without_passwords(shlex.join(["optimize", *sys.argv[1:]])), assumed)
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:

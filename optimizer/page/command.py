@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from optimizer.commands.numbers import Whole
 from optimizer.errors import InputError
 
 NEEDED = ("marimo", "starlette", "uvicorn", "zmq")
@@ -23,7 +24,7 @@ optimize page --port 8765 --no-browser
 
 
 @click.command(help=HELP, short_help="Plan and learn in a browser.")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port on 127.0.0.1. [a free one]")
+@click.option("--port", type=Whole(1, 65535), metavar="N", help="Port on 127.0.0.1. [a free one]")
 @click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
 @click.option(
     "--learn-out",

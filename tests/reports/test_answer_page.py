@@ -100,4 +100,4 @@ def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     arguments = ["--model", "llama3-8b", "--gpus", "8", "--trials", "0", "--html", str(tmp_path / "no" / "plan.html")]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 2
-    assert "choose another place for --html" in done.stderr
+    assert "cannot be written: the folder" in done.stderr

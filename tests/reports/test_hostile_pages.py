@@ -55,6 +55,7 @@ PAGES = {
         *("--gpus", "16", "--rent", "./cluster.toml=2"),
     ),
     "batch": ("batch", "study.toml", "--workers", "1"),
+    "answer": (*JOB, "--trials", "0"),
 }
 
 
