@@ -23,7 +23,7 @@ import pytest
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.presets import load_link
 from optimizer.readers.nvidia_topo import Topology
-from tests.reference.first_order import dense_flops, sharded_memory
+from optimizer.page.learn.first_order import dense_flops, sharded_memory
 
 # size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one A100 node, as printed
 ALL_REDUCE = (

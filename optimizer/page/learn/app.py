@@ -1,0 +1,266 @@
+"""The lab as a marimo app: cells only place what the modules beside this one work out."""
+
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(width="medium", app_title="The Parallelism Paradox", html_head_file="head.html")
+
+with app.setup:
+    from typing import Any
+
+    import marimo as mo
+
+    from optimizer.page.learn import (
+        charts_one,
+        charts_two,
+        markup,
+        questions_one,
+        questions_two,
+        texts,
+        view,
+    )
+    from optimizer.page.learn.act_one import INFINIBAND, LAB, NVLINK, DataParallel, corrected
+    from optimizer.page.learn.act_two import DEGREES, Design
+    from optimizer.page.learn.contexts import CONTEXTS, SMALL
+    from optimizer.page.learn.desk import Desk, new_key
+    from optimizer.page.learn.footer import footer
+    from optimizer.page.learn.ledger import Visitor, sheet_of_page
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    _nobody: Any = {}
+    _nothing: Any = ()
+    _silence: Any = ""
+    get_answers, set_answers = mo.state(_nobody)
+    get_entries, set_entries = mo.state(_nothing)
+    get_designs, set_designs = mo.state(_nothing)
+    get_trouble, set_trouble = mo.state(_silence)
+    key = new_key()
+    desk = Desk(
+        answers=set_answers, entries=set_entries, designs=set_designs, trouble=set_trouble, sheet=sheet_of_page()
+    )
+    return desk, get_answers, get_designs, get_entries, get_trouble, key
+
+
+@app.cell
+def _() -> None:
+    mo.vstack([mo.md(texts.HEADER), view.html("<h2>Read first</h2>" + markup.listed(texts.READING, "reading"))])
+    return
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    context = mo.ui.radio(
+        options={found.title: name for name, found in CONTEXTS.items()},
+        value=CONTEXTS[SMALL].title,
+        label=texts.CONTEXT,
+    )
+    student = mo.ui.text(label="Name or group, for the ledger (may stay empty)", max_length=80)
+    mo.vstack([context, student])
+    return context, student
+
+
+@app.cell
+def _(context: Any, key: Any, student: Any) -> tuple[Any, ...]:
+    visitor = Visitor(key=key, name=student.value, context=context.value)
+    return (visitor,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_one = questions_one.prediction()
+    pick_one = view.choices(ask_one)
+    mo.vstack([mo.md(texts.ACT_ONE), view.html(markup.message(*texts.MESSAGE_ONE)), mo.md(texts.FRAMING_ONE)])
+    return ask_one, pick_one
+
+
+@app.cell
+def _(ask_one: Any, desk: Any, get_answers: Any, pick_one: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_one = view.lock(ask_one, pick_one, lambda picked: desk.answer(visitor, ask_one, picked))
+    view.asked(ask_one, get_answers(), pick_one, lock_one)
+    return (lock_one,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    billions = mo.ui.slider(1, 175, 1, value=7, label="Model [billions of parameters]", include_input=True)
+    gpus = mo.ui.slider(8, 1024, 8, value=8, label="GPUs (replicas)", include_input=True)
+    batch = mo.ui.slider(8, 128, 8, value=32, label="Batch of a GPU [sequences]", include_input=True)
+    fabric = mo.ui.dropdown(
+        {"NVLink (in a node of 8)": NVLINK, "InfiniBand (across nodes)": INFINIBAND},
+        value="NVLink (in a node of 8)",
+        label="Interconnect",
+    )
+    constants = mo.ui.dropdown(
+        {"the document's": LAB, "the datasheets'": corrected()}, value="the document's", label="Constants"
+    )
+    return batch, billions, constants, fabric, gpus
+
+
+@app.cell
+def _(
+    ask_one: Any, batch: Any, billions: Any, constants: Any, fabric: Any, get_answers: Any, gpus: Any
+) -> tuple[Any, ...]:
+    step = DataParallel(
+        billions=billions.value, gpus=gpus.value, batch=batch.value, fabric=fabric.value, constants=constants.value
+    )
+    view.waiting(ask_one, get_answers()) or mo.vstack(
+        [
+            mo.md(texts.EXPLORE_ONE),
+            view.controls(billions, gpus, batch, fabric, constants),
+            view.html(charts_one.told_of_fabric(step) + markup.figures(charts_one.figures(step))),
+            view.chart(charts_one.mfu_chart(step)),
+            mo.md("### The equations, with your values"),
+            view.html(markup.worked(charts_one.equations(step))),
+        ]
+    )
+    return (step,)
+
+
+@app.cell
+def _(ask_one: Any, get_answers: Any) -> None:
+    view.reveal(ask_one, get_answers())
+    return
+
+
+@app.cell
+def _(ask_one: Any, get_answers: Any) -> tuple[Any, ...]:
+    reflect_one = questions_one.reflection()
+    pick_reflect_one = view.choices(reflect_one)
+    mo.vstack(
+        [
+            view.slips(questions_one.slips(), "act1-slips", "Where the document of this act slips"),
+            mo.md(texts.REFLECT_ONE),
+        ]
+    ) if ask_one.name in get_answers() else view.html("")
+    return pick_reflect_one, reflect_one
+
+
+@app.cell
+def _(
+    ask_one: Any, desk: Any, get_answers: Any, pick_reflect_one: Any, reflect_one: Any, visitor: Any
+) -> tuple[Any, ...]:
+    lock_reflect_one = view.lock(
+        reflect_one, pick_reflect_one, lambda picked: desk.answer(visitor, reflect_one, picked)
+    )
+    mo.vstack(
+        [
+            view.asked(reflect_one, get_answers(), pick_reflect_one, lock_reflect_one),
+            view.reveal(reflect_one, get_answers()),
+        ]
+    ) if ask_one.name in get_answers() else view.html("")
+    return (lock_reflect_one,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_two = questions_two.prediction()
+    pick_two = view.choices(ask_two)
+    mo.vstack([mo.md(texts.ACT_TWO), view.html(markup.message(*texts.MESSAGE_TWO)), mo.md(texts.FRAMING_TWO)])
+    return ask_two, pick_two
+
+
+@app.cell
+def _(ask_two: Any, desk: Any, get_answers: Any, pick_two: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_two = view.lock(ask_two, pick_two, lambda picked: desk.answer(visitor, ask_two, picked))
+    view.asked(ask_two, get_answers(), pick_two, lock_two)
+    return (lock_two,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    tp = mo.ui.slider(1, DEGREES, 1, value=8, label="TP (tensor parallel)", include_input=True)
+    pp = mo.ui.slider(1, DEGREES, 1, value=4, label="PP (pipeline stages)", include_input=True)
+    microbatches = mo.ui.slider(1, DEGREES, 1, value=8, label="m (micro-batches)", include_input=True)
+    return microbatches, pp, tp
+
+
+@app.cell
+def _(microbatches: Any, pp: Any, tp: Any) -> tuple[Any, ...]:
+    design = Design(tp=tp.value, pp=pp.value, microbatches=microbatches.value)
+    return (design,)
+
+
+@app.cell
+def _(desk: Any, design: Any, visitor: Any) -> tuple[Any, ...]:
+    save = mo.ui.button(label="Save this design", kind="success", on_click=lambda _: desk.save(visitor, design))
+    return (save,)
+
+
+@app.cell
+def _(ask_two: Any, design: Any, get_answers: Any, microbatches: Any, pp: Any, save: Any, tp: Any) -> None:
+    view.waiting(ask_two, get_answers()) or mo.vstack(
+        [
+            mo.md(texts.EXPLORE_TWO),
+            view.controls(tp, pp, microbatches, save),
+            view.html(charts_two.banners(design) + markup.figures(charts_two.figures(design))),
+            view.chart(charts_two.bubble_chart(design)),
+            mo.md("### The equations, with your values"),
+            view.html(markup.worked(charts_two.equations(design))),
+        ]
+    )
+    return
+
+
+@app.cell
+def _(ask_two: Any, get_answers: Any) -> None:
+    view.reveal(ask_two, get_answers())
+    return
+
+
+@app.cell
+def _(ask_two: Any, get_answers: Any) -> tuple[Any, ...]:
+    reflect_two = questions_two.reflection()
+    pick_reflect_two = view.choices(reflect_two)
+    mo.vstack(
+        [
+            view.slips(questions_two.slips(), "act2-slips", "Where the document of this act slips"),
+            mo.md(texts.REFLECT_TWO),
+        ]
+    ) if ask_two.name in get_answers() else view.html("")
+    return pick_reflect_two, reflect_two
+
+
+@app.cell
+def _(
+    ask_two: Any, desk: Any, get_answers: Any, pick_reflect_two: Any, reflect_two: Any, visitor: Any
+) -> tuple[Any, ...]:
+    lock_reflect_two = view.lock(
+        reflect_two, pick_reflect_two, lambda picked: desk.answer(visitor, reflect_two, picked)
+    )
+    mo.vstack(
+        [
+            view.asked(reflect_two, get_answers(), pick_reflect_two, lock_reflect_two),
+            view.reveal(reflect_two, get_answers()),
+        ]
+    ) if ask_two.name in get_answers() else view.html("")
+    return (lock_reflect_two,)
+
+
+@app.cell
+def _(desk: Any, get_entries: Any, get_trouble: Any) -> None:
+    mo.vstack(
+        [
+            mo.md(texts.LEDGER),
+            view.ledger(get_entries(), gathered=desk.sheet is not None, trouble=get_trouble()),
+            view.downloads(get_entries()),
+        ]
+    )
+    return
+
+
+@app.cell
+def _() -> None:
+    mo.md(texts.TAKEAWAYS)
+    return
+
+
+@app.cell
+def _(ask_one: Any, ask_two: Any, context: Any, design: Any, get_answers: Any, get_designs: Any) -> None:
+    view.html(footer(context.value, view.rightness((ask_one, ask_two), get_answers()), design, get_designs()))
+    return
+
+
+if __name__ == "__main__":
+    app.run()

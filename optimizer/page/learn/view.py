@@ -1,0 +1,120 @@
+"""The page's pieces as marimo shows them: questions that lock, what they reveal, charts with their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import marimo as mo
+
+from optimizer.page.learn import markup
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.ledger import Entry, as_csv, as_json
+from optimizer.page.learn.question import PREDICTION, Question
+from optimizer.page.learn.texts import GATHERED
+
+Answers = Mapping[str, str]
+
+
+def html(text: str) -> Any:
+    """Markup of this package as marimo shows it."""
+    return mo.Html(text)
+
+
+def choices(question: Question) -> Any:
+    """The choices to pick from."""
+    return mo.ui.radio(options=dict(question.options), label=question.text)
+
+
+def lock(question: Question, picked: Any, take: Callable[[str], None]) -> Any:
+    """The button that makes the picked choice final."""
+    word = "prediction" if question.kind == PREDICTION else "answer"
+    return mo.ui.button(
+        label=f"Lock my {word}", kind="success", disabled=picked.value is None, on_click=lambda _: take(picked.value)
+    )
+
+
+def asked(question: Question, answers: Answers, picked: Any, button: Any) -> Any:
+    """The question while it is open; once it is locked, what was chosen."""
+    if question.name in answers:
+        choice = question.choice(answers[question.name])
+        return html(markup.banner(markup.PLAIN, "Locked in:", choice.label, f"{question.name}-locked"))
+    return mo.vstack([picked, button])
+
+
+def waiting(question: Question, answers: Answers) -> Any | None:
+    """What stands in place of what the question hides; None once it is locked."""
+    if question.name in answers:
+        return None
+    what = "a prediction" if question.kind == PREDICTION else "an answer"
+    return html(markup.banner(markup.PLAIN, "Locked.", f"Lock {what} above to see what comes here."))
+
+
+def reveal(question: Question, answers: Answers) -> Any:
+    """What the chosen answer reveals, and below it the others; nothing before it is locked."""
+    if question.name not in answers:
+        return html("")
+    key = answers[question.name]
+    right = question.is_right(key)
+    chosen = question.choice(key)
+    title = f"{key} is right." if right else f"{key} is not it; {question.right} is."
+    others = [(choice.label.rstrip("."), choice.reveal) for choice in question.choices if choice.key != key]
+    state = markup.FINE if right else markup.WARNED
+    return html(
+        markup.banner(state, title, chosen.reveal, f"{question.name}-reveal")
+        + markup.details("What the other choices reveal", markup.listed(others, f"{question.name}-others"))
+    )
+
+
+def chart(shown: Chart) -> Any:
+    """A chart, what it says, and its numbers as a table."""
+    return mo.vstack(
+        [
+            mo.ui.plotly(shown.figure, config={"displayModeBar": False, "responsive": True}),
+            html(
+                markup.paragraph(shown.words, f"{shown.name}-words")
+                + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
+            ),
+        ]
+    )
+
+
+def slips(found: Sequence[tuple[str, str]], name: str, title: str) -> Any:
+    """What a document has wrong."""
+    return html(f"<h3>{title}</h3>" + markup.listed(found, name))
+
+
+def controls(*elements: Any) -> Any:
+    """Sliders and the like, wrapping where the page is narrow."""
+    return mo.hstack(list(elements), wrap=True, justify="start", gap=1.5)
+
+
+def rightness(questions: Sequence[Question], answers: Answers) -> Mapping[str, bool]:
+    """Whether each locked answer is right, by question."""
+    return {each.name: each.is_right(answers[each.name]) for each in questions if each.name in answers}
+
+
+def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
+    """The ledger as a table, and what becomes of it."""
+    shown = ("time", "act", "kind", "answer", "right", "tp", "pp", "dp", "microbatches", "memory_gb", "mfu_percent")
+    rows = [[getattr(entry, column) for column in shown] for entry in entries]
+    columns = [column.replace("_", " ") for column in shown]
+    parts = [
+        markup.banner(markup.FAILED, "Not gathered.", trouble, "ledger-trouble") if trouble else "",
+        markup.paragraph(GATHERED, "ledger-gathered") if gathered else "",
+        markup.table(f"{len(entries)} entries", columns, rows)
+        if rows
+        else markup.paragraph("Nothing yet.", "ledger-empty"),
+    ]
+    return html(f'<div id="ledger">{"".join(parts)}</div>')
+
+
+def downloads(entries: Sequence[Entry]) -> Any:
+    """The ledger to take away, as CSV and as JSON."""
+    files = (("CSV", "text/csv", as_csv(entries)), ("JSON", "application/json", as_json(entries)))
+    return controls(
+        *(
+            mo.download(text.encode(), f"ledger.{kind.lower()}", mimetype=mimetype, label=f"Ledger as {kind}")
+            for kind, mimetype, text in files
+        )
+    )
