@@ -73,7 +73,7 @@ class DataParallel:
 
     billions: float = 7
     gpus: int = 8
-    batch: int = 32
+    batch: float = 32
     fabric: str = NVLINK
     constants: Constants = LAB
 
@@ -126,7 +126,7 @@ class DataParallel:
     @property
     def flops(self) -> float:
         """Operations of a GPU's forward and backward pass: 6 x parameters x tokens [FLOP]."""
-        return dense_flops(self.params, float(self.batch * self.constants.tokens_per_sequence))
+        return dense_flops(self.params, self.batch * self.constants.tokens_per_sequence)
 
     @property
     def compute(self) -> float:

@@ -12,8 +12,11 @@ with app.setup:
 
     from optimizer.page.learn import (
         charts_one,
+        charts_priced,
         charts_two,
         markup,
+        measured,
+        priced,
         questions_one,
         questions_two,
         texts,
@@ -45,7 +48,7 @@ def _() -> tuple[Any, ...]:
 
 @app.cell
 def _() -> None:
-    mo.vstack([mo.md(texts.HEADER), view.html("<h2>Read first</h2>" + markup.listed(texts.READING, "reading"))])
+    mo.vstack([mo.md(texts.HEADER), mo.md("## Read first"), view.html(markup.listed(texts.READING, "reading"))])
     return
 
 
@@ -92,16 +95,27 @@ def _() -> tuple[Any, ...]:
         value="NVLink (in a node of 8)",
         label="Interconnect",
     )
+    priced_one = mo.ui.switch(label="Price the same with the calibrated model, beside measured runs")
     constants = mo.ui.dropdown(
         {"the document's": LAB, "the datasheets'": corrected()}, value="the document's", label="Constants"
     )
-    return batch, billions, constants, fabric, gpus
+    return batch, billions, constants, fabric, gpus, priced_one
 
 
 @app.cell
 def _(
-    ask_one: Any, batch: Any, billions: Any, constants: Any, fabric: Any, get_answers: Any, gpus: Any
+    ask_one: Any,
+    batch: Any,
+    billions: Any,
+    constants: Any,
+    fabric: Any,
+    get_answers: Any,
+    gpus: Any,
+    priced_one: Any,
 ) -> tuple[Any, ...]:
+    _model = priced.nearest(billions.value)
+    _points = priced.data_parallel(_model, batch.value) if priced_one.value else ()
+
     step = DataParallel(
         billions=billions.value, gpus=gpus.value, batch=batch.value, fabric=fabric.value, constants=constants.value
     )
@@ -110,9 +124,17 @@ def _(
             mo.md(texts.EXPLORE_ONE),
             view.controls(billions, gpus, batch, fabric, constants),
             view.html(charts_one.told_of_fabric(step) + markup.figures(charts_one.figures(step))),
-            view.chart(charts_one.mfu_chart(step)),
-            mo.md("### The equations, with your values"),
-            view.html(markup.worked(charts_one.equations(step))),
+            *view.chart(charts_one.mfu_chart(step, charts_priced.shares(_points))),
+            priced_one,
+            *view.when(
+                priced_one.value,
+                lambda: (
+                    view.html(charts_priced.data_parallel_words(_model, _points)),
+                    *view.chart(charts_priced.data_parallel_chart(measured.data_parallel_runs())),
+                ),
+            ),
+            mo.md("### Act I worked out with your values"),
+            view.html(markup.worked(charts_one.equations(step), "Act I worked out")),
         ]
     )
     return (step,)
@@ -130,7 +152,8 @@ def _(ask_one: Any, get_answers: Any) -> tuple[Any, ...]:
     pick_reflect_one = view.choices(reflect_one)
     mo.vstack(
         [
-            view.slips(questions_one.slips(), "act1-slips", "Where the document of this act slips"),
+            mo.md("### Where the document behind Act I slips"),
+            view.html(markup.listed(questions_one.slips(), "act1-slips")),
             mo.md(texts.REFLECT_ONE),
         ]
     ) if ask_one.name in get_answers() else view.html("")
@@ -172,8 +195,9 @@ def _(ask_two: Any, desk: Any, get_answers: Any, pick_two: Any, visitor: Any) ->
 def _() -> tuple[Any, ...]:
     tp = mo.ui.slider(1, DEGREES, 1, value=8, label="TP (tensor parallel)", include_input=True)
     pp = mo.ui.slider(1, DEGREES, 1, value=4, label="PP (pipeline stages)", include_input=True)
+    priced_two = mo.ui.switch(label="Price this design with the calibrated model, beside measured runs")
     microbatches = mo.ui.slider(1, DEGREES, 1, value=8, label="m (micro-batches)", include_input=True)
-    return microbatches, pp, tp
+    return microbatches, pp, priced_two, tp
 
 
 @app.cell
@@ -189,15 +213,25 @@ def _(desk: Any, design: Any, visitor: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_two: Any, design: Any, get_answers: Any, microbatches: Any, pp: Any, save: Any, tp: Any) -> None:
+def _(
+    ask_two: Any, design: Any, get_answers: Any, microbatches: Any, pp: Any, priced_two: Any, save: Any, tp: Any
+) -> None:
     view.waiting(ask_two, get_answers()) or mo.vstack(
         [
             mo.md(texts.EXPLORE_TWO),
             view.controls(tp, pp, microbatches, save),
             view.html(charts_two.banners(design) + markup.figures(charts_two.figures(design))),
-            view.chart(charts_two.bubble_chart(design)),
-            mo.md("### The equations, with your values"),
-            view.html(markup.worked(charts_two.equations(design))),
+            *view.chart(charts_two.bubble_chart(design)),
+            priced_two,
+            *view.when(
+                priced_two.value,
+                lambda: (
+                    view.html(charts_priced.designed_html(design, priced.designed(design), priced.best())),
+                    *view.chart(charts_priced.gpt3_chart(measured.gpt3_runs())),
+                ),
+            ),
+            mo.md("### Act II worked out with your values"),
+            view.html(markup.worked(charts_two.equations(design), "Act II worked out")),
         ]
     )
     return
@@ -215,7 +249,8 @@ def _(ask_two: Any, get_answers: Any) -> tuple[Any, ...]:
     pick_reflect_two = view.choices(reflect_two)
     mo.vstack(
         [
-            view.slips(questions_two.slips(), "act2-slips", "Where the document of this act slips"),
+            mo.md("### Where the document behind Act II slips"),
+            view.html(markup.listed(questions_two.slips(), "act2-slips")),
             mo.md(texts.REFLECT_TWO),
         ]
     ) if ask_two.name in get_answers() else view.html("")

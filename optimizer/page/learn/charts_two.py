@@ -70,20 +70,21 @@ def figures(design: Design) -> tuple[Figure, ...]:
             name="act2-memory",
             label="Memory of a GPU",
             value=f"{memory / 1e9:.2f} GB",
-            remark=f"of {HBM / 1e9:.0f} GB",
+            remark=f"{'fits in' if design.fits else 'more than'} {HBM / 1e9:.0f} GB",
             state=FAILED if not design.fits else WARNED if memory > 60e9 else FINE,
         ),
         Figure(
             name="act2-bubble",
             label="Pipeline bubble",
             value=f"{100 * bubble:.3f} %",
-            remark=f"ceiling {CEILING:.0%}",
+            remark=f"{'over' if bubble > CEILING else 'under'} the ceiling of {CEILING:.0%}",
             state=FAILED if bubble > CEILING else WARNED if bubble > CEILING / 2 else FINE,
         ),
         Figure(
             name="act2-mfu",
             label="MFU by rules of thumb",
             value=f"{100 * mfu:.2f} %",
+            remark="poor" if mfu < 0.25 else "middling" if mfu < 0.40 else "good",
             state=FAILED if mfu < 0.25 else WARNED if mfu < 0.40 else FINE,
         ),
         Figure(

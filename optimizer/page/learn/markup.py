@@ -13,7 +13,7 @@ FINE, WARNED, FAILED, PLAIN = "fine", "warned", "failed", "plain"
 class Figure:
     """One number shown large: its `name` (the element's id), what it is, the number in words, a remark, and how it is.
 
-    How it is, one of FINE, WARNED, FAILED or PLAIN, is also said in a word, not by colour alone.
+    How it is, one of FINE, WARNED, FAILED or PLAIN, gives it a colour; the remark says it in a word.
     """
 
     name: str
@@ -34,9 +34,6 @@ class Line:
     result: str
 
 
-WORDS = {FINE: "in order", WARNED: "mind this", FAILED: "fails", PLAIN: ""}
-
-
 def figures(shown: Iterable[Figure]) -> str:
     """Numbers side by side, wrapping where the page is narrow.
 
@@ -46,13 +43,13 @@ def figures(shown: Iterable[Figure]) -> str:
     cards = "".join(
         f'<div class="{each.state}"><dt>{escape(each.label)}</dt>'
         f'<dd><span class="learn-number" id="{each.name}">{escape(each.value)}</span>'
-        f"<small>{escape('; '.join(filter(None, (WORDS[each.state], each.remark))))}</small></dd></div>"
+        f"<small>{escape(each.remark)}</small></dd></div>"
         for each in shown
     )
     return f'<dl class="learn-figures">{cards}</dl>'
 
 
-def worked(lines: Iterable[Line]) -> str:
+def worked(lines: Iterable[Line], title: str) -> str:
     """Equations with the values put in, one line each."""
     rows = "".join(
         f'<tr><th scope="row">{escape(line.what)}</th><td>{escape(line.formula)}</td>'
@@ -60,7 +57,9 @@ def worked(lines: Iterable[Line]) -> str:
         for line in lines
     )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Quantity", "Formula", "With your values", "Result"))
-    return _scrolling(f'<table class="learn-table learn-worked"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody>')
+    return _scrolling(
+        f'<table class="learn-table learn-worked"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody>', title
+    )
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -108,6 +107,6 @@ def paragraph(text: str, name: str = "") -> str:
     return f'<p class="learn-text"{identity}>{escape(text)}</p>'
 
 
-def _scrolling(inside: str, label: str = "Equations worked out") -> str:
+def _scrolling(inside: str, label: str) -> str:
     """A table in a frame of its own width, which the keyboard can scroll."""
     return f'<div class="learn-scroll" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</table></div>'

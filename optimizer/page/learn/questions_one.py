@@ -34,7 +34,7 @@ def prediction() -> Question:
                 text="Adding up gradients takes longer across nodes while each GPU's compute stays the same, so the "
                 "ratio of communication to computation rises.",
                 reveal=(
-                    f"Yes. A GPU always sends close to twice the gradients, {NODE.sent / 1e9:.2f} GB on 8 and "
+                    f"A GPU always sends close to twice the gradients, {NODE.sent / 1e9:.2f} GB on 8 and "
                     f"{HALL.sent / 1e9:.2f} GB on 512, and its compute does not change at all. What changes is the "
                     f"road: beyond a node the bytes leave NVLink ({LAB.nvlink / 1e9:.0f} GB/s here) for InfiniBand "
                     f"({LAB.infiniband / 1e9:.0f} GB/s here), and the ratio goes from {NODE.ratio:.1f} to "
@@ -45,7 +45,7 @@ def prediction() -> Question:
                 key="C",
                 text="In larger clusters the caches and the memory of every GPU come under more pressure.",
                 reveal=(
-                    "No: in plain data parallelism each GPU holds the same model and the same share of the batch "
+                    "In plain data parallelism each GPU holds the same model and the same share of the batch "
                     f"whether it has 7 or 511 peers. Its compute is {_ms(NODE.compute)} on 8 and {_ms(HALL.compute)} "
                     "on 512 GPUs by the same formula. Only what happens between GPUs differs."
                 ),
@@ -84,7 +84,7 @@ def reflection() -> Question:
                 key="B",
                 text="Buckets: gradients of the last layers are summed while those of earlier layers are computed.",
                 reveal=(
-                    "Yes. The backward pass begins at the last layer, so its gradients are ready first; they leave in "
+                    "The backward pass begins at the last layer, so its gradients are ready first; they leave in "
                     "buckets as soon as one is full while the pass goes on. PyTorch's DDP does this by default with "
                     "buckets of 25 MiB (Li et al., arXiv 2006.15704). Only what does not hide is lost."
                 ),

@@ -88,7 +88,7 @@ def reflection() -> Question:
                 key="B",
                 text="It sums over its group several times in every layer, which a slower network cannot keep up with.",
                 reveal=(
-                    f"Yes. Forward and backward, a layer sums 4 times (2 + 2), {4 * LAYERS} times per micro-batch for "
+                    f"Forward and backward, a layer sums 4 times (2 + 2), {4 * LAYERS} times per micro-batch for "
                     f"{LAYERS} layers. Once, a GPU of a group of {LAB.node} sends {sent / 1e6:.0f} MB for one "
                     f"sequence: {inside:.2f} ms at {LAB.nvlink / 1e9:.0f} GB/s, {across:.2f} ms at "
                     f"{LAB.infiniband / 1e9:.0f}. The document has 0.5 ms and 1.1 ms, and counts half of the sums."

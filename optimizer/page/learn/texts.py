@@ -67,7 +67,7 @@ The formula works out one step of your job. Watch what the all-reduce costs besi
 """
 
 REFLECT_ONE = """
-### Reflection
+### Looking back on Act I
 
 If the bytes cannot be avoided, can they be hidden?
 """
@@ -103,7 +103,7 @@ Choose TP, PP and the micro-batches; DP follows. The rules are those of the mess
 """
 
 REFLECT_TWO = """
-### Reflection
+### Looking back on Act II
 
 8 turned out to be a boundary for TP. Why there?
 """

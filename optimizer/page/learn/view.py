@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import marimo as mo
@@ -66,22 +67,28 @@ def reveal(question: Question, answers: Answers) -> Any:
     )
 
 
-def chart(shown: Chart) -> Any:
-    """A chart, what it says, and its numbers as a table."""
-    return mo.vstack(
-        [
-            mo.ui.plotly(shown.figure, config={"displayModeBar": False, "responsive": True}),
-            html(
-                markup.paragraph(shown.words, f"{shown.name}-words")
-                + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
-            ),
-        ]
+def chart(shown: Chart) -> tuple[Any, Any]:
+    """A chart, and below it what it says with its numbers as a table."""
+    return (
+        _framed(shown),
+        html(
+            markup.paragraph(shown.words, f"{shown.name}-words")
+            + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
+        ),
     )
 
 
-def slips(found: Sequence[tuple[str, str]], name: str, title: str) -> Any:
-    """What a document has wrong."""
-    return html(f"<h3>{title}</h3>" + markup.listed(found, name))
+def _framed(shown: Chart) -> Any:
+    """A chart in a frame of its own height, which it would lose when the window changes."""
+    plot = mo.ui.plotly(shown.figure, config={"displayModeBar": False, "responsive": True})
+    height = int(shown.figure.layout.height)
+    frame = f'<figure class="learn-chart" style="height:{height}px" aria-label="{escape(shown.title)}">{plot}</figure>'
+    return html(frame)
+
+
+def when(asked_for: bool, shown: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """These pieces where they are asked for; nothing is worked out otherwise."""
+    return shown() if asked_for else ()
 
 
 def controls(*elements: Any) -> Any:
@@ -106,7 +113,7 @@ def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
         if rows
         else markup.paragraph("Nothing yet.", "ledger-empty"),
     ]
-    return html(f'<div id="ledger">{"".join(parts)}</div>')
+    return html(f'<div id="ledger-entries">{"".join(parts)}</div>')
 
 
 def downloads(entries: Sequence[Entry]) -> Any:
