@@ -11,8 +11,12 @@ with app.setup:
     import marimo as mo
 
     from optimizer.page.learn import (
+        charts_five,
+        charts_four,
         charts_one,
         charts_priced,
+        charts_six,
+        charts_three,
         charts_two,
         markup,
         measured,
@@ -22,7 +26,10 @@ with app.setup:
         texts,
         view,
     )
+    from optimizer.page.learn.act_four import Volumes
     from optimizer.page.learn.act_one import INFINIBAND, LAB, NVLINK, DataParallel, corrected
+    from optimizer.page.learn.act_six import LARGEST, Bottleneck, read_curve
+    from optimizer.page.learn.act_three import Sheet
     from optimizer.page.learn.act_two import DEGREES, Design
     from optimizer.page.learn.contexts import CONTEXTS, SMALL
     from optimizer.page.learn.desk import Desk, new_key
@@ -271,6 +278,188 @@ def _(
         ]
     ) if ask_two.name in get_answers() else view.html("")
     return (lock_reflect_two,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_three = charts_three.prediction()
+    pick_three = view.choices(ask_three)
+    mo.md(texts.ACT_THREE)
+    return ask_three, pick_three
+
+
+@app.cell
+def _(ask_three: Any, desk: Any, get_answers: Any, pick_three: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_three = view.lock(ask_three, pick_three, lambda picked: desk.answer(visitor, ask_three, picked))
+    view.asked(ask_three, get_answers(), pick_three, lock_three)
+    return (lock_three,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    tp_in = mo.ui.slider(steps=[1, 2, 4, 8, 16, 32], value=8, label="tp_in", show_value=True)
+    tp_out = mo.ui.slider(steps=[1, 2, 4, 5, 8, 10, 20, 40, 80], value=40, label="tp_out", show_value=True)
+    replicas = mo.ui.slider(steps=[1, 2, 4, 8, 16, 32, 64], value=32, label="dp", show_value=True)
+    tokens = mo.ui.slider(steps=[1 << n for n in range(9, 21)], value=32768, label="Tokens", show_value=True)
+    width = mo.ui.dropdown({"16 bits": 2, "8 bits": 1}, value="16 bits", label="Elements")
+    one_way = mo.ui.checkbox(label="Count what is received, one way")
+    return one_way, replicas, tokens, tp_in, tp_out, width
+
+
+@app.cell
+def _(
+    ask_three: Any,
+    context: Any,
+    get_answers: Any,
+    one_way: Any,
+    replicas: Any,
+    tokens: Any,
+    tp_in: Any,
+    tp_out: Any,
+    width: Any,
+) -> None:
+    _sheet = Sheet(
+        tp_in=tp_in.value,
+        tp_out=tp_out.value,
+        dp=replicas.value,
+        tokens=tokens.value,
+        element_bytes=width.value,
+        one_way=one_way.value,
+    )
+    view.waiting(ask_three, get_answers()) or mo.vstack(
+        [
+            view.controls(tp_in, tp_out, replicas, tokens, width, one_way),
+            view.html(markup.figures(charts_three.figures(_sheet))),
+            *view.chart(charts_three.context_chart(_sheet, context.value)),
+            view.html(markup.worked(charts_three.equations(_sheet), "Act III worked out")),
+            view.reveal(ask_three, get_answers()),
+        ]
+    )
+    return
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_four = charts_four.prediction()
+    pick_four = view.choices(ask_four)
+    mo.md(texts.ACT_FOUR)
+    return ask_four, pick_four
+
+
+@app.cell
+def _(ask_four: Any, desk: Any, get_answers: Any, pick_four: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_four = view.lock(ask_four, pick_four, lambda picked: desk.answer(visitor, ask_four, picked))
+    view.asked(ask_four, get_answers(), pick_four, lock_four)
+    return (lock_four,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ranks = mo.ui.slider(steps=[1 << n for n in range(1, 11)], value=8, label="N (GPUs)", show_value=True)
+    sequences = mo.ui.slider(steps=[1 << n for n in range(11)], value=32, label="B (sequences)", show_value=True)
+    passing = mo.ui.slider(1, 128, 1, value=32, label="M (micro-batches)", include_input=True)
+    return passing, ranks, sequences
+
+
+@app.cell
+def _(ask_four: Any, context: Any, get_answers: Any, passing: Any, ranks: Any, sequences: Any) -> None:
+    _volumes = Volumes(ranks=ranks.value, batch=sequences.value, microbatches=passing.value)
+    view.waiting(ask_four, get_answers()) or mo.vstack(
+        [
+            view.controls(ranks, sequences, passing),
+            view.html(markup.figures(charts_four.figures(_volumes))),
+            *view.chart(charts_four.volume_chart(_volumes)),
+            view.html(markup.worked(charts_four.equations(_volumes), "Act IV worked out")),
+            *view.chart(charts_four.hop_chart()),
+            mo.md("### What a real plan sends, hop by hop"),
+            view.html(markup.table(*charts_four.plan_rows(context.value))),
+            view.reveal(ask_four, get_answers()),
+        ]
+    )
+    return
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_five = charts_five.prediction()
+    pick_five = view.choices(ask_five)
+    mo.md(texts.ACT_FIVE)
+    return ask_five, pick_five
+
+
+@app.cell
+def _(ask_five: Any, desk: Any, get_answers: Any, pick_five: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_five = view.lock(ask_five, pick_five, lambda picked: desk.answer(visitor, ask_five, picked))
+    view.asked(ask_five, get_answers(), pick_five, lock_five)
+    return (lock_five,)
+
+
+@app.cell
+def _(context: Any) -> tuple[Any, ...]:
+    mode = mo.ui.dropdown({"strong": "strong", "weak": "weak"}, value="strong", label="Scaling")
+    _counts = charts_five.COUNTS[context.value]
+    count = mo.ui.slider(steps=list(_counts), value=_counts[-1], label="GPUs of the job", show_value=True)
+    return count, mode
+
+
+@app.cell
+def _(ask_five: Any, context: Any, count: Any, get_answers: Any, mode: Any) -> None:
+    view.waiting(ask_five, get_answers()) or mo.vstack(
+        [
+            view.controls(mode, count),
+            *charts_five.panel(context.value, mode.value, count.value, view.html, view.chart),
+            view.reveal(ask_five, get_answers()),
+        ]
+    )
+    return
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    ask_six = charts_six.prediction()
+    pick_six = view.choices(ask_six)
+    mo.md(texts.ACT_SIX)
+    return ask_six, pick_six
+
+
+@app.cell
+def _(ask_six: Any, desk: Any, get_answers: Any, pick_six: Any, visitor: Any) -> tuple[Any, ...]:
+    lock_six = view.lock(ask_six, pick_six, lambda picked: desk.answer(visitor, ask_six, picked))
+    view.asked(ask_six, get_answers(), pick_six, lock_six)
+    return (lock_six,)
+
+
+@app.cell
+def _() -> tuple[Any, ...]:
+    paste = mo.ui.text_area(label=texts.PASTE, max_length=LARGEST, rows=4, full_width=True, debounce=True)
+    rate = mo.ui.slider(steps=[25, 50, 100, 235, 300, 450], value=300, label="Rate [GB/s]", show_value=True)
+    learned = mo.ui.slider(1, 80, 1, value=2, label="Parameters [billions]", include_input=True)
+    return learned, paste, rate
+
+
+@app.cell
+def _(paste: Any) -> tuple[Any, ...]:
+    curve = read_curve(paste.value)
+    line = mo.ui.slider(0, len(curve.readings) - 1, 1, value=len(curve.readings) - 2, label="Line of the table")
+    return curve, line
+
+
+@app.cell
+def _(ask_six: Any, curve: Any, get_answers: Any, learned: Any, line: Any, paste: Any, rate: Any) -> None:
+    _share = Bottleneck(billions=learned.value, rate=1e9 * rate.value)
+    _line = curve.readings[line.value]
+    view.waiting(ask_six, get_answers()) or mo.vstack(
+        [
+            view.controls(line, rate, learned),
+            view.html(markup.figures(charts_six.figures(_line, curve.best, _share))),
+            *view.chart(charts_six.chart(curve.readings, _line, curve.source)),
+            view.html(markup.worked(charts_six.equations(_line, _share), "Act VI worked out")),
+            view.reveal(ask_six, get_answers()),
+            paste,
+            view.html(charts_six.refusal(curve)),
+        ]
+    )
+    return
 
 
 @app.cell

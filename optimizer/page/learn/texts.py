@@ -108,6 +108,46 @@ REFLECT_TWO = """
 8 turned out to be a boundary for TP. Why there?
 """
 
+ACT_THREE = """
+## Act III. The roof of a layer
+
+*5 to 10 minutes*
+
+A GPU multiplies, reads memory and sends, all at once; the slowest of the three decides. How much it multiplies for each
+byte (its *intensity*) says which that is: under the ridge of the roof memory or network decide, beyond it the units. A
+linear layer can be cut along its input and along its output; each cut makes tiles smaller and sums longer.
+"""
+
+ACT_FOUR = """
+## Act IV. What is sent, and over which hop
+
+*5 to 10 minutes*
+
+Data parallelism sends gradients, FSDP weights as well, tensor parallelism activations inside every layer, a pipeline
+activations at every boundary. P is the weights in bytes, N the GPUs, L the layers, B sequences of S
+tokens, H the width.
+"""
+
+ACT_FIVE = """
+## Act V. Strong and weak scaling
+
+*5 to 10 minutes*
+
+Strong scaling keeps the batch and adds GPUs; weak scaling lets the batch grow with them. Efficiency is the speedup over
+the growth in GPUs. The numbers are the planner's: the best plan at every count, beside data parallelism alone.
+"""
+
+ACT_SIX = """
+## Act VI. Reading a curve of nccl-tests
+
+*5 to 10 minutes*
+
+A datasheet says what a link could do, `all_reduce_perf` what a group of GPUs does with it. It prints two bandwidths for
+each size; only one of them compares with the datasheet.
+"""
+
+PASTE = "Or paste the output of an nccl-tests program of your own (text, at most 200,000 characters; it stays here)"
+
 LEDGER = """
 ## Ledger
 
