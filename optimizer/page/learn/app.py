@@ -46,11 +46,15 @@ def _() -> tuple[Any, ...]:
     get_entries, set_entries = mo.state(_nothing)
     get_designs, set_designs = mo.state(_nothing)
     get_trouble, set_trouble = mo.state(_silence)
-    key = new_key()
     desk = Desk(
-        answers=set_answers, entries=set_entries, designs=set_designs, trouble=set_trouble, sheet=sheet_of_page()
+        visitor=Visitor(key=new_key()),
+        answers=set_answers,
+        entries=set_entries,
+        designs=set_designs,
+        trouble=set_trouble,
+        sheet=sheet_of_page(),
     )
-    return desk, get_answers, get_designs, get_entries, get_trouble, key
+    return desk, get_answers, get_designs, get_entries, get_trouble
 
 
 @app.cell
@@ -72,24 +76,24 @@ def _() -> tuple[Any, ...]:
 
 
 @app.cell
-def _(context: Any, key: Any, student: Any) -> tuple[Any, ...]:
-    visitor = Visitor(key=key, name=student.value, context=context.value)
-    return (visitor,)
+def _(context: Any, desk: Any, student: Any) -> None:
+    desk.visitor = Visitor(key=desk.visitor.key, name=student.value, context=context.value)
+    return
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_one = questions_one.prediction()
     pick_one = view.choices(ask_one)
+    lock_one = view.lock(ask_one, pick_one, desk)
     mo.vstack([mo.md(texts.ACT_ONE), view.html(markup.message(*texts.MESSAGE_ONE)), mo.md(texts.FRAMING_ONE)])
-    return ask_one, pick_one
+    return ask_one, lock_one, pick_one
 
 
 @app.cell
-def _(ask_one: Any, desk: Any, get_answers: Any, pick_one: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_one = view.lock(ask_one, pick_one, lambda picked: desk.answer(visitor, ask_one, picked))
+def _(ask_one: Any, get_answers: Any, lock_one: Any, pick_one: Any) -> None:
     view.asked(ask_one, get_answers(), pick_one, lock_one)
-    return (lock_one,)
+    return
 
 
 @app.cell
@@ -154,9 +158,15 @@ def _(ask_one: Any, get_answers: Any) -> None:
 
 
 @app.cell
-def _(ask_one: Any, get_answers: Any) -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     reflect_one = questions_one.reflection()
     pick_reflect_one = view.choices(reflect_one)
+    lock_reflect_one = view.lock(reflect_one, pick_reflect_one, desk)
+    return lock_reflect_one, pick_reflect_one, reflect_one
+
+
+@app.cell
+def _(ask_one: Any, get_answers: Any) -> None:
     mo.vstack(
         [
             mo.md("### Where the document behind Act I slips"),
@@ -164,59 +174,49 @@ def _(ask_one: Any, get_answers: Any) -> tuple[Any, ...]:
             mo.md(texts.REFLECT_ONE),
         ]
     ) if ask_one.name in get_answers() else view.html("")
-    return pick_reflect_one, reflect_one
+    return
 
 
 @app.cell
-def _(
-    ask_one: Any, desk: Any, get_answers: Any, pick_reflect_one: Any, reflect_one: Any, visitor: Any
-) -> tuple[Any, ...]:
-    lock_reflect_one = view.lock(
-        reflect_one, pick_reflect_one, lambda picked: desk.answer(visitor, reflect_one, picked)
-    )
+def _(ask_one: Any, get_answers: Any, lock_reflect_one: Any, pick_reflect_one: Any, reflect_one: Any) -> None:
     mo.vstack(
         [
             view.asked(reflect_one, get_answers(), pick_reflect_one, lock_reflect_one),
             view.reveal(reflect_one, get_answers()),
         ]
     ) if ask_one.name in get_answers() else view.html("")
-    return (lock_reflect_one,)
+    return
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_two = questions_two.prediction()
     pick_two = view.choices(ask_two)
+    lock_two = view.lock(ask_two, pick_two, desk)
     mo.vstack([mo.md(texts.ACT_TWO), view.html(markup.message(*texts.MESSAGE_TWO)), mo.md(texts.FRAMING_TWO)])
-    return ask_two, pick_two
+    return ask_two, lock_two, pick_two
 
 
 @app.cell
-def _(ask_two: Any, desk: Any, get_answers: Any, pick_two: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_two = view.lock(ask_two, pick_two, lambda picked: desk.answer(visitor, ask_two, picked))
+def _(ask_two: Any, get_answers: Any, lock_two: Any, pick_two: Any) -> None:
     view.asked(ask_two, get_answers(), pick_two, lock_two)
-    return (lock_two,)
+    return
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     tp = mo.ui.slider(1, DEGREES, 1, value=8, label="TP (tensor parallel)", include_input=True)
     pp = mo.ui.slider(1, DEGREES, 1, value=4, label="PP (pipeline stages)", include_input=True)
     priced_two = mo.ui.switch(label="Price this design with the calibrated model, beside measured runs")
     microbatches = mo.ui.slider(1, DEGREES, 1, value=8, label="m (micro-batches)", include_input=True)
-    return microbatches, pp, priced_two, tp
+    save = view.saving(desk, tp, pp, microbatches)
+    return microbatches, pp, priced_two, save, tp
 
 
 @app.cell
 def _(microbatches: Any, pp: Any, tp: Any) -> tuple[Any, ...]:
     design = Design(tp=tp.value, pp=pp.value, microbatches=microbatches.value)
     return (design,)
-
-
-@app.cell
-def _(desk: Any, design: Any, visitor: Any) -> tuple[Any, ...]:
-    save = mo.ui.button(label="Save this design", kind="success", on_click=lambda _: desk.save(visitor, design))
-    return (save,)
 
 
 @app.cell
@@ -251,9 +251,15 @@ def _(ask_two: Any, get_answers: Any) -> None:
 
 
 @app.cell
-def _(ask_two: Any, get_answers: Any) -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     reflect_two = questions_two.reflection()
     pick_reflect_two = view.choices(reflect_two)
+    lock_reflect_two = view.lock(reflect_two, pick_reflect_two, desk)
+    return lock_reflect_two, pick_reflect_two, reflect_two
+
+
+@app.cell
+def _(ask_two: Any, get_answers: Any) -> None:
     mo.vstack(
         [
             mo.md("### Where the document behind Act II slips"),
@@ -261,38 +267,33 @@ def _(ask_two: Any, get_answers: Any) -> tuple[Any, ...]:
             mo.md(texts.REFLECT_TWO),
         ]
     ) if ask_two.name in get_answers() else view.html("")
-    return pick_reflect_two, reflect_two
+    return
 
 
 @app.cell
-def _(
-    ask_two: Any, desk: Any, get_answers: Any, pick_reflect_two: Any, reflect_two: Any, visitor: Any
-) -> tuple[Any, ...]:
-    lock_reflect_two = view.lock(
-        reflect_two, pick_reflect_two, lambda picked: desk.answer(visitor, reflect_two, picked)
-    )
+def _(ask_two: Any, get_answers: Any, lock_reflect_two: Any, pick_reflect_two: Any, reflect_two: Any) -> None:
     mo.vstack(
         [
             view.asked(reflect_two, get_answers(), pick_reflect_two, lock_reflect_two),
             view.reveal(reflect_two, get_answers()),
         ]
     ) if ask_two.name in get_answers() else view.html("")
-    return (lock_reflect_two,)
+    return
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_three = charts_three.prediction()
     pick_three = view.choices(ask_three)
+    lock_three = view.lock(ask_three, pick_three, desk)
     mo.md(texts.ACT_THREE)
-    return ask_three, pick_three
+    return ask_three, lock_three, pick_three
 
 
 @app.cell
-def _(ask_three: Any, desk: Any, get_answers: Any, pick_three: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_three = view.lock(ask_three, pick_three, lambda picked: desk.answer(visitor, ask_three, picked))
+def _(ask_three: Any, get_answers: Any, lock_three: Any, pick_three: Any) -> None:
     view.asked(ask_three, get_answers(), pick_three, lock_three)
-    return (lock_three,)
+    return
 
 
 @app.cell
@@ -339,18 +340,18 @@ def _(
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_four = charts_four.prediction()
     pick_four = view.choices(ask_four)
+    lock_four = view.lock(ask_four, pick_four, desk)
     mo.md(texts.ACT_FOUR)
-    return ask_four, pick_four
+    return ask_four, lock_four, pick_four
 
 
 @app.cell
-def _(ask_four: Any, desk: Any, get_answers: Any, pick_four: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_four = view.lock(ask_four, pick_four, lambda picked: desk.answer(visitor, ask_four, picked))
+def _(ask_four: Any, get_answers: Any, lock_four: Any, pick_four: Any) -> None:
     view.asked(ask_four, get_answers(), pick_four, lock_four)
-    return (lock_four,)
+    return
 
 
 @app.cell
@@ -380,18 +381,18 @@ def _(ask_four: Any, context: Any, get_answers: Any, passing: Any, ranks: Any, s
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_five = charts_five.prediction()
     pick_five = view.choices(ask_five)
+    lock_five = view.lock(ask_five, pick_five, desk)
     mo.md(texts.ACT_FIVE)
-    return ask_five, pick_five
+    return ask_five, lock_five, pick_five
 
 
 @app.cell
-def _(ask_five: Any, desk: Any, get_answers: Any, pick_five: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_five = view.lock(ask_five, pick_five, lambda picked: desk.answer(visitor, ask_five, picked))
+def _(ask_five: Any, get_answers: Any, lock_five: Any, pick_five: Any) -> None:
     view.asked(ask_five, get_answers(), pick_five, lock_five)
-    return (lock_five,)
+    return
 
 
 @app.cell
@@ -415,18 +416,18 @@ def _(ask_five: Any, context: Any, count: Any, get_answers: Any, mode: Any) -> N
 
 
 @app.cell
-def _() -> tuple[Any, ...]:
+def _(desk: Any) -> tuple[Any, ...]:
     ask_six = charts_six.prediction()
     pick_six = view.choices(ask_six)
+    lock_six = view.lock(ask_six, pick_six, desk)
     mo.md(texts.ACT_SIX)
-    return ask_six, pick_six
+    return ask_six, lock_six, pick_six
 
 
 @app.cell
-def _(ask_six: Any, desk: Any, get_answers: Any, pick_six: Any, visitor: Any) -> tuple[Any, ...]:
-    lock_six = view.lock(ask_six, pick_six, lambda picked: desk.answer(visitor, ask_six, picked))
+def _(ask_six: Any, get_answers: Any, lock_six: Any, pick_six: Any) -> None:
     view.asked(ask_six, get_answers(), pick_six, lock_six)
-    return (lock_six,)
+    return
 
 
 @app.cell

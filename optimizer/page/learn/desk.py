@@ -21,10 +21,14 @@ def new_key() -> str:
     return token_hex(6)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Desk:
-    """What changes the state of one session: answers, ledger and saved designs; `trouble` says what went wrong."""
+    """What changes the state of one session: answers, ledger and saved designs; `trouble` says what went wrong.
 
+    It outlasts what its visitor types: the page puts a changed name or context into `visitor`.
+    """
+
+    visitor: Visitor
     answers: Change
     entries: Change
     designs: Change
@@ -32,18 +36,18 @@ class Desk:
     sheet: Path | None = None
     locked: set[str] = field(default_factory=set)
 
-    def answer(self, visitor: Visitor, question: Question, key: str) -> None:
+    def answer(self, question: Question, key: str) -> None:
         """Lock an answer; the first one stays."""
         if question.name in self.locked:
             return
         self.locked.add(question.name)
         self.answers(lambda found: {**found, question.name: key})
-        self._keep(answered(visitor, question, key))
+        self._keep(answered(self.visitor, question, key))
 
-    def save(self, visitor: Visitor, design: Design) -> None:
+    def save(self, design: Design) -> None:
         """Save a design."""
         self.designs(lambda found: (*found, design))
-        self._keep(designed(visitor, design))
+        self._keep(designed(self.visitor, design))
 
     def _keep(self, entry: Entry) -> None:
         self.entries(lambda found: with_entry(found, entry))

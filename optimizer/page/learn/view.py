@@ -9,7 +9,9 @@ from typing import Any
 import marimo as mo
 
 from optimizer.page.learn import markup
+from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.desk import Desk
 from optimizer.page.learn.ledger import Entry, as_csv, as_json
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
@@ -27,12 +29,24 @@ def choices(question: Question) -> Any:
     return mo.ui.radio(options=dict(question.options), label=question.text)
 
 
-def lock(question: Question, picked: Any, take: Callable[[str], None]) -> Any:
-    """The button that makes the picked choice final."""
+def lock(question: Question, picked: Any, desk: Desk) -> Any:
+    """The button that makes the picked choice final; without one it does nothing."""
     word = "prediction" if question.kind == PREDICTION else "answer"
-    return mo.ui.button(
-        label=f"Lock my {word}", kind="success", disabled=picked.value is None, on_click=lambda _: take(picked.value)
-    )
+
+    def take(_: Any) -> None:
+        if picked.value is not None:
+            desk.answer(question, picked.value)
+
+    return mo.ui.button(label=f"Lock my {word}", kind="success", on_click=take)
+
+
+def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
+    """The button that saves the design that three sliders show."""
+
+    def save(_: Any) -> None:
+        desk.save(Design(tp=tp.value, pp=pp.value, microbatches=microbatches.value))
+
+    return mo.ui.button(label="Save this design", kind="success", on_click=save)
 
 
 def asked(question: Question, answers: Answers, picked: Any, button: Any) -> Any:
