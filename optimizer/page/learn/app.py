@@ -441,14 +441,14 @@ def _() -> tuple[Any, ...]:
 @app.cell
 def _(paste: Any) -> tuple[Any, ...]:
     curve = read_curve(paste.value)
-    line = mo.ui.slider(0, len(curve.readings) - 1, 1, value=len(curve.readings) - 2, label="Line of the table")
+    line = view.line_of(curve)
     return curve, line
 
 
 @app.cell
 def _(ask_six: Any, curve: Any, get_answers: Any, learned: Any, line: Any, paste: Any, rate: Any) -> None:
     _share = Bottleneck(billions=learned.value, rate=1e9 * rate.value)
-    _line = curve.readings[line.value]
+    _line = curve.readings[line.value - 1]
     view.waiting(ask_six, get_answers()) or mo.vstack(
         [
             view.controls(line, rate, learned),

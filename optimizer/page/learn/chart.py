@@ -27,11 +27,11 @@ def drawn(title: str, across: str, up: str, *, height: int = 380) -> Any:
 
     figure = Figure()
     figure.update_layout(
-        title={"text": title, "x": 0.0, "xanchor": "left", "font": {"size": 15}, "automargin": True},
+        title={"text": title, "x": 0.0, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 15}},
         template="plotly_white",
         font={"family": FONT, "size": 13, "color": "#1c2024"},
         legend={"orientation": "h", "y": -0.28, "x": 0, "yanchor": "top"},
-        margin={"l": 55, "r": 20, "t": 45, "b": 90},
+        margin={"l": 55, "r": 20, "t": 50, "b": 90},
         height=height,
         xaxis={"title": across, "gridcolor": GRID},
         yaxis={"title": up, "gridcolor": GRID},

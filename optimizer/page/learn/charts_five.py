@@ -34,46 +34,55 @@ def study_of(context: str, mode: str) -> ScalingStudy:
 
 def prediction() -> Question:
     """What becomes of efficiency under strong scaling."""
-    strong, weak = study_of(SMALL, "strong"), study_of(SMALL, "weak")
-    last = strong.series("best plan")[-1]
-    kept, grown = (100 * study.efficiency(study.series("best plan")[-1]) for study in (strong, weak))
-    share = strong.job.global_batch // last.gpus
+    counts = COUNTS[SMALL]
     return Question(
         name="act-5",
         act="V",
         kind=PREDICTION,
         text=(
-            f"A 7B job keeps its batch of {strong.job.global_batch} sequences while its GPUs grow from 8 to 512. What "
-            "happens to its efficiency?"
+            f"A 7B job keeps its batch of {BATCH[SMALL]} sequences while its GPUs grow from {counts[0]} to "
+            f"{counts[-1]}. What happens to its efficiency?"
         ),
         right="B",
         choices=(
-            Choice(
-                key="A",
-                text="Nothing: 64 times the GPUs, 64 times the speed.",
-                reveal=(
-                    f"Only if nothing but the computation mattered. By the cost model {kept:.0f} % of the efficiency "
-                    "on 8 GPUs is left on 512."
-                ),
-            ),
+            Choice(key="A", text="Nothing: 64 times the GPUs, 64 times the speed.", reveal=_ideal),
             Choice(
                 key="B",
                 text="It falls: each GPU computes less in a step, while there is as much to add up as before.",
-                reveal=(
-                    f"On 512 GPUs each has {share} sequence a step. Its computation shrank to 1/64, the gradients to "
-                    f"add up did not: {kept:.0f} % of the efficiency is left. Growing the batch with the GPUs (weak "
-                    f"scaling) keeps {grown:.0f} %, as long as so large a batch still trains as well."
-                ),
+                reveal=_less_to_do,
             ),
-            Choice(
-                key="C",
-                text="It falls, since the all-reduce grows in proportion to the GPUs.",
-                reveal=(
-                    "It falls, but not for that: what a GPU sends goes towards twice the gradients and stays there "
-                    f"(Act I). It is the computation beside it that shrinks. {kept:.0f} % of the efficiency is left."
-                ),
-            ),
+            Choice(key="C", text="It falls, since the all-reduce grows in proportion to the GPUs.", reveal=_growing),
         ),
+    )
+
+
+def _left(mode: str) -> str:
+    """Efficiency of the best plan at the last count."""
+    study = study_of(SMALL, mode)
+    return f"{100 * study.efficiency(study.series(SERIES[1])[-1]):.0f} %"
+
+
+def _ideal() -> str:
+    return (
+        f"Only if nothing but the computation mattered. By the cost model {_left('strong')} of the efficiency on "
+        f"{COUNTS[SMALL][0]} GPUs is left on {COUNTS[SMALL][-1]}."
+    )
+
+
+def _less_to_do() -> str:
+    first, last = COUNTS[SMALL][0], COUNTS[SMALL][-1]
+    return (
+        f"On {first} GPUs each has {BATCH[SMALL] // first} sequences a step, on {last} GPUs {BATCH[SMALL] // last}. "
+        f"Its computation shrank to {first}/{last}, the gradients to add up did not: {_left('strong')} of the "
+        f"efficiency is left. Growing the batch with the GPUs (weak scaling) keeps {_left('weak')}, as long as so "
+        "large a batch still trains as well."
+    )
+
+
+def _growing() -> str:
+    return (
+        "It falls, but not for that: what a GPU sends goes towards twice the gradients and stays there (Act I). It is "
+        f"the computation beside it that shrinks: {_left('strong')} of the efficiency is left."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import log10
 
 from optimizer.page.learn.act_four import MANY, Volumes, hop_rows
 from optimizer.page.learn.chart import Chart, drawn
@@ -77,7 +78,7 @@ def figures(volumes: Volumes) -> tuple[Figure, ...]:
             name=f"act4-{each.strategy.lower()}",
             label=each.strategy,
             value=f"{each.volume / 1e9:,.1f} GB",
-            remark=f"{each.messages:,} messages",
+            remark=f"{each.messages:,} message{'s' * (each.messages > 1)}",
         )
         for each in volumes.sent
     )
@@ -111,8 +112,12 @@ def volume_chart(volumes: Volumes) -> Chart:
     names = [each.strategy for each in volumes.sent]
     values = [each.volume / 1e9 for each in volumes.sent]
     texts = [f"{value:,.1f} GB" for value in values]
-    figure.add_bar(x=names, y=values, marker_color=list(PALETTE[:4]), text=texts, textposition="auto", showlegend=False)
-    figure.update_yaxes(type="log", dtick=1)
+    figure.add_bar(
+        x=names, y=values, marker_color=list(PALETTE[:4]), text=texts, textposition="outside", showlegend=False
+    )
+    figure.update_traces(cliponaxis=False)
+    figure.update_yaxes(type="log", dtick=1, range=[-0.5, 1 + log10(max(values))])
+    figure.update_layout(margin_b=40)
     most = max(volumes.sent, key=lambda each: each.volume)
     words = (
         f"On {volumes.ranks:,} GPUs with {volumes.batch:,} sequences, {most.strategy} sends most, "
@@ -135,8 +140,10 @@ def hop_chart() -> Chart:
     colours = [PALETTE[0 if "DP" in row.mode else 1 if "TP" in row.mode else 2] for row in rows][::-1]
     texts = [f"{value:.3f} ms" for value in values]
     figure.add_bar(x=values, y=names, orientation="h", marker_color=colours, text=texts, showlegend=False)
-    figure.update_xaxes(type="log", dtick=1)
+    figure.update_traces(textposition="outside", cliponaxis=False)
+    figure.update_xaxes(type="log", dtick=1, range=[log10(min(values)) - 0.5, log10(max(values)) + 0.8])
     figure.update_yaxes(automargin=True)
+    figure.update_layout(margin_b=50)
     inside, across = rows[0], rows[1]
     words = (
         f"Twice the GPUs, one hop more: adding up attention's gradients takes {1e3 * inside.latency:.3f} ms on eight "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.errors import InputError
@@ -12,11 +12,19 @@ PREDICTION, REFLECTION = "prediction", "reflection"
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One choice: its letter, what it says, and what is said of it once it is taken."""
+    """One choice: its letter, what it says, and what is said of it once it is taken.
+
+    A `reveal` that takes work to find is a function, called when it is shown.
+    """
 
     key: str
     text: str
-    reveal: str
+    reveal: str | Callable[[], str]
+
+    @property
+    def revealed(self) -> str:
+        """What is said of it."""
+        return self.reveal if isinstance(self.reveal, str) else self.reveal()
 
     @property
     def label(self) -> str:
@@ -30,7 +38,7 @@ class Question:
 
     >>> ask = Question(name="q", act="I", kind=PREDICTION, text="?", right="A",
     ...     choices=(Choice(key="A", text="yes", reveal="so"), Choice(key="B", text="no", reveal="not so")))
-    >>> ask.options, ask.choice("B").reveal, ask.is_right("B")
+    >>> ask.options, ask.choice("B").revealed, ask.is_right("B")
     ({'A. yes': 'A', 'B. no': 'B'}, 'not so', False)
     """
 

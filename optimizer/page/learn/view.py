@@ -9,6 +9,7 @@ from typing import Any
 import marimo as mo
 
 from optimizer.page.learn import markup
+from optimizer.page.learn.act_six import Curve
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.chart import Chart
 from optimizer.page.learn.desk import Desk
@@ -73,10 +74,10 @@ def reveal(question: Question, answers: Answers) -> Any:
     right = question.is_right(key)
     chosen = question.choice(key)
     title = f"{key} is right." if right else f"{key} is not it; {question.right} is."
-    others = [(choice.label.rstrip("."), choice.reveal) for choice in question.choices if choice.key != key]
+    others = [(choice.label.rstrip("."), choice.revealed) for choice in question.choices if choice.key != key]
     state = markup.FINE if right else markup.WARNED
     return html(
-        markup.banner(state, title, chosen.reveal, f"{question.name}-reveal")
+        markup.banner(state, title, chosen.revealed, f"{question.name}-reveal")
         + markup.details("What the other choices reveal", markup.listed(others, f"{question.name}-others"))
     )
 
@@ -103,6 +104,12 @@ def _framed(shown: Chart) -> Any:
 def when(asked_for: bool, shown: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """These pieces where they are asked for; nothing is worked out otherwise."""
     return shown() if asked_for else ()
+
+
+def line_of(curve: Curve) -> Any:
+    """A slider over the lines of a table; at first the last but one."""
+    last = len(curve.readings)
+    return mo.ui.slider(1, last, 1, value=last - 1, label="Line of the table", include_input=True)
 
 
 def controls(*elements: Any) -> Any:
