@@ -1,1 +1,1 @@
-"""Rooms in a browser: plan and learn on the engine of the command line."""
+"""The rooms of `optimize page`: the engine of the command line in a browser, on this machine alone."""
