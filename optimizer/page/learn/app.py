@@ -34,7 +34,7 @@ with app.setup:
     from optimizer.page.learn.contexts import CONTEXTS, SMALL
     from optimizer.page.learn.desk import Desk, new_key
     from optimizer.page.learn.footer import footer
-    from optimizer.page.learn.ledger import Visitor, sheet_of_page
+    from optimizer.page.learn.ledger import Visitor
 
 
 @app.cell
@@ -52,7 +52,7 @@ def _() -> tuple[Any, ...]:
         entries=set_entries,
         designs=set_designs,
         trouble=set_trouble,
-        sheet=sheet_of_page(),
+        sheet=view.sheet(),
     )
     return desk, get_answers, get_designs, get_entries, get_trouble
 

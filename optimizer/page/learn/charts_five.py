@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from optimizer.page.learn.chart import Chart, drawn
 from optimizer.page.learn.contexts import LARGE, SMALL, job_of
 from optimizer.page.learn.markup import FAILED, FINE, WARNED, Figure, Line, worked
 from optimizer.page.learn.markup import figures as figures_html
+from optimizer.page.learn.once import once
 from optimizer.page.learn.question import PREDICTION, Choice, Question
 from optimizer.reports.palette import BLUE, GREEN, GREY
 from optimizer.studies.scaling import SERIES, Point, ScalingStudy, scaling
 
-COUNTS = {SMALL: (8, 16, 32, 64, 128, 256, 512), LARGE: (64, 128, 256, 512, 1024)}
+COUNTS = {SMALL: (8, 32, 128, 512), LARGE: (128, 256, 512, 1024)}
 BATCH = {SMALL: 512, LARGE: 1024}  # of strong scaling at every count; of weak scaling at the last
 
 
-@lru_cache(maxsize=8)
+@once
 def study_of(context: str, mode: str) -> ScalingStudy:
     """Plain data parallelism and the best plan at each count; weak scaling ends at the batch that strong scaling has.
 

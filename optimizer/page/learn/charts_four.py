@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import log10
 
 from optimizer.page.learn.act_four import MANY, Volumes, hop_rows
 from optimizer.page.learn.chart import Chart, drawn
 from optimizer.page.learn.contexts import CONTEXTS, job_of
 from optimizer.page.learn.markup import Figure, Line
+from optimizer.page.learn.once import once
 from optimizer.page.learn.priced import best
 from optimizer.page.learn.question import PREDICTION, Choice, Question
 from optimizer.reports.palette import PALETTE
@@ -141,7 +141,7 @@ def hop_chart() -> Chart:
     texts = [f"{value:.3f} ms" for value in values]
     figure.add_bar(x=values, y=names, orientation="h", marker_color=colours, text=texts, showlegend=False)
     figure.update_traces(textposition="outside", cliponaxis=False)
-    figure.update_xaxes(type="log", dtick=1, range=[log10(min(values)) - 0.5, log10(max(values)) + 0.8])
+    figure.update_xaxes(type="log", dtick=1, range=[log10(min(values)) - 0.5, log10(max(values)) + 1.4])
     figure.update_yaxes(automargin=True)
     figure.update_layout(margin_b=50)
     inside, across = rows[0], rows[1]
@@ -165,7 +165,7 @@ def hop_chart() -> Chart:
     return Chart(name="act4-hops", title="By hop", figure=figure, words=words, columns=columns, rows=table)
 
 
-@cache
+@once
 def study_of(context: str) -> CommunicationStudy:
     """The communication of the best plan of a context."""
     answer = best(context)

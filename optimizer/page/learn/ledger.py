@@ -1,14 +1,13 @@
 """The ledger of a student: predictions, reflections and designs; saved as CSV or JSON, gathered by an instructor.
 
 A page without an instructor's sheet keeps ledgers in the visitors' sessions alone. `optimize page --learn-out FILE`
-names a sheet in the environment variable SHEET; every entry is then appended to it as it is made.
+names a sheet, which the server tells this room as SHEET; every entry is then appended to it as it is made.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -20,10 +19,11 @@ from optimizer.errors import InputError
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.question import Question
 
-SHEET = "OPTIMIZE_LEARN_OUT"
+SHEET = "learn_out"  # in what the server tells its rooms
 DESIGN = "design"
 MOST = 500  # entries of one visitor
 LONGEST = 80  # characters of a name
+LONGEST_HEAD = 1000  # characters of a first line that is looked at
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take a cell for that begins so
 
 
@@ -126,32 +126,29 @@ def as_json(entries: Iterable[Entry]) -> str:
 def gather(entries: Sequence[Entry], sheet: Path) -> None:
     """Append entries to an instructor's sheet, whole lines at a time however many visitors write at once.
 
-    Raises InputError where the sheet cannot be written.
+    Raises InputError where the sheet cannot be written, or is another file than a sheet of answers.
     """
     import fcntl
 
     try:
-        with sheet.open("a", encoding="utf-8", newline="") as file:
+        with sheet.open("a+", encoding="utf-8", newline="") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            empty = os.fstat(file.fileno()).st_size == 0
-            file.write(as_csv(entries, header=empty))
-            file.flush()
-    except OSError as error:
-        raise InputError(f"{sheet}: answers cannot be written there: {error.strerror}") from None
+            file.seek(0)
+            head = file.readline(LONGEST_HEAD).rstrip("\r\n")
+            if head not in ("", ",".join(COLUMNS)):
+                raise InputError(f"{sheet} is another file than a sheet of answers; nothing was written there")
+            file.write(as_csv(entries, header=not head))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{sheet}: answers cannot be written there: {error}") from None
 
 
-def check_sheet(sheet: Path) -> None:
-    """Raise InputError unless this is a sheet of answers, or can become one."""
-    gather((), sheet)
-    with sheet.open(encoding="utf-8", errors="replace", newline="") as file:
-        head = file.readline().rstrip("\r\n")
-    if head != ",".join(COLUMNS):
-        raise InputError(f"{sheet} is another file than a sheet of answers; name a new one")
+def sheet_named(told: Mapping[str, Any]) -> Path | None:
+    """The instructor's sheet in what the server tells its rooms, None where there is none.
 
-
-def sheet_of_page(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The instructor's sheet of this server, None where there is none."""
-    named = environment.get(SHEET, "")
+    >>> sheet_named({}), sheet_named({"learn_out": ""})
+    (None, None)
+    """
+    named = str(told.get(SHEET, ""))
     return Path(named) if named else None
 
 

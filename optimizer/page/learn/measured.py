@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job import Job
@@ -13,6 +12,7 @@ from optimizer.objectives.step.price import price
 from optimizer.page.learn.act_one import LAB, Constants, DataParallel
 from optimizer.page.learn.act_two import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
 from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
+from optimizer.page.learn.once import once
 from optimizer.plan import Plan, Plans
 
 FILE = "published.csv"
@@ -69,7 +69,7 @@ class Known:
         )
 
 
-@cache
+@once
 def data_parallel_runs() -> tuple[Compared, ...]:
     """Runs in 16 bits with data parallelism alone, of which the same source has another number of GPUs.
 
@@ -86,7 +86,7 @@ def data_parallel_runs() -> tuple[Compared, ...]:
     return tuple(sorted(found, key=lambda each: (each.job.model.params, each.job.model.name, each.job.gpus)))
 
 
-@cache
+@once
 def gpt3_runs() -> tuple[Compared, ...]:
     """Runs of GPT-3 175B on H100, least GPUs first.
 
@@ -124,7 +124,7 @@ def constants_of(job: Job) -> Constants:
     )
 
 
-@cache
+@once
 def _known() -> tuple[Known, ...]:
     from optimizer.presets.files import presets_folder
 

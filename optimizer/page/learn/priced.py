@@ -12,6 +12,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.page.learn.act_one import COUNTS, SEQUENCE
 from optimizer.page.learn.act_two import GPUS, Design
 from optimizer.page.learn.contexts import LARGE, job_of
+from optimizer.page.learn.once import once
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.scaling import Point, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
@@ -85,7 +86,7 @@ def designed(design: Design) -> Priced:
     return Priced(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
 
 
-@lru_cache(maxsize=8)
+@once
 def best(context: str = LARGE) -> Answer:
     """The proven best plan of a context's job, without trials on its knobs."""
     from optimizer.search.plan.planner import plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import marimo as mo
@@ -13,11 +14,18 @@ from optimizer.page.learn.act_six import Curve
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.chart import Chart
 from optimizer.page.learn.desk import Desk
-from optimizer.page.learn.ledger import Entry, as_csv, as_json
+from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
 
 Answers = Mapping[str, str]
+
+
+def sheet() -> Path | None:
+    """The instructor's sheet that the server was started with, None where there is none."""
+    request = mo.app_meta().request
+    told = request.meta if request else {}
+    return sheet_named(told if isinstance(told, Mapping) else {})
 
 
 def html(text: str) -> Any:
