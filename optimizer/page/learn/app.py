@@ -39,22 +39,50 @@ with app.setup:
 
 @app.cell
 def _() -> tuple[Any, ...]:
-    _nobody: Any = {}
     _nothing: Any = ()
     _silence: Any = ""
-    get_answers, set_answers = mo.state(_nobody)
+    get_one, set_one = mo.state(_silence)
+    get_reflect_one, set_reflect_one = mo.state(_silence)
+    get_two, set_two = mo.state(_silence)
+    get_reflect_two, set_reflect_two = mo.state(_silence)
+    get_three, set_three = mo.state(_silence)
+    get_four, set_four = mo.state(_silence)
+    get_five, set_five = mo.state(_silence)
+    get_six, set_six = mo.state(_silence)
     get_entries, set_entries = mo.state(_nothing)
     get_designs, set_designs = mo.state(_nothing)
     get_trouble, set_trouble = mo.state(_silence)
     desk = Desk(
         visitor=Visitor(key=new_key()),
-        answers=set_answers,
+        answers={
+            "act-1": set_one,
+            "act-1-reflection": set_reflect_one,
+            "act-2": set_two,
+            "act-2-reflection": set_reflect_two,
+            "act-3": set_three,
+            "act-4": set_four,
+            "act-5": set_five,
+            "act-6": set_six,
+        },
         entries=set_entries,
         designs=set_designs,
         trouble=set_trouble,
         sheet=view.sheet(),
     )
-    return desk, get_answers, get_designs, get_entries, get_trouble
+    return (
+        desk,
+        get_designs,
+        get_entries,
+        get_five,
+        get_four,
+        get_one,
+        get_reflect_one,
+        get_reflect_two,
+        get_six,
+        get_three,
+        get_trouble,
+        get_two,
+    )
 
 
 @app.cell
@@ -91,8 +119,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_one: Any, get_answers: Any, lock_one: Any, pick_one: Any) -> None:
-    view.asked(ask_one, get_answers(), pick_one, lock_one)
+def _(ask_one: Any, get_one: Any, lock_one: Any, pick_one: Any) -> None:
+    view.asked(ask_one, get_one(), pick_one, lock_one)
     return
 
 
@@ -120,7 +148,7 @@ def _(
     billions: Any,
     constants: Any,
     fabric: Any,
-    get_answers: Any,
+    get_one: Any,
     gpus: Any,
     priced_one: Any,
 ) -> tuple[Any, ...]:
@@ -130,7 +158,7 @@ def _(
     step = DataParallel(
         billions=billions.value, gpus=gpus.value, batch=batch.value, fabric=fabric.value, constants=constants.value
     )
-    view.waiting(ask_one, get_answers()) or mo.vstack(
+    view.waiting(ask_one, get_one()) or mo.vstack(
         [
             mo.md(texts.EXPLORE_ONE),
             view.controls(billions, gpus, batch, fabric, constants),
@@ -152,8 +180,8 @@ def _(
 
 
 @app.cell
-def _(ask_one: Any, get_answers: Any) -> None:
-    view.reveal(ask_one, get_answers())
+def _(ask_one: Any, get_one: Any) -> None:
+    view.reveal(ask_one, get_one())
     return
 
 
@@ -166,25 +194,25 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_one: Any, get_answers: Any) -> None:
+def _(get_one: Any) -> None:
     mo.vstack(
         [
             mo.md("### Where the document behind Act I slips"),
             view.html(markup.listed(questions_one.slips(), "act1-slips")),
             mo.md(texts.REFLECT_ONE),
         ]
-    ) if ask_one.name in get_answers() else view.html("")
+    ) if get_one() else view.html("")
     return
 
 
 @app.cell
-def _(ask_one: Any, get_answers: Any, lock_reflect_one: Any, pick_reflect_one: Any, reflect_one: Any) -> None:
+def _(get_one: Any, get_reflect_one: Any, lock_reflect_one: Any, pick_reflect_one: Any, reflect_one: Any) -> None:
     mo.vstack(
         [
-            view.asked(reflect_one, get_answers(), pick_reflect_one, lock_reflect_one),
-            view.reveal(reflect_one, get_answers()),
+            view.asked(reflect_one, get_reflect_one(), pick_reflect_one, lock_reflect_one),
+            view.reveal(reflect_one, get_reflect_one()),
         ]
-    ) if ask_one.name in get_answers() else view.html("")
+    ) if get_one() else view.html("")
     return
 
 
@@ -198,8 +226,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_two: Any, get_answers: Any, lock_two: Any, pick_two: Any) -> None:
-    view.asked(ask_two, get_answers(), pick_two, lock_two)
+def _(ask_two: Any, get_two: Any, lock_two: Any, pick_two: Any) -> None:
+    view.asked(ask_two, get_two(), pick_two, lock_two)
     return
 
 
@@ -220,10 +248,8 @@ def _(microbatches: Any, pp: Any, tp: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(
-    ask_two: Any, design: Any, get_answers: Any, microbatches: Any, pp: Any, priced_two: Any, save: Any, tp: Any
-) -> None:
-    view.waiting(ask_two, get_answers()) or mo.vstack(
+def _(ask_two: Any, design: Any, get_two: Any, microbatches: Any, pp: Any, priced_two: Any, save: Any, tp: Any) -> None:
+    view.waiting(ask_two, get_two()) or mo.vstack(
         [
             mo.md(texts.EXPLORE_TWO),
             view.controls(tp, pp, microbatches, save),
@@ -245,8 +271,8 @@ def _(
 
 
 @app.cell
-def _(ask_two: Any, get_answers: Any) -> None:
-    view.reveal(ask_two, get_answers())
+def _(ask_two: Any, get_two: Any) -> None:
+    view.reveal(ask_two, get_two())
     return
 
 
@@ -259,25 +285,25 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_two: Any, get_answers: Any) -> None:
+def _(get_two: Any) -> None:
     mo.vstack(
         [
             mo.md("### Where the document behind Act II slips"),
             view.html(markup.listed(questions_two.slips(), "act2-slips")),
             mo.md(texts.REFLECT_TWO),
         ]
-    ) if ask_two.name in get_answers() else view.html("")
+    ) if get_two() else view.html("")
     return
 
 
 @app.cell
-def _(ask_two: Any, get_answers: Any, lock_reflect_two: Any, pick_reflect_two: Any, reflect_two: Any) -> None:
+def _(get_two: Any, get_reflect_two: Any, lock_reflect_two: Any, pick_reflect_two: Any, reflect_two: Any) -> None:
     mo.vstack(
         [
-            view.asked(reflect_two, get_answers(), pick_reflect_two, lock_reflect_two),
-            view.reveal(reflect_two, get_answers()),
+            view.asked(reflect_two, get_reflect_two(), pick_reflect_two, lock_reflect_two),
+            view.reveal(reflect_two, get_reflect_two()),
         ]
-    ) if ask_two.name in get_answers() else view.html("")
+    ) if get_two() else view.html("")
     return
 
 
@@ -291,8 +317,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_three: Any, get_answers: Any, lock_three: Any, pick_three: Any) -> None:
-    view.asked(ask_three, get_answers(), pick_three, lock_three)
+def _(ask_three: Any, get_three: Any, lock_three: Any, pick_three: Any) -> None:
+    view.asked(ask_three, get_three(), pick_three, lock_three)
     return
 
 
@@ -311,7 +337,7 @@ def _() -> tuple[Any, ...]:
 def _(
     ask_three: Any,
     context: Any,
-    get_answers: Any,
+    get_three: Any,
     one_way: Any,
     replicas: Any,
     tokens: Any,
@@ -327,13 +353,13 @@ def _(
         element_bytes=width.value,
         one_way=one_way.value,
     )
-    view.waiting(ask_three, get_answers()) or mo.vstack(
+    view.waiting(ask_three, get_three()) or mo.vstack(
         [
             view.controls(tp_in, tp_out, replicas, tokens, width, one_way),
             view.html(markup.figures(charts_three.figures(_sheet))),
             *view.chart(charts_three.context_chart(_sheet, context.value)),
             view.html(markup.worked(charts_three.equations(_sheet), "Act III worked out")),
-            view.reveal(ask_three, get_answers()),
+            view.reveal(ask_three, get_three()),
         ]
     )
     return
@@ -349,8 +375,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_four: Any, get_answers: Any, lock_four: Any, pick_four: Any) -> None:
-    view.asked(ask_four, get_answers(), pick_four, lock_four)
+def _(ask_four: Any, get_four: Any, lock_four: Any, pick_four: Any) -> None:
+    view.asked(ask_four, get_four(), pick_four, lock_four)
     return
 
 
@@ -363,9 +389,9 @@ def _() -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_four: Any, context: Any, get_answers: Any, passing: Any, ranks: Any, sequences: Any) -> None:
+def _(ask_four: Any, context: Any, get_four: Any, passing: Any, ranks: Any, sequences: Any) -> None:
     _volumes = Volumes(ranks=ranks.value, batch=sequences.value, microbatches=passing.value)
-    view.waiting(ask_four, get_answers()) or mo.vstack(
+    view.waiting(ask_four, get_four()) or mo.vstack(
         [
             view.controls(ranks, sequences, passing),
             view.html(markup.figures(charts_four.figures(_volumes))),
@@ -374,7 +400,7 @@ def _(ask_four: Any, context: Any, get_answers: Any, passing: Any, ranks: Any, s
             *view.chart(charts_four.hop_chart()),
             mo.md("### What a real plan sends, hop by hop"),
             view.html(markup.table(*charts_four.plan_rows(context.value))),
-            view.reveal(ask_four, get_answers()),
+            view.reveal(ask_four, get_four()),
         ]
     )
     return
@@ -390,8 +416,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_five: Any, get_answers: Any, lock_five: Any, pick_five: Any) -> None:
-    view.asked(ask_five, get_answers(), pick_five, lock_five)
+def _(ask_five: Any, get_five: Any, lock_five: Any, pick_five: Any) -> None:
+    view.asked(ask_five, get_five(), pick_five, lock_five)
     return
 
 
@@ -404,12 +430,12 @@ def _(context: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_five: Any, context: Any, count: Any, get_answers: Any, mode: Any) -> None:
-    view.waiting(ask_five, get_answers()) or mo.vstack(
+def _(ask_five: Any, context: Any, count: Any, get_five: Any, mode: Any) -> None:
+    view.waiting(ask_five, get_five()) or mo.vstack(
         [
             view.controls(mode, count),
             *charts_five.panel(context.value, mode.value, count.value, view.html, view.chart),
-            view.reveal(ask_five, get_answers()),
+            view.reveal(ask_five, get_five()),
         ]
     )
     return
@@ -425,8 +451,8 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_six: Any, get_answers: Any, lock_six: Any, pick_six: Any) -> None:
-    view.asked(ask_six, get_answers(), pick_six, lock_six)
+def _(ask_six: Any, get_six: Any, lock_six: Any, pick_six: Any) -> None:
+    view.asked(ask_six, get_six(), pick_six, lock_six)
     return
 
 
@@ -446,16 +472,16 @@ def _(paste: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _(ask_six: Any, curve: Any, get_answers: Any, learned: Any, line: Any, paste: Any, rate: Any) -> None:
+def _(ask_six: Any, curve: Any, get_six: Any, learned: Any, line: Any, paste: Any, rate: Any) -> None:
     _share = Bottleneck(billions=learned.value, rate=1e9 * rate.value)
     _line = curve.readings[line.value - 1]
-    view.waiting(ask_six, get_answers()) or mo.vstack(
+    view.waiting(ask_six, get_six()) or mo.vstack(
         [
             view.controls(line, rate, learned),
             view.html(markup.figures(charts_six.figures(_line, curve.best, _share))),
             *view.chart(charts_six.chart(curve.readings, _line, curve.source)),
             view.html(markup.worked(charts_six.equations(_line, _share), "Act VI worked out")),
-            view.reveal(ask_six, get_answers()),
+            view.reveal(ask_six, get_six()),
             paste,
             view.html(charts_six.refusal(curve)),
         ]
@@ -482,8 +508,8 @@ def _() -> None:
 
 
 @app.cell
-def _(ask_one: Any, ask_two: Any, context: Any, design: Any, get_answers: Any, get_designs: Any) -> None:
-    view.html(footer(context.value, view.rightness((ask_one, ask_two), get_answers()), design, get_designs()))
+def _(ask_one: Any, ask_two: Any, context: Any, design: Any, get_one: Any, get_two: Any, get_designs: Any) -> None:
+    view.html(footer(context.value, view.rightness({ask_one: get_one(), ask_two: get_two()}), design, get_designs()))
     return
 
 

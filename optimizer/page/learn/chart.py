@@ -21,8 +21,11 @@ class Chart:
     rows: Sequence[Sequence[str]]
 
 
-def drawn(title: str, across: str, up: str, *, height: int = 380) -> Any:
-    """An empty chart in the house's look, with titles on both axes."""
+def drawn(title: str, across: str, up: str, *, height: int = 430) -> Any:
+    """An empty chart in the house's look, with titles on both axes.
+
+    Its margins stay: the room below holds a legend of five lines, as a phone has it.
+    """
     from plotly.graph_objects import Figure
 
     figure = Figure()
@@ -30,8 +33,8 @@ def drawn(title: str, across: str, up: str, *, height: int = 380) -> Any:
         title={"text": title, "x": 0.0, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 15}},
         template="plotly_white",
         font={"family": FONT, "size": 13, "color": "#1c2024"},
-        legend={"orientation": "h", "y": -0.28, "x": 0, "yanchor": "top"},
-        margin={"l": 55, "r": 20, "t": 50, "b": 90},
+        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+        margin={"l": 55, "r": 20, "t": 50, "b": 150, "autoexpand": False},
         height=height,
         xaxis={"title": across, "gridcolor": GRID},
         yaxis={"title": up, "gridcolor": GRID},

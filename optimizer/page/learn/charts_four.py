@@ -108,7 +108,7 @@ def equations(volumes: Volumes) -> tuple[Line, ...]:
 
 def volume_chart(volumes: Volumes) -> Chart:
     """Bytes of a GPU per step, strategy by strategy."""
-    figure = drawn("Sent by a GPU in a step, each strategy alone", "", "GB (logarithmic)", height=340)
+    figure = drawn("Sent by a GPU in a step, each strategy alone", "", "GB (logarithmic)", height=320)
     names = [each.strategy for each in volumes.sent]
     values = [each.volume / 1e9 for each in volumes.sent]
     texts = [f"{value:,.1f} GB" for value in values]
@@ -134,7 +134,7 @@ def volume_chart(volumes: Volumes) -> Chart:
 def hop_chart() -> Chart:
     """Latency of a layer's communication over typed hops, with its volume and energy as a table."""
     rows = hop_rows()
-    figure = drawn("LLaMA-3 8B: one layer's communication by hop", "ms (logarithmic)", "", height=360)
+    figure = drawn("LLaMA-3 8B: one layer's communication by hop", "ms (logarithmic)", "", height=330)
     names = [f"{row.layer}, {row.mode}" for row in rows][::-1]
     values = [1e3 * row.latency for row in rows][::-1]
     colours = [PALETTE[0 if "DP" in row.mode else 1 if "TP" in row.mode else 2] for row in rows][::-1]
@@ -142,8 +142,7 @@ def hop_chart() -> Chart:
     figure.add_bar(x=values, y=names, orientation="h", marker_color=colours, text=texts, showlegend=False)
     figure.update_traces(textposition="outside", cliponaxis=False)
     figure.update_xaxes(type="log", dtick=1, range=[log10(min(values)) - 0.5, log10(max(values)) + 1.4])
-    figure.update_yaxes(automargin=True)
-    figure.update_layout(margin_b=50)
+    figure.update_layout(margin_b=50, margin_l=170)
     inside, across = rows[0], rows[1]
     words = (
         f"Twice the GPUs, one hop more: adding up attention's gradients takes {1e3 * inside.latency:.3f} ms on eight "

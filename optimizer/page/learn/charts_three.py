@@ -136,7 +136,7 @@ def roofline_chart(sheet: Sheet, operators: Sequence[Operator], peak: float, mem
     """The roof of an H100 with the reader's layer and the operators of a real plan on it; `peak` and `memory` are the
     datasheet's [FLOP/s], [B/s].
     """
-    figure = drawn("Roofline: rate against operations per byte", "FLOP / B", "TFLOP/s", height=440)
+    figure = drawn("Roofline: rate against operations per byte", "FLOP / B", "TFLOP/s", height=480)
     edge = ridge(peak, memory)
     across = [SPAN[0], edge, SPAN[1]]
     roof = [float(attainable_flops(value, peak, memory)) / 1e12 for value in across]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -25,11 +25,12 @@ def new_key() -> str:
 class Desk:
     """What changes the state of one session: answers, ledger and saved designs; `trouble` says what went wrong.
 
-    It outlasts what its visitor types: the page puts a changed name or context into `visitor`.
+    It outlasts what its visitor types: the page puts a changed name or context into `visitor`. `answers` has what sets
+    the letter of each question, by its name.
     """
 
     visitor: Visitor
-    answers: Change
+    answers: Mapping[str, Callable[[str], None]]
     entries: Change
     designs: Change
     trouble: Change
@@ -41,7 +42,7 @@ class Desk:
         if question.name in self.locked:
             return
         self.locked.add(question.name)
-        self.answers(lambda found: {**found, question.name: key})
+        self.answers[question.name](key)
         self._keep(answered(self.visitor, question, key))
 
     def save(self, design: Design) -> None:

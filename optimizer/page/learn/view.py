@@ -18,8 +18,6 @@ from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
 
-Answers = Mapping[str, str]
-
 
 def sheet() -> Path | None:
     """The instructor's sheet that the server was started with, None where there is none."""
@@ -58,27 +56,26 @@ def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
     return mo.ui.button(label="Save this design", kind="success", on_click=save)
 
 
-def asked(question: Question, answers: Answers, picked: Any, button: Any) -> Any:
+def asked(question: Question, answer: str, picked: Any, button: Any) -> Any:
     """The question while it is open; once it is locked, what was chosen."""
-    if question.name in answers:
-        choice = question.choice(answers[question.name])
+    if answer:
+        choice = question.choice(answer)
         return html(markup.banner(markup.PLAIN, "Locked in:", choice.label, f"{question.name}-locked"))
     return mo.vstack([picked, button])
 
 
-def waiting(question: Question, answers: Answers) -> Any | None:
+def waiting(question: Question, answer: str) -> Any | None:
     """What stands in place of what the question hides; None once it is locked."""
-    if question.name in answers:
+    if answer:
         return None
     what = "a prediction" if question.kind == PREDICTION else "an answer"
     return html(markup.banner(markup.PLAIN, "Locked.", f"Lock {what} above to see what comes here."))
 
 
-def reveal(question: Question, answers: Answers) -> Any:
+def reveal(question: Question, key: str) -> Any:
     """What the chosen answer reveals, and below it the others; nothing before it is locked."""
-    if question.name not in answers:
+    if not key:
         return html("")
-    key = answers[question.name]
     right = question.is_right(key)
     chosen = question.choice(key)
     title = f"{key} is right." if right else f"{key} is not it; {question.right} is."
@@ -125,9 +122,9 @@ def controls(*elements: Any) -> Any:
     return mo.hstack(list(elements), wrap=True, justify="start", gap=1.5)
 
 
-def rightness(questions: Sequence[Question], answers: Answers) -> Mapping[str, bool]:
-    """Whether each locked answer is right, by question."""
-    return {each.name: each.is_right(answers[each.name]) for each in questions if each.name in answers}
+def rightness(answers: Mapping[Question, str]) -> Mapping[str, bool]:
+    """Whether each locked answer is right, by question; open ones are left out."""
+    return {question.name: question.is_right(key) for question, key in answers.items() if key}
 
 
 def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:

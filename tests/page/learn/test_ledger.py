@@ -48,9 +48,11 @@ class State:
 
 
 def desk(sheet: Path | None = None) -> tuple[Desk, dict[str, State]]:
-    states = {"answers": State({}), "entries": State(()), "designs": State(()), "trouble": State("")}
+    states = {"entries": State(()), "designs": State(()), "trouble": State("")}
     changes = {name: state.change for name, state in states.items()}
-    return Desk(visitor=ANNA, sheet=sheet, **changes), states
+    states["answers"] = State({})
+    answers = {"act-1": lambda key: states["answers"].value.update({"act-1": key})}
+    return Desk(visitor=ANNA, sheet=sheet, answers=answers, **changes), states
 
 
 def test_what_is_kept_of_an_answer_and_a_design() -> None:
