@@ -19,12 +19,13 @@ from optimizer.page.learn.charts_one import mfu_chart
 from optimizer.page.learn.charts_priced import data_parallel_chart, gpt3_chart
 from optimizer.page.learn.charts_two import bubble_chart
 from optimizer.page.learn.contexts import CONTEXTS, LARGE, job_of
-from optimizer.page.learn.measured import data_parallel_runs, gpt3_runs
+from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of
 from optimizer.page.learn.priced import best, designed, nearest
 from optimizer.page.learn.question import Question
 from optimizer.presets.files import presets_folder
 
+ROOT = Path(__file__).resolve().parents[3]
 QUESTIONS = (
     questions_one.prediction(),
     questions_one.reflection(),
@@ -248,3 +249,10 @@ def test_every_chart_has_words_and_the_same_numbers_as_a_table() -> None:
         assert chart.rows  # type: ignore[attr-defined]
         assert {len(row) for row in chart.rows} == {len(chart.columns)}  # type: ignore[attr-defined]
         assert json.loads(chart.figure.to_json())["data"]  # type: ignore[attr-defined]
+
+
+def test_the_readme_says_how_far_off_the_textbook_is() -> None:
+    found = data_parallel_runs()
+    told = f"on {len(found)} data-parallel runs the textbook's formula is {100 * error(found, 'textbook'):.0f} % off"
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"{told} on average, the cost model {100 * error(found, 'priced'):.0f} %" in text
