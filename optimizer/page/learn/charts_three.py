@@ -46,7 +46,7 @@ def prediction() -> Question:
                 key="B",
                 text="Its memory.",
                 reveal=(
-                    f"Not by far: {times}. A tile of 2,048 x 2,048 is read for {sheet.tokens // 32:,} tokens, "
+                    f"By no means: {times}. A tile of 2,048 x 2,048 is read for {sheet.tokens // 32:,} tokens, "
                     f"{sheet.work.flops / sheet.work.memory:.0f} operations per byte; memory feeds the units from "
                     f"{ridge(sheet.rates.flops, sheet.rates.memory):.0f} on."
                 ),

@@ -44,7 +44,7 @@ def lock(question: Question, picked: Any, desk: Desk) -> Any:
         if picked.value is not None:
             desk.answer(question, picked.value)
 
-    return mo.ui.button(label=f"Lock my {word}", kind="success", on_click=take)
+    return mo.ui.button(label=f"Lock my {word}", on_click=take)
 
 
 def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
@@ -53,7 +53,7 @@ def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
     def save(_: Any) -> None:
         desk.save(Design(tp=tp.value, pp=pp.value, microbatches=microbatches.value))
 
-    return mo.ui.button(label="Save this design", kind="success", on_click=save)
+    return mo.ui.button(label="Save this design", on_click=save)
 
 
 def asked(question: Question, answer: str, picked: Any, button: Any) -> Any:
