@@ -36,6 +36,7 @@ def drawn(title: str, across: str, up: str, *, height: int = 430) -> Any:
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         margin={"l": 55, "r": 20, "t": 50, "b": 150, "autoexpand": False},
         height=height,
+        dragmode=False,
         xaxis={"title": across, "gridcolor": GRID},
         yaxis={"title": up, "gridcolor": GRID},
     )

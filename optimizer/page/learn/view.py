@@ -99,9 +99,12 @@ def chart(shown: Chart) -> tuple[Any, Any]:
 
 
 def _framed(shown: Chart) -> Any:
-    """A chart in a frame of its own height, which it would lose when the window changes."""
-    plot = mo.ui.plotly(shown.figure, config={"displayModeBar": False, "responsive": True})
+    """A chart in a frame of its own height, which it would lose when the window changes.
+
+    As plain output, not as an element that answers, it is redrawn in place when a slider moves.
+    """
     height = int(shown.figure.layout.height)
+    plot = mo.as_html(shown.figure)
     frame = f'<figure class="learn-chart" style="height:{height}px" aria-label="{escape(shown.title)}">{plot}</figure>'
     return html(frame)
 
