@@ -160,6 +160,6 @@ def _chart(
     words = (
         f"On {len(found)} measured runs (presets/{FILE}, by row) {formula} is {100 * error(found, 'textbook'):.0f} % "
         f"off on average, the cost model {100 * error(found, 'priced'):.0f} %. Its stacks are fitted to runs like "
-        f"these; `optimize validate` has its errors on runs left out. {more}"
+        f'these; "optimize validate" has its errors on runs left out. {more}'
     )
     return Chart(name=name, title=f"{title}, MFU", figure=figure, words=words, columns=columns, rows=rows)

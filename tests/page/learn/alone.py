@@ -2,24 +2,29 @@
 
 import socket
 import sys
+from importlib.util import find_spec
 from typing import Any
 
-import marimo
-import uvicorn
 
-from optimizer.page.learn import app
+def serve(sheet: str) -> None:
+    """Serve until the process ends; the room is told of this sheet."""
+    import marimo
+    import uvicorn
 
-inner = marimo.create_asgi_app(quiet=True, include_code=False).with_app(path="/learn", root=app.__file__).build()
+    app = find_spec("optimizer.page.learn.app")
+    assert app
+    assert app.origin
+    inner = marimo.create_asgi_app(quiet=True, include_code=False).with_app(path="/learn", root=app.origin).build()
 
+    async def told(scope: Any, receive: Any, send: Any) -> None:
+        await inner({**scope, "meta": {"learn_out": sheet}}, receive, send)
 
-async def told(scope: Any, receive: Any, send: Any) -> None:
-    """The room with what the server tells it."""
-    await inner({**scope, "meta": {"learn_out": sys.argv[1]}}, receive, send)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        print(listening.getsockname()[1], flush=True)
+        uvicorn.Server(uvicorn.Config(told, log_level="critical", lifespan="off")).run(sockets=[listening])
 
 
 if __name__ == "__main__":
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(64)
-    print(listening.getsockname()[1], flush=True)
-    uvicorn.Server(uvicorn.Config(told, log_level="critical", lifespan="off")).run(sockets=[listening])
+    serve(sys.argv[1])
