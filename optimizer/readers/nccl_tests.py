@@ -51,7 +51,13 @@ def read_nccl_tests(
     Raises InvalidFile with the line of everything that cannot be read, and for a log that stops before its end.
     """
     source = Path(path)
-    text = readable(source, "give the output of an nccl-tests program, text or JSON")
+    return nccl_samples(readable(source, "give the output of an nccl-tests program, text or JSON"), source, kind, ranks)
+
+
+def nccl_samples(
+    text: str, source: Path, kind: str | None = None, ranks: int | None = None
+) -> tuple[CollectiveSample, ...]:
+    """The same of a text that was read already; `source` is what errors call it."""
     if text.lstrip().startswith("{"):
         return _from_json(source, text, kind, ranks)
     return _from_text(source, text, kind, ranks)

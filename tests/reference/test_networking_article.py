@@ -21,33 +21,11 @@ from __future__ import annotations
 import pytest
 
 from optimizer.objectives.network.collectives import volume_per_rank
+from optimizer.page.learn.act_six import ALL_REDUCE
+from optimizer.page.learn.first_order import dense_flops, sharded_memory
 from optimizer.presets import load_link
 from optimizer.readers.nvidia_topo import Topology
-from tests.reference.first_order import dense_flops, sharded_memory
 
-# size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one A100 node, as printed
-ALL_REDUCE = (
-    (32_768, 43.83, 0.75, 1.31),
-    (65_536, 46.80, 1.40, 2.45),
-    (131_072, 51.76, 2.53, 4.43),
-    (262_144, 61.38, 4.27, 7.47),
-    (524_288, 80.40, 6.52, 11.41),
-    (1_048_576, 101.9, 10.29, 18.00),
-    (2_097_152, 101.4, 20.68, 36.18),
-    (4_194_304, 101.5, 41.33, 72.33),
-    (8_388_608, 133.5, 62.82, 109.93),
-    (16_777_216, 276.6, 60.66, 106.16),
-    (33_554_432, 424.0, 79.14, 138.49),
-    (67_108_864, 684.6, 98.02, 171.54),
-    (134_217_728, 1327.6, 101.10, 176.92),
-    (268_435_456, 2420.6, 110.90, 194.07),
-    (536_870_912, 4218.4, 127.27, 222.72),
-    (1_073_741_824, 8203.9, 130.88, 229.04),
-    (2_147_483_648, 16240, 132.23, 231.41),
-    (4_294_967_296, 32136, 133.65, 233.88),
-    (8_589_934_592, 64074, 134.06, 234.61),
-    (17_179_869_184, 127997, 134.22, 234.89),
-)
 GRADIENTS = 4 * 2e9  # fp32 gradients of 2 billion parameters
 
 

@@ -1,6 +1,7 @@
 """Back-of-the-envelope estimates of a job known only by its number of parameters.
 
-They are what people do before they have a model of their cluster; the planner does not use them, its tests do.
+They are what people do before they have a model of their cluster, and what textbooks teach; the planner does not use
+them, its tests and the room to learn do.
 """
 
 from __future__ import annotations

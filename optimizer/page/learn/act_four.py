@@ -1,0 +1,175 @@
+"""Act IV: what each strategy sends, by a textbook's volumes, and what a message costs on each kind of hop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.objectives.network.collectives import volume_per_rank
+from optimizer.objectives.network.energy import network_energy
+from optimizer.objectives.network.hops import path, path_time, ring_time
+from optimizer.objectives.network.topology import span
+
+PARAMS, LAYERS, HIDDEN = 175e9, 96, 12288  # of GPT-3
+WIDTH = 2  # of weights, gradients and activations [B]
+MANY = 10**6  # ranks for which (N - 1) / N is 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What one GPU sends in a step [B], in how many messages; `formula` and `values` say how it comes about."""
+
+    strategy: str
+    volume: float
+    messages: int
+    formula: str
+    values: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volumes:
+    """GPT-3 by one strategy alone on `ranks` GPUs: `batch` sequences of `seq_len` tokens, `microbatches` of a pipeline.
+
+    >>> [round(sent.volume / 1e9) for sent in Volumes(ranks=MANY).sent[:3]]
+    [700, 1050, 1237]
+    >>> Volumes().pipeline_messages, round(Volumes().pipeline_total / 1e9, 1)
+    (448, 22.5)
+    """
+
+    ranks: int = 8
+    batch: int = 32
+    seq_len: int = 2048
+    microbatches: int = 32
+
+    @property
+    def weights(self) -> float:
+        """Weights, and gradients, in half precision [B]."""
+        return WIDTH * PARAMS
+
+    @property
+    def activations(self) -> float:
+        """A layer's output for the whole batch [B]."""
+        return float(WIDTH * self.batch * self.seq_len * HIDDEN)
+
+    @property
+    def pipeline_messages(self) -> int:
+        """Messages over all boundaries of stages in a step: there and back for each micro-batch [1]."""
+        return 2 * self.microbatches * (self.ranks - 1)
+
+    @property
+    def pipeline_total(self) -> float:
+        """Bytes over all boundaries of stages in a step [B]."""
+        return 2.0 * (self.ranks - 1) * self.activations
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """Each strategy: DP, FSDP, TP and an inner stage of PP."""
+        n, part = self.ranks, f"{self.ranks - 1:,}/{self.ranks:,}"
+        weights, out = self.weights, self.activations
+        gathered = float(volume_per_rank("all_gather", weights, n))
+        return (
+            Sent(
+                strategy="DP",
+                volume=float(volume_per_rank("all_reduce", weights, n)),
+                messages=1,
+                formula="2 P (N - 1) / N",
+                values=f"2 x {weights / 1e9:.0f} GB x {part}",
+            ),
+            Sent(
+                strategy="FSDP",
+                volume=2.0 * gathered + float(volume_per_rank("reduce_scatter", weights, n)),
+                messages=3 * LAYERS,
+                formula="3 P (N - 1) / N",
+                values=f"3 x {weights / 1e9:.0f} GB x {part}",
+            ),
+            Sent(
+                strategy="TP",
+                volume=4 * LAYERS * float(volume_per_rank("all_reduce", out, n)),
+                messages=4 * LAYERS,
+                formula="4 L x 2 x (2 B S H) (N - 1) / N",
+                values=f"4 x {LAYERS} x 2 x {out / 1e9:.2f} GB x {part}",
+            ),
+            Sent(
+                strategy="PP",
+                volume=2.0 * out if n > 1 else 0.0,
+                messages=2 * self.microbatches,
+                formula="2 M x (2 B S H) / M, of an inner stage",
+                values=f"2 x {out / 1e9:.2f} GB",
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopRow:
+    """A layer's communication over typed hops: bytes of a GPU [B], latency [s], energy on the links [J]."""
+
+    layer: str
+    mode: str
+    volume: float
+    latency: float
+    energy: float
+
+
+@cache
+def two_nodes() -> Cluster:
+    """Two nodes of eight with the document's links: 90 and 50 GB/s, 0.2 and 2 us, 5 and 25 pJ per bit."""
+    nvlink = Link(name="NVLink at 90 GB/s", bandwidth=90e9, latency=0.2e-6, energy=5e-12)
+    infiniband = Link(name="InfiniBand", bandwidth=50e9, latency=2e-6, energy=25e-12)
+    return Cluster(
+        name="two nodes of eight",
+        device=Device(name="h100", peak_flops={}, memory=0, memory_nominal=0, memory_bandwidth=0),
+        tiers=(Tier(name="node", link=nvlink, size=8), Tier(name="network", link=infiniband, size=16)),
+    )
+
+
+@cache
+def hop_rows() -> Sequence[HopRow]:
+    """LLaMA-3 8B in bf16, 2,048 tokens: data parallelism on 8 and 16, tensor parallelism, a pipeline's boundary.
+
+    As the document has it: an MLP of two matrices, one pass of the all-reduce as the volume of a GPU, two messages of
+    tensor parallelism over one hop, store and forward on every hop of a path.
+
+    >>> [(row.layer, row.mode, round(1e3 * row.latency, 3)) for row in hop_rows()][1]
+    ('attention', 'DP on 16', 6.713)
+    """
+    from optimizer.presets import load_model
+
+    llama, cluster = load_model("llama3-8b"), two_nodes()
+    out = float(WIDTH * 2048 * llama.hidden)
+    pair = span(cluster, 2, 1)
+    rows = []
+    matrices = {"attention": 2.0 * llama.attention_weights, "MLP": 2.0 * 2 * llama.hidden * llama.ffn_hidden}
+    for layer, message in matrices.items():
+        for ranks in (8, 16):
+            group = span(cluster, ranks, 1)
+            rows.append(
+                HopRow(
+                    layer=layer,
+                    mode=f"DP on {ranks}",
+                    volume=float(volume_per_rank("reduce_scatter", message, ranks)),
+                    latency=float(ring_time("all_reduce", message, group, cluster)),
+                    energy=float(network_energy("all_reduce", message, group, cluster)),
+                )
+            )
+    rows.append(
+        HopRow(
+            layer="attention, MLP",
+            mode="TP on 8",
+            volume=2 * out,
+            latency=2 * float(path_time(out, path(cluster, 0), cluster)),
+            energy=2 * float(network_energy("point_to_point", out, pair, cluster)),
+        )
+    )
+    for tier, stride, where in ((0, 1, "over NVLink"), (1, 8, "across nodes")):
+        rows.append(
+            HopRow(
+                layer="block",
+                mode=f"PP {where}",
+                volume=out,
+                latency=float(path_time(out, path(cluster, tier), cluster)),
+                energy=float(network_energy("point_to_point", out, span(cluster, 2, stride), cluster)),
+            )
+        )
+    return tuple(rows)

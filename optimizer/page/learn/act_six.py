@@ -1,0 +1,169 @@
+"""Act VI: what the table of an nccl-tests program says, and whether the network is the bottleneck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from optimizer.errors import InputError
+from optimizer.objectives.network.collectives import volume_per_rank
+from optimizer.page.learn.first_order import dense_flops
+from optimizer.readers.nccl_tests import CollectiveSample, nccl_samples
+
+# size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one node of eight A100, as the article
+# on networks behind this act prints them
+ALL_REDUCE = (
+    (32_768, 43.83, 0.75, 1.31),
+    (65_536, 46.80, 1.40, 2.45),
+    (131_072, 51.76, 2.53, 4.43),
+    (262_144, 61.38, 4.27, 7.47),
+    (524_288, 80.40, 6.52, 11.41),
+    (1_048_576, 101.9, 10.29, 18.00),
+    (2_097_152, 101.4, 20.68, 36.18),
+    (4_194_304, 101.5, 41.33, 72.33),
+    (8_388_608, 133.5, 62.82, 109.93),
+    (16_777_216, 276.6, 60.66, 106.16),
+    (33_554_432, 424.0, 79.14, 138.49),
+    (67_108_864, 684.6, 98.02, 171.54),
+    (134_217_728, 1327.6, 101.10, 176.92),
+    (268_435_456, 2420.6, 110.90, 194.07),
+    (536_870_912, 4218.4, 127.27, 222.72),
+    (1_073_741_824, 8203.9, 130.88, 229.04),
+    (2_147_483_648, 16240, 132.23, 231.41),
+    (4_294_967_296, 32136, 133.65, 233.88),
+    (8_589_934_592, 64074, 134.06, 234.61),
+    (17_179_869_184, 127997, 134.22, 234.89),
+)
+RANKS = 8
+LARGEST = 200_000  # characters of a pasted table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One line of a curve: `size` [B] reduced in `seconds` by so many `ranks`.
+
+    >>> line = Reading(size=8_589_934_592, seconds=64074e-6, ranks=8)
+    >>> round(line.algorithm / 1e9, 2), round(line.bus / 1e9, 2)
+    (134.06, 234.61)
+    """
+
+    size: float
+    seconds: float
+    ranks: int
+    kind: str = "all_reduce"
+
+    @property
+    def algorithm(self) -> float:
+        """Bytes of the buffer over the time [B/s]."""
+        return self.size / self.seconds
+
+    @property
+    def bus(self) -> float:
+        """Bytes that each rank has to send over the time [B/s]."""
+        return float(volume_per_rank(self.kind, self.size, self.ranks)) / self.seconds
+
+
+def printed() -> tuple[Reading, ...]:
+    """The table above."""
+    return tuple(Reading(size=size, seconds=1e-6 * time, ranks=RANKS) for size, time, _, _ in ALL_REDUCE)
+
+
+def pasted(text: str) -> tuple[Reading, ...]:
+    """The out-of-place lines of a table that a reader pasted, smallest message first.
+
+    Raises InputError for one that is too long, InvalidFile for one that cannot be read.
+    """
+    if len(text) > LARGEST:
+        raise InputError(f"the table must have at most {LARGEST:,} characters, but got {len(text):,}")
+    found = nccl_samples(text, Path("pasted table"))
+    return tuple(sorted((_reading(one) for one in found if not one.in_place), key=lambda line: line.size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Lines of a table and where they are from; `problem` says why what was pasted was not read."""
+
+    readings: tuple[Reading, ...]
+    source: str
+    problem: str = ""
+
+    @property
+    def best(self) -> float:
+        """The best bus bandwidth [B/s]."""
+        return max(line.bus for line in self.readings)
+
+
+def read_curve(text: str) -> Curve:
+    """The curve that a reader pasted, or the printed one where there is none or it cannot be read.
+
+    >>> read_curve("").problem, read_curve("nonsense").problem != ""
+    ('', True)
+    """
+    source, problem = "One node of eight A100", ""
+    if text.strip():
+        try:
+            found = pasted(text)
+        except InputError as error:
+            problem = str(error)
+        else:
+            if len(found) > 1:
+                return Curve(readings=found, source="Your table")
+            problem = "the table has fewer than two sizes"
+    return Curve(readings=printed(), source=source, problem=problem)
+
+
+def half_message(readings: tuple[Reading, ...]) -> float:
+    """The smallest message that reaches half of the best bus bandwidth [B].
+
+    >>> half_message(printed())
+    33554432
+    """
+    best = max(line.bus for line in readings)
+    return next(line.size for line in readings if line.bus >= best / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """Is the network the bottleneck? fp32 gradients of `billions` of parameters sent twice at `rate` [B/s], beside the
+    computation of `batch` sequences of 2,048 tokens on eight GPUs that reach `reached` [FLOP/s] each.
+
+    >>> [round(Bottleneck(rate=rate).communication, 4) for rate in (300e9, 450e9, 25e9)]
+    [0.0533, 0.0356, 0.64]
+    >>> round(Bottleneck().computation, 2), Bottleneck().bound, Bottleneck(rate=25e9).bound
+    (0.42, False, True)
+    """
+
+    billions: float = 2
+    batch: int = 16
+    rate: float = 300e9
+    reached: float = 156e12
+    gpus: int = 8
+
+    @property
+    def gradients(self) -> float:
+        """fp32 gradients [B]."""
+        return 4e9 * self.billions
+
+    @property
+    def communication(self) -> float:
+        """Both passes of the all-reduce, taken whole [s]."""
+        return 2 * self.gradients / self.rate
+
+    @property
+    def flops(self) -> float:
+        """Operations of a GPU with recomputation [FLOP]."""
+        return dense_flops(1e9 * self.billions, 2048.0 * self.batch, recomputed=True) / self.gpus
+
+    @property
+    def computation(self) -> float:
+        """Their time [s]."""
+        return self.flops / self.reached
+
+    @property
+    def bound(self) -> bool:
+        """Whether communication takes longer."""
+        return self.communication > self.computation
+
+
+def _reading(sample: CollectiveSample) -> Reading:
+    return Reading(size=sample.message, seconds=sample.time, ranks=sample.ranks, kind=sample.kind)

@@ -1,0 +1,186 @@
+"""Act II: a design TP x PP x DP for GPT-3 on 1,024 H100, by a textbook's rules.
+
+The rules are the document's, slips included; what is wrong with each is said in `slips`, and the same design priced by
+the cost model in `calibrated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from optimizer.errors import InputError
+from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.page.learn.act_one import LAB
+from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
+
+GPUS = 1024
+PARAMS = 175e9
+LAYERS = 96
+HBM = 80e9  # of a GPU [B]
+CEILING = 0.10  # largest bubble
+WEIGHT_BYTES, STATE_BYTES, ACTIVATIONS = 2, 8, 8e9
+DEGREES = 64  # largest tp, pp and number of micro-batches offered
+GOOD = 0.40  # MFU from which on a design counts as good
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One way in which a design fails: `kind` in a word or two, `text` with the numbers, and whether it cannot run."""
+
+    kind: str
+    text: str
+    fatal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """GPT-3 cut into `tp` x `pp`, with `microbatches` in each step of a pipeline.
+
+    >>> design = Design(tp=8, pp=4, microbatches=8)
+    >>> design.dp, round(design.memory / 1e9, 2), 100 * design.bubble, round(100 * design.mfu, 2)
+    (32, 118.69, 9.375, 36.05)
+    """
+
+    tp: int = 8
+    pp: int = 4
+    microbatches: int = 8
+
+    def __post_init__(self) -> None:
+        low = {name: getattr(self, name) for name in ("tp", "pp", "microbatches") if getattr(self, name) < 1}
+        if low:
+            raise InputError("; ".join(f"{name} must be at least 1, but got {value}" for name, value in low.items()))
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of one replica."""
+        return self.tp * self.pp
+
+    @property
+    def dp(self) -> int:
+        """Whole replicas on the GPUs."""
+        return GPUS // self.ranks
+
+    @property
+    def divides(self) -> bool:
+        """Whether the replicas fill the GPUs."""
+        return GPUS % self.ranks == 0
+
+    @property
+    def weights(self) -> float:
+        """Weights of a GPU in half precision [B]."""
+        return sharded_memory(PARAMS, self.tp, self.pp, weight_bytes=WEIGHT_BYTES, state_bytes=0, activations=0)
+
+    @property
+    def states(self) -> float:
+        """Optimizer states of a GPU [B]."""
+        return sharded_memory(PARAMS, self.tp, self.pp, weight_bytes=0, state_bytes=STATE_BYTES, activations=0)
+
+    @property
+    def activations(self) -> float:
+        """Activations of a GPU by the document's rule, 8 GB x tp [B]."""
+        return ACTIVATIONS * self.tp
+
+    @property
+    def memory(self) -> float:
+        """Memory that a GPU needs [B]."""
+        return self.weights + self.states + self.activations
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is no more than the GPU has."""
+        return self.memory <= HBM
+
+    @property
+    def bubble(self) -> float:
+        """The document's bubble, (pp - 1) / (pp m) [1]; it is that of pp m - pp + 1 micro-batches.
+
+        >>> Design(tp=8, pp=16, microbatches=8).bubble
+        0.1171875
+        """
+        return float(bubble_fraction(self.pp, 1, self.pp * self.microbatches - self.pp + 1))
+
+    @property
+    def exact_bubble(self) -> float:
+        """Share of its time that a stage of 1F1B waits, (pp - 1) / (m + pp - 1) [1].
+
+        >>> round(Design().exact_bubble, 3)
+        0.273
+        """
+        return float(bubble_fraction(self.pp, 1, self.microbatches))
+
+    @property
+    def crosses(self) -> bool:
+        """Whether a tensor-parallel group is larger than a node."""
+        return self.tp > LAB.node
+
+    @property
+    def slowdown(self) -> float:
+        """How much slower the network of a tensor-parallel group is than NVLink [1]."""
+        return LAB.nvlink / LAB.infiniband if self.crosses else 1.0
+
+    @property
+    def mfu(self) -> float:
+        """MFU by rules of thumb [1]."""
+        return rule_of_thumb_mfu(
+            LAB.reference, tp=self.tp, dp=max(1, self.dp), bubble=self.bubble, tp_slowdown=self.slowdown
+        )
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is wrong with it by the document's rules."""
+        return not self.failures
+
+    @property
+    def good(self) -> bool:
+        """Whether it passes and its MFU is what the document calls good."""
+        return self.passes and self.mfu >= GOOD
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Everything that is wrong with it, what cannot run first.
+
+        >>> [failure.kind for failure in Design(tp=16, pp=3, microbatches=1).failures]
+        ['product does not divide', 'out of memory', 'tensor parallelism crosses nodes', 'bubble over its ceiling']
+        """
+        return tuple(self._failures())
+
+    def _failures(self) -> Iterator[Failure]:
+        if not self.divides:
+            text = f"TP x PP = {self.tp} x {self.pp} = {self.ranks} does not divide {GPUS:,}: GPUs are left over."
+            yield Failure(kind="product does not divide", text=text, fatal=True)
+        if not self.fits:
+            text = (
+                f"A GPU needs {self.memory / 1e9:.2f} GB of {HBM / 1e9:.0f} GB: {self.weights / 1e9:.2f} GB of "
+                f"weights, {self.states / 1e9:.2f} GB of optimizer states, {self.activations / 1e9:.0f} GB of "
+                "activations."
+            )
+            yield Failure(kind="out of memory", text=text, fatal=True)
+        if self.crosses:
+            text = (
+                f"TP = {self.tp} spans more than the {LAB.node} GPUs of a node, so that every layer's sums cross "
+                f"InfiniBand at {LAB.infiniband / 1e9:.0f} instead of {LAB.nvlink / 1e9:.0f} GB/s: "
+                f"{self.slowdown:.2f} times the loss."
+            )
+            yield Failure(kind="tensor parallelism crosses nodes", text=text, fatal=False)
+        if self.bubble > CEILING:
+            text = f"Stages wait {100 * self.bubble:.3f} % of the time; {CEILING:.0%} was the most allowed."
+            yield Failure(kind="bubble over its ceiling", text=text, fatal=False)
+
+
+def bubbles(stages: range, microbatches: int) -> tuple[float, ...]:
+    """The document's bubble at each number of stages [1]."""
+    return tuple(Design(pp=pp, microbatches=microbatches).bubble for pp in stages)
+
+
+def best_by_rule() -> Design:
+    """The design that the document's own rules would choose: the highest MFU of those with nothing wrong.
+
+    It has no tensor parallelism, since by these rules that only costs:
+
+    >>> best_by_rule()
+    Design(tp=1, pp=64, microbatches=64)
+    """
+    powers = [1 << power for power in range(7)]
+    every = (Design(tp=tp, pp=pp, microbatches=m) for tp in powers for pp in powers for m in range(1, DEGREES + 1))
+    return max((design for design in every if design.passes), key=lambda design: design.mfu)

@@ -1,0 +1,112 @@
+"""Pieces of the page as HTML: what is put in is text, and numbers carry a name by which they can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+FINE, WARNED, FAILED, PLAIN = "fine", "warned", "failed", "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number shown large: its `name` (the element's id), what it is, the number in words, a remark, and how it is.
+
+    How it is, one of FINE, WARNED, FAILED or PLAIN, gives it a colour; the remark says it in a word.
+    """
+
+    name: str
+    label: str
+    value: str
+    remark: str = ""
+    state: str = PLAIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line worked out: what is computed, the formula, the formula with its values, and the result."""
+
+    name: str
+    what: str
+    formula: str
+    values: str
+    result: str
+
+
+def figures(shown: Iterable[Figure]) -> str:
+    """Numbers side by side, wrapping where the page is narrow.
+
+    >>> figures([Figure(name="mfu", label="MFU", value="<1 %")])[26:74]
+    '<div class="plain"><dt>MFU</dt><dd><span class="'
+    """
+    cards = "".join(
+        f'<div class="{each.state}"><dt>{escape(each.label)}</dt>'
+        f'<dd><span class="learn-number" id="{each.name}">{escape(each.value)}</span>'
+        f"<small>{escape(each.remark)}</small></dd></div>"
+        for each in shown
+    )
+    return f'<dl class="learn-figures">{cards}</dl>'
+
+
+def worked(lines: Iterable[Line], title: str) -> str:
+    """Equations with the values put in, one line each."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(line.what)}</th><td>{escape(line.formula)}</td>'
+        f'<td>{escape(line.values)}</td><td id="{line.name}">{escape(line.result)}</td></tr>'
+        for line in lines
+    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Quantity", "Formula", "With your values", "Result"))
+    return _scrolling(
+        f'<table class="learn-table learn-worked"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody>', title
+    )
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with a caption; the first cell of a row is its heading."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return _scrolling(
+        f'<table class="learn-table"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody>",
+        caption,
+    )
+
+
+def details(summary: str, inside: str) -> str:
+    """What opens on a click, and is open on paper."""
+    return f'<details class="learn-details"><summary>{escape(summary)}</summary>{inside}</details>'
+
+
+def banner(state: str, title: str, text: str, name: str = "") -> str:
+    """A sentence that must be seen."""
+    identity = f' id="{name}"' if name else ""
+    return f'<div class="learn-banner {state}"{identity}><strong>{escape(title)}</strong> {escape(text)}</div>'
+
+
+def message(sender: str, text: str) -> str:
+    """A message of somebody who wants to know."""
+    return (
+        f'<figure class="learn-message"><figcaption>Message from {escape(sender)}</figcaption>'
+        f"<blockquote>{escape(text)}</blockquote></figure>"
+    )
+
+
+def listed(items: Iterable[tuple[str, str]], name: str) -> str:
+    """Titled sentences as a list."""
+    entries = "".join(f"<li><strong>{escape(title)}.</strong> {escape(text)}</li>" for title, text in items)
+    return f'<ul class="learn-list" id="{name}">{entries}</ul>'
+
+
+def paragraph(text: str, name: str = "") -> str:
+    """A paragraph."""
+    identity = f' id="{name}"' if name else ""
+    return f'<p class="learn-text"{identity}>{escape(text)}</p>'
+
+
+def _scrolling(inside: str, label: str) -> str:
+    """A table in a frame of its own width, which the keyboard can scroll."""
+    return f'<div class="learn-scroll" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</table></div>'

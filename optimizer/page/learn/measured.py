@@ -1,0 +1,160 @@
+"""Published runs beside what a textbook's formula and the cost model say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.job import Job
+from optimizer.objectives.step.interval import mfu
+from optimizer.objectives.step.price import price
+from optimizer.page.learn.act_one import LAB, Constants, DataParallel
+from optimizer.page.learn.act_two import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
+from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
+from optimizer.page.learn.once import once
+from optimizer.plan import Plan, Plans
+
+FILE = "published.csv"
+SAME = ("source", "model", "stack", "gpu", "seq_len", "dtype", "framework")  # of the runs of one series
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One row of presets/published.csv: MFU as measured, by the textbook and by the cost model [1].
+
+    `needs` is the memory of a GPU by the rule of Act II [B], 0 where that was not asked.
+    """
+
+    run: Run
+    job: Job
+    plan: Plan
+    seconds: float
+    measured: float
+    textbook: float
+    priced: float
+    needs: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Sequences of each replica in a step [1]."""
+        return self.job.global_batch / self.plan.dp
+
+    @property
+    def fits(self) -> bool:
+        """Whether the rule of Act II gives it room on a GPU of 80 GB."""
+        return self.needs <= HBM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A run with all that a comparison needs."""
+
+    run: Run
+    job: Job
+    plan: Plan
+    seconds: float
+
+    def compared(self, textbook: float, needs: float = 0.0) -> Compared:
+        """Beside the textbook's MFU [1] and memory [B], the measured MFU and that of the cost model."""
+        return Compared(
+            run=self.run,
+            job=self.job,
+            plan=self.plan,
+            seconds=self.seconds,
+            measured=mfu(self.job, self.seconds),
+            textbook=textbook,
+            priced=float(price(self.job, Plans.of([self.plan])).mfu[0]),
+            needs=needs,
+        )
+
+
+@once
+def data_parallel_runs() -> tuple[Compared, ...]:
+    """Runs in 16 bits with data parallelism alone, of which the same source has another number of GPUs.
+
+    >>> found = data_parallel_runs()
+    >>> [(each.run.id, each.job.gpus) for each in found if each.run.id.startswith("DGXC-003")]
+    [('DGXC-0032', 16), ('DGXC-0034', 64)]
+    """
+    alone = [each for each in _known() if each.plan.tp == each.plan.pp == each.plan.cp == 1 and not each.job.quantised]
+    series: dict[tuple[str, ...], list[Known]] = {}
+    for each in alone:
+        series.setdefault(tuple(each.run.row.get(name, "") for name in SAME), []).append(each)
+    several = [each for one in series.values() if len({other.job.gpus for other in one}) > 1 for each in one]
+    found = [each.compared(_alone(each.job)) for each in several]
+    return tuple(sorted(found, key=lambda each: (each.job.model.params, each.job.model.name, each.job.gpus)))
+
+
+@once
+def gpt3_runs() -> tuple[Compared, ...]:
+    """Runs of GPT-3 175B on H100, least GPUs first.
+
+    >>> any(each.fits for each in gpt3_runs())
+    False
+    """
+    found = [
+        each.compared(_designed(each.plan), _needs(each.plan))
+        for each in _known()
+        if each.job.model.name == "gpt3" and each.job.cluster.device.name == "h100"
+    ]
+    return tuple(sorted(found, key=lambda each: each.job.gpus))
+
+
+def error(found: Iterable[Compared], name: str) -> float:
+    """Mean distance of one prediction (`textbook` or `priced`) from the measured MFU, over the measured [1].
+
+    >>> error(data_parallel_runs(), "priced") < 0.10 < error(data_parallel_runs(), "textbook")
+    True
+    """
+    errors = [abs(float(getattr(each, name)) / each.measured - 1.0) for each in found]
+    return sum(errors) / len(errors)
+
+
+def constants_of(job: Job) -> Constants:
+    """The datasheets' constants of a measured run's GPUs and networks."""
+    tiers = job.cluster.tiers
+    return Constants(
+        name="the datasheets'",
+        peak=job.peak_flops,
+        nvlink=tiers[0].bandwidth,
+        infiniband=tiers[-1].bandwidth,
+        tokens_per_sequence=job.seq_len,
+        node=tiers[0].size,
+    )
+
+
+@once
+def _known() -> tuple[Known, ...]:
+    from optimizer.presets.files import presets_folder
+
+    return tuple(
+        Known(run=run, job=run.job, plan=run.plan, seconds=run.step_time)
+        for run in read_runs(presets_folder() / FILE)
+        if run.job and run.plan and run.step_time and not run.doubted
+    )
+
+
+def _alone(job: Job) -> float:
+    """MFU by the formula of Act I with the constants of the run's own hardware [1]."""
+    step = DataParallel(
+        billions=job.model.params / 1e9,
+        gpus=job.gpus,
+        batch=job.global_batch / job.gpus,
+        constants=constants_of(job),
+    )
+    return step.mfu
+
+
+def _designed(plan: Plan) -> float:
+    """MFU by the rules of Act II, with its bubble [1]."""
+    idle = (plan.pp - 1) / (plan.pp * plan.num_microbatches)
+    return rule_of_thumb_mfu(LAB.reference, tp=plan.tp, dp=plan.dp, bubble=idle)
+
+
+def _needs(plan: Plan) -> float:
+    """Memory of a GPU by the rules of Act II [B]."""
+    kept = ACTIVATIONS * plan.tp
+    return sharded_memory(
+        PARAMS, plan.tp, plan.pp, weight_bytes=WEIGHT_BYTES, state_bytes=STATE_BYTES, activations=kept
+    )

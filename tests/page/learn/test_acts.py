@@ -1,0 +1,258 @@
+"""The formulas of the acts: the documents' numbers, what the acts refuse, and what their questions say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.errors import InputError, InvalidFile
+from optimizer.page.learn import charts_five, charts_four, charts_six, charts_three, questions_one, questions_two
+from optimizer.page.learn.act_four import Volumes, hop_rows
+from optimizer.page.learn.act_one import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
+from optimizer.page.learn.act_six import ALL_REDUCE, LARGEST, pasted, printed, read_curve
+from optimizer.page.learn.act_two import CEILING, GPUS, HBM, Design
+from optimizer.page.learn.charts_one import mfu_chart
+from optimizer.page.learn.charts_priced import data_parallel_chart, gpt3_chart
+from optimizer.page.learn.charts_two import bubble_chart
+from optimizer.page.learn.contexts import CONTEXTS, LARGE, job_of
+from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
+from optimizer.page.learn.plan_operators import operators_of
+from optimizer.page.learn.priced import best, designed, nearest
+from optimizer.page.learn.question import Question
+from optimizer.presets.files import presets_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+QUESTIONS = (
+    questions_one.prediction(),
+    questions_one.reflection(),
+    questions_two.prediction(),
+    questions_two.reflection(),
+    charts_three.prediction(),
+    charts_four.prediction(),
+    charts_five.prediction(),
+    charts_six.prediction(),
+)
+LINES = (
+    "# nccl-tests version 2.13.6\n# Using devices\n"
+    "#  Rank  0 Group  0 Pid 1 on node1 device  0 [0x00] NVIDIA A100\n"
+    "#  Rank  1 Group  0 Pid 1 on node1 device  1 [0x00] NVIDIA A100\n"
+    "# all_reduce_perf\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+    "     time   algbw   busbw #wrong\n"
+)
+ROW = "{size} 256 float sum -1 {time} 0.1 0.1 0 {time} 0.1 0.1 0\n"
+END = "# Avg bus bandwidth    : 0.1\n"
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+def test_every_choice_of_every_question_reveals_something_of_its_own(question: Question) -> None:
+    revealed = [choice.revealed for choice in question.choices]
+    assert len(set(revealed)) == len(revealed) >= 3
+    assert question.choice(question.right).key == question.right
+    assert all(len(text) > 60 for text in revealed)
+    with pytest.raises(InputError, match="has no choice 'Z'"):
+        question.is_right("Z")
+
+
+def test_no_question_has_the_identity_of_another() -> None:
+    assert len({question.name for question in QUESTIONS}) == len(QUESTIONS)
+
+
+def test_reveals_have_the_numbers_of_the_formulas() -> None:
+    two = questions_two.prediction()
+    assert all(text in two.choice("B").revealed for text in ("118.69 GB", "77.67 GB", "9.375 %", "11.719 %", "36.05 %"))
+    slips = dict(questions_one.slips())
+    assert "2.67 s" in slips["The sequence length is forgotten"]
+    assert "51.5 / 50.7 / 50.7 %" in slips["Restored, the formula does not explain the message either"]
+    assert "1,979" in slips["The peak is the one with sparsity"]
+    needed = dict(questions_two.slips())["The bubble is counted too small"]
+    assert "27.3 %" in needed
+    assert "m = 27 at PP 4, and 135 at PP 16" in needed
+
+
+@given(st.integers(1, 175), st.sampled_from(COUNTS), st.integers(1, 128))
+def test_mfu_never_exceeds_the_reference_and_falls_with_the_replicas(billions: int, gpus: int, batch: int) -> None:
+    for constants in (LAB, corrected()):
+        step = DataParallel(billions=billions, gpus=gpus, batch=batch, constants=constants)
+        assert 0 < step.mfu < constants.reference
+        shares = curve(step, NVLINK)
+        assert list(shares) == sorted(shares, reverse=True)
+        assert all(slow <= fast for slow, fast in zip(curve(step, INFINIBAND), shares, strict=True))
+
+
+def test_the_model_size_cancels_and_the_batch_does_not() -> None:
+    """Gradients and operations both grow with the parameters: only the batch changes the ratio."""
+    assert DataParallel(billions=7).ratio == pytest.approx(DataParallel(billions=175).ratio)
+    assert DataParallel(batch=64).ratio == pytest.approx(DataParallel(batch=32).ratio / 2)
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
+def test_failures_are_the_limits_that_are_broken(tp: int, pp: int, microbatches: int) -> None:
+    design = Design(tp=tp, pp=pp, microbatches=microbatches)
+    kinds = {failure.kind for failure in design.failures}
+    assert ("out of memory" in kinds) == (design.memory > HBM)
+    assert ("bubble over its ceiling" in kinds) == (design.bubble > CEILING)
+    assert ("tensor parallelism crosses nodes" in kinds) == (tp > 8)
+    assert ("product does not divide" in kinds) == (design.dp * tp * pp != GPUS)
+    assert design.exact_bubble >= design.bubble - 1e-12
+    if designed(design).estimate is not None:
+        assert design.divides
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Design(tp=0), "tp must be at least 1, but got 0"),
+        (lambda: DataParallel(gpus=0), "gpus must be positive, but got 0"),
+        (lambda: DataParallel(fabric="ethernet"), "unknown fabric 'ethernet'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_a_design_that_cannot_be_built_says_why() -> None:
+    found = designed(Design(tp=64, pp=4, microbatches=8))
+    assert found.estimate is None
+    assert not found.fits
+    assert any("64" in reason or "heads" in reason for reason in found.reasons)
+
+
+def test_the_plan_called_best_is_not_slower_than_any_priced_design() -> None:
+    answer = best(LARGE)
+    assert answer.estimate is not None
+    for tp, pp in ((8, 4), (8, 16), (4, 8), (2, 16)):
+        m = 1536 * tp * pp // GPUS
+        rival = designed(Design(tp=tp, pp=pp, microbatches=m))
+        assert rival.job.global_batch == answer.job.global_batch
+        assert not rival.fits or rival.estimate is None or rival.estimate.step_time >= answer.estimate.step_time
+
+
+def test_measured_runs_are_rows_of_the_preset() -> None:
+    text = (presets_folder() / "published.csv").read_text(encoding="utf-8")
+    for each in (*data_parallel_runs(), *gpt3_runs()):
+        assert f"{each.run.id}," in text
+        assert 0 < each.measured < 1
+    assert {each.plan.tp for each in data_parallel_runs()} == {1}
+    counts = [each.job.gpus for each in data_parallel_runs() if each.run.id.startswith("sc21-t2-zero3-174")]
+    assert counts == [384, 768, 1536]
+
+
+def test_nearest_model_is_a_preset_at_every_slider_position() -> None:
+    assert {nearest(billions) for billions in range(1, 176)} <= {
+        nearest(1),
+        *map(nearest, (3, 5, 7, 13, 20, 40, 70, 175)),
+    }
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_operators_stay_under_the_roof(context: str) -> None:
+    answer = best(context)
+    assert answer.plan is not None
+    device = answer.job.cluster.device
+    for each in operators_of(answer.job, answer.plan):
+        assert each.moved / each.seconds <= device.memory_bandwidth
+        assert each.rate <= min(answer.job.peak_flops, each.intensity * device.memory_bandwidth)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_what_a_real_plan_sends_is_what_the_study_says(context: str) -> None:
+    study = charts_four.study_of(context)
+    caption, columns, rows = charts_four.plan_rows(context)
+    assert study.plan.summary() in caption
+    assert len(rows) == len(study.rows)
+    assert {len(row) for row in rows} == {len(columns)}
+
+
+@given(st.integers(1, 10), st.integers(0, 10), st.integers(1, 128))
+def test_fsdp_sends_half_as_much_again_as_data_parallelism(power: int, batch: int, microbatches: int) -> None:
+    volumes = Volumes(ranks=2**power, batch=2**batch, microbatches=microbatches)
+    dp, fsdp, tp, pp = volumes.sent
+    assert fsdp.volume == pytest.approx(1.5 * dp.volume)
+    assert pp.volume <= tp.volume
+    assert pp.volume * (volumes.ranks - 1) == pytest.approx(volumes.pipeline_total)
+
+
+def test_hops_are_the_documents() -> None:
+    found = [
+        (round(row.volume / 1e6, 3), round(1e3 * row.latency, 3), round(1e3 * row.energy, 3)) for row in hop_rows()
+    ]
+    assert found == [
+        (73.4, 1.634, 46.976),
+        (78.643, 6.713, 176.161),
+        (205.521, 4.57, 131.533),
+        (220.201, 18.667, 493.25),
+        (33.554, 0.373, 1.342),
+        (16.777, 0.187, 0.671),
+        (16.777, 0.711, 4.698),
+    ]
+
+
+def test_weak_scaling_keeps_more_than_strong() -> None:
+    strong, weak = (charts_five.study_of(LARGE, mode) for mode in ("strong", "weak"))
+    last = [study.efficiency(study.series("best plan")[-1]) for study in (strong, weak)]
+    assert last[0] < last[1] <= 1.05
+    assert strong.job.global_batch == weak.points[-1].global_batch == 1024
+    assert job_of(LARGE).gpus == strong.points[-1].gpus
+
+
+def test_columns_of_the_curve_are_those_printed() -> None:
+    for line, (size, _, algorithm, bus) in zip(printed(), ALL_REDUCE, strict=True):
+        assert line.size == size
+        assert line.algorithm / 1e9 == pytest.approx(algorithm, rel=5e-4, abs=0.005)
+        assert line.bus / 1e9 == pytest.approx(bus, rel=5e-4, abs=0.005)
+
+
+def test_a_pasted_table_is_read_and_others_are_refused() -> None:
+    text = LINES + ROW.format(size=2048, time="20.0") + ROW.format(size=1024, time="10.0") + END
+    assert [(line.size, round(1e6 * line.seconds, 6), line.ranks) for line in pasted(text)] == [
+        (1024, 10.0, 2),
+        (2048, 20.0, 2),
+    ]
+    assert read_curve(text).source == "Your table"
+    with pytest.raises(InvalidFile, match="stops here"):
+        pasted(LINES + ROW.format(size=1024, time="10.0"))
+    with pytest.raises(InputError, match="at most 200,000 characters"):
+        pasted("#" * (LARGEST + 1))
+    assert "pasted table" in read_curve("cat /etc/passwd").problem
+    assert read_curve(LINES + ROW.format(size=1024, time="10.0") + END).problem == "the table has fewer than two sizes"
+    assert not Path("pasted table").exists()
+
+
+def charts() -> list[object]:
+    readings = printed()
+    study = charts_five.study_of(LARGE, "strong")
+    from optimizer.page.learn.act_three import Sheet
+
+    return [
+        mfu_chart(DataParallel()),
+        mfu_chart(DataParallel(), {8: 0.5, 64: 0.4}),
+        bubble_chart(Design()),
+        data_parallel_chart(data_parallel_runs()),
+        gpt3_chart(gpt3_runs()),
+        charts_three.context_chart(Sheet(), LARGE),
+        charts_four.volume_chart(Volumes()),
+        charts_four.hop_chart(),
+        charts_five.chart(study, 256),
+        charts_six.chart(readings, readings[3], "This"),
+    ]
+
+
+def test_every_chart_has_words_and_the_same_numbers_as_a_table() -> None:
+    for chart in charts():
+        assert len(chart.words) > 40  # type: ignore[attr-defined]
+        assert chart.rows  # type: ignore[attr-defined]
+        assert {len(row) for row in chart.rows} == {len(chart.columns)}  # type: ignore[attr-defined]
+        assert json.loads(chart.figure.to_json())["data"]  # type: ignore[attr-defined]
+
+
+def test_the_readme_says_how_far_off_the_textbook_is() -> None:
+    found = data_parallel_runs()
+    told = f"on {len(found)} data-parallel runs the textbook's formula is {100 * error(found, 'textbook'):.0f} % off"
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"{told} on average, the cost model {100 * error(found, 'priced'):.0f} %" in text

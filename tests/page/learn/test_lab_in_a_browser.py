@@ -1,0 +1,180 @@
+"""The lab played to its end in a real browser: every number of the documents behind it, read from the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.page.learn.conftest import Room, Student
+
+HOPS = (
+    *("73.400 MB", "1.634 ms", "46.976 mJ", "78.643 MB", "6.713 ms", "176.161 mJ"),
+    *("205.521 MB", "4.570 ms", "131.533 mJ", "220.201 MB", "18.667 ms", "493.250 mJ"),
+    *("33.554 MB", "0.373 ms", "1.342 mJ", "16.777 MB", "0.187 ms", "0.671 mJ", "0.711 ms", "4.698 mJ"),
+)
+RIGHTMOST = "Math.max(...[...document.querySelectorAll('#App *')].map(e => e.getBoundingClientRect().right))"
+CLOSED = """[...document.querySelectorAll('.learn-details .learn-table')]
+    .filter(e => !e.checkVisibility({contentVisibilityAuto: true})).length"""
+
+
+@pytest.fixture
+def downloaded(tmp_path: Path) -> Callable[[Student, str], str]:
+    def take(student: Student, label: str) -> str:
+        with student.page.expect_download() as found:
+            student.page.get_by_text(label).click()
+        target = tmp_path / label
+        found.value.save_as(target)
+        return target.read_text(encoding="utf-8")
+
+    return take
+
+
+def act_one(student: Student) -> None:
+    """Numbers of the data-parallel wall, first the document's, then with the datasheets' constants."""
+    assert not student.seen("act1-mfu")
+    assert not student.seen("act1-slips")
+    student.lock("act-1", "B. Adding up gradients")
+    student.becomes("act1-all-reduce", "27.222 ms")
+    assert student.text("act1-compute") == "1.306 ms"
+    for gpus, seconds, mfu in ((64, "68.906 ms", "0.97 %"), (512, "69.863 ms", "0.95 %")):
+        student.slide("GPUs (replicas)", gpus)
+        student.becomes("act1-all-reduce", seconds)
+        assert student.text("act1-mfu") == mfu
+        assert "InfiniBand" in student.text("act1-forced")
+    assert (
+        "2 x 511 / 512 x 14.0 GB" in student.page.locator("table", has=student.page.locator("#act1-sent")).inner_text()
+    )
+    assert "B is right" in student.text("act-1-reveal")
+    assert "sparsity" in student.text("act1-slips")
+    student.choose("Constants", "the datasheets'")
+    student.becomes("act1-compute", "5,349.")
+    student.lock("act-1-reflection", "B. Buckets")
+
+
+def act_two(student: Student) -> None:
+    """The designs of the document, every failure, and one that passes."""
+    assert not student.seen("act2-memory")
+    student.lock("act-2", "B. TP 8, PP 4")
+    student.becomes("act2-memory", "118.69 GB")
+    assert student.text("act2-bubble") == "9.375 %"
+    assert student.text("act2-mfu") == "36.05 %"
+    assert "118.69 GB of 80 GB" in student.text("act2-out-of-memory")
+    assert "does not fit" in student.text("act-2-reveal")
+    student.slide("PP (pipeline stages)", 16)
+    student.becomes("act2-memory", "77.67 GB")
+    assert student.text("act2-bubble") == "11.719 %"
+    assert "10%" in student.text("act2-bubble-over-its-ceiling")
+    student.slide("TP (tensor parallel)", 16)
+    student.becomes("act2-tensor-parallelism-crosses-nodes", "2.25 times")
+    student.slide("TP (tensor parallel)", 3)
+    student.becomes("act2-product-does-not-divide", "3 x 16 = 48")
+    assert student.text("act2-dp") == "none"
+    student.slide("TP (tensor parallel)", 4)
+    student.slide("m (micro-batches)", 64)
+    student.becomes("act2-passes", "Nothing wrong")
+    student.page.get_by_role("button", name="Save this design").click()
+    student.becomes("footer-saved", "1")
+    student.lock("act-2-reflection", "B. It sums over")
+
+
+def priced(student: Student) -> None:
+    """Both switches: the cost model beside measured runs, with their rows."""
+    for switch in student.page.get_by_role("switch").all():
+        switch.click()
+    student.becomes("act1-runs-words", "measured runs")
+    student.becomes("act2-runs-words", "all ran")
+    table = student.page.locator("details", has=student.page.get_by_text("Data-parallel runs, MFU")).last
+    assert "torchtitan-paper-8b-128-0" in table.text_content()
+    assert student.text("act2-priced-memory").endswith("GB")
+    assert "proven best" in student.text("act2-best")
+
+
+def further_acts(student: Student) -> None:
+    """Roofline, hops, scaling and nccl-tests: predicted, then read."""
+    student.lock("act-3", "A. Its matrix units")
+    student.becomes("act3-time", "32.554 us")
+    assert student.text("act3-gradients") == "27.088 us"
+    student.page.get_by_role("checkbox", name="Count what is received").click()
+    student.becomes("act3-time", "34.486 us")
+    student.lock("act-4", "A. Data parallelism")
+    student.becomes("act-4-reveal", "700 GB")
+    others = student.page.locator("#act-4-others").text_content()
+    assert all(text in others for text in ("1050 GB", "5.25 s", "1,237 GB", "448", "45 GB"))
+    assert "3.50 s" in student.text("act-4-reveal")
+    hops = student.page.locator("details", has=student.page.get_by_text("By hop")).last.text_content()
+    assert [number for number in HOPS if number not in hops] == []
+    student.lock("act-5", "B. It falls")
+    student.becomes("act5-efficiency", "%")
+    student.lock("act-6", "C. 78%")
+    student.becomes("act6-busbw", "234.61 GB/s")
+    assert student.text("act6-network") == "0.0533 s"
+    assert student.text("act6-t-flops") == "65.536 TFLOP"
+    assert student.text("act6-bound") == "0.420 s"
+
+
+def usable(student: Student) -> None:
+    """Nobody is kept out, nothing sticks out of a phone or a sheet of paper."""
+    page = student.page
+    assert student.findings() == []
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") == 420
+    assert student.findings() == []
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 690, "height": 900})
+    page.wait_for_timeout(500)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(RIGHTMOST) <= 690
+    assert page.evaluate(CLOSED) == 0
+
+
+def test_the_whole_lab_with_right_predictions(
+    enter: Callable[[], Student], room: Room, downloaded: Callable[[Student, str], str]
+) -> None:
+    student = enter()
+    act_one(student)
+    act_two(student)
+    assert student.text("footer-tier") == "optimal"
+    priced(student)
+    further_acts(student)
+    rows = list(csv.DictReader(io.StringIO(downloaded(student, "Ledger as CSV"))))
+    assert [row["kind"] for row in rows].count("prediction") == 6
+    assert [row["kind"] for row in rows].count("reflection") == 2
+    (design,) = [row for row in rows if row["kind"] == "design"]
+    assert (design["tp"], design["pp"], design["dp"], design["microbatches"]) == ("4", "16", "16", "64")
+    kept = json.loads(downloaded(student, "Ledger as JSON"))
+    assert [each["time"] for each in kept] == [row["time"] for row in rows]
+    assert [row for row in room.rows() if row["visitor"] == rows[0]["visitor"]] == rows
+    usable(student)
+    assert (student.errors, student.outside) == ([], [])
+
+
+def test_two_students_with_wrong_predictions_do_not_meet(enter: Callable[[], Student], room: Room) -> None:
+    one, two = enter(), enter()
+    name = one.page.get_by_label("Name or group")
+    name.fill('=HYPERLINK("x")')
+    name.press("Tab")
+    one.page.get_by_role("radio", name="B. 3-D parallel").click()
+    one.lock("act-1", "C. In larger clusters")
+    one.becomes("act-1-reveal", "C is not it; B is")
+    one.lock("act-2", "D. TP 4, PP 256")
+    one.becomes("act-2-reveal", "96 layers")
+    one.becomes("footer-act2", "review")
+    assert one.text("footer-tier") == "developing"
+    assert (two.text("footer-act1"), two.text("footer-context")) == ("open", "data parallel")
+    assert not two.seen("act1-mfu")
+    two.lock("act-2", "A. TP 128")
+    two.becomes("act-2-reveal", "16 nodes")
+    assert not two.seen("act1-mfu")
+    mine = [row for row in room.rows() if row["answer"] in ("C", "D") and row["act"] in ("I", "II")]
+    assert [(row["answer"], row["right"], row["context"]) for row in mine] == [
+        ("C", "no", "3-D parallel"),
+        ("D", "no", "3-D parallel"),
+    ]
+    assert {row["name"] for row in mine} == {'\'=HYPERLINK("x")'}
+    assert (one.errors, two.errors, one.outside, two.outside) == ([], [], [], [])
