@@ -10,7 +10,7 @@ _FENCE = re.compile(
     r'(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w+)(?: title="(?P<title>[^"\n]+)")?\n(?P<text>.*?)^```$',
     re.MULTILINE | re.DOTALL,
 )
-_FROM_TO = re.compile(r'(?P<stream>output|messages)(?: from "(?P<first>[^"]+)")?(?: to "(?P<last>[^"]+)")?$')
+_FROM_TO = re.compile(r'(?P<stream>output|messages)(?: from "(?P<first>[^"]+)")?(?: (?P<end>to|until) "(?P<last>[^"]+)")?$')
 CUT = "...\n"
 COMMANDS, PRINTED = "bash", "text"
 SKIPPED = "not run: "
@@ -51,7 +51,7 @@ class Block:
         return int(found[1]) if found else 0
 
     def chosen(self, output: str, messages: str) -> str:
-        """The lines of the output, or of the messages, that its note asks for.
+        """The lines of the output, or of the messages, that its note asks for: from one to another, or until one.
 
         >>> block = next(blocks('<!-- output from "b" to "c" -->\\n```text\\n```\\n'))
         >>> block.chosen("a\\n b 1\\nx\\nc 2\\nd\\n", "")
@@ -62,8 +62,9 @@ class Block:
             raise ValueError(f"{self.note!r} does not say what is printed")
         lines = (output if asked["stream"] == "output" else messages).splitlines(keepends=True)
         first = _line(lines, asked["first"], 0) if asked["first"] else 0
-        last = _line(lines, asked["last"], first) if asked["last"] else len(lines) - 1
-        return f"{CUT * (first > 0)}{''.join(lines[first : last + 1])}{CUT * (last + 1 < len(lines))}"
+        end = _line(lines, asked["last"], first) + (asked["end"] == "to") if asked["last"] else len(lines)
+        shown = "".join(lines[first:end]).rstrip("\n") + "\n"
+        return f"{CUT * (first > 0)}{shown}{CUT * (end < len(lines))}"
 
 
 def blocks(page: str) -> Iterator[Block]:
