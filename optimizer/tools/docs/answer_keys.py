@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,8 +17,17 @@ from optimizer.readers.tables import Table
 Seconds = Annotated[float, Field(ge=0, description="[s]")]
 Bytes = Annotated[float, Field(ge=0, description="[B]")]
 Share = Annotated[float, Field(ge=0, description="share [1]")]
-Status = Literal[STATUSES]  # type: ignore[valid-type]
-Dtype = Literal[tuple(DTYPES)]  # type: ignore[valid-type]
+
+
+def _among(options: Iterable[str]) -> Any:
+    return Field(json_schema_extra={"enum": list(options)})
+
+
+Status = Annotated[str, _among(STATUSES)]
+Dtype = Annotated[str, _among(DTYPES)]
+Kind = Annotated[str, _among((INTERPOLATED, EXTRAPOLATED))]
+Convention = Annotated[str, _among(CONVENTIONS)]
+Label = Annotated[str, _among(("formula", "fitted", "assumed"))]
 
 
 class JobKeys(Table):
@@ -52,12 +62,12 @@ class SureKeys(EstimateKeys):
     """An estimate and how sure it is."""
 
     interval_s: Annotated[tuple[float, float], Field(description="low and high at 90 % [s]")]
-    interval_kind: Literal[INTERPOLATED, EXTRAPOLATED]  # type: ignore[valid-type]
+    interval_kind: Kind
     interval_reasons: tuple[str, ...]
     memory_interval_bytes: Annotated[tuple[float, float], Field(description="low and high at 90 % [B]")]
     chance_to_fit: Annotated[float, Field(ge=0, le=1)]
-    mfu_convention: Literal[CONVENTIONS]  # type: ignore[valid-type]
-    mfu_by_convention: dict[Literal[CONVENTIONS], float]  # type: ignore[valid-type]
+    mfu_convention: Convention
+    mfu_by_convention: dict[Convention, float]
 
 
 class OtherKeys(Table):
@@ -144,7 +154,7 @@ class ExplainedKeys(Table):
     inputs: dict[str, str]
     kernels: dict[str, str]
     source: str
-    label: Literal["formula", "fitted", "assumed"]
+    label: Label
 
 
 class ComparisonKeys(Table):
@@ -173,7 +183,7 @@ class RobustKeys(Table):
 class AnswerKeys(Table):
     """One answer of `optimize --json`."""
 
-    schema_version: Literal[SCHEMA_VERSION]  # type: ignore[valid-type]
+    schema_version: Annotated[int, Field(json_schema_extra={"const": SCHEMA_VERSION})]
     status: Status
     job: JobKeys
     plan: Plan | None

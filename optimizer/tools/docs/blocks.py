@@ -10,7 +10,9 @@ _FENCE = re.compile(
     r'(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w+)(?: title="(?P<title>[^"\n]+)")?\n(?P<text>.*?)^```$',
     re.MULTILINE | re.DOTALL,
 )
-_FROM_TO = re.compile(r'(?P<stream>output|messages)(?: from "(?P<first>[^"]+)")?(?: (?P<end>to|until) "(?P<last>[^"]+)")?$')
+_FROM_TO = re.compile(
+    r'(?P<stream>output|messages)(?: from "(?P<first>[^"]+)")?(?: (?P<end>to|until) "(?P<last>[^"]+)")?$'
+)
 CUT = "...\n"
 COMMANDS, PRINTED = "bash", "text"
 SKIPPED = "not run: "
@@ -42,20 +44,20 @@ class Block:
 
     @property
     def exit_code(self) -> int:
-        """What its last command returns.
+        r"""What its last command returns.
 
-        >>> next(blocks("<!-- exit code 3 -->\\n```bash\\noptimize\\n```\\n")).exit_code
+        >>> next(blocks("<!-- exit code 3 -->\n```bash\noptimize\n```\n")).exit_code
         3
         """
         found = CODE.match(self.note)
         return int(found[1]) if found else 0
 
     def chosen(self, output: str, messages: str) -> str:
-        """The lines of the output, or of the messages, that its note asks for: from one to another, or until one.
+        r"""The lines of the output, or of the messages, that its note asks for: from one to another, or until one.
 
-        >>> block = next(blocks('<!-- output from "b" to "c" -->\\n```text\\n```\\n'))
-        >>> block.chosen("a\\n b 1\\nx\\nc 2\\nd\\n", "")
-        '...\\n b 1\\nx\\nc 2\\n...\\n'
+        >>> block = next(blocks('<!-- output from "b" to "c" -->\n```text\n```\n'))
+        >>> block.chosen("a\n b 1\nx\nc 2\nd\n", "")
+        '...\n b 1\nx\nc 2\n...\n'
         """
         asked = _FROM_TO.match(self.note)
         if asked is None:

@@ -74,9 +74,9 @@ def filled(page: str, run: Run) -> str:
 
 
 def lines_of(block: Block) -> list[str]:
-    """The commands of a block, one a line, continued lines put together and comments left out.
+    r"""The commands of a block, one a line, continued lines put together and comments left out.
 
-    >>> lines_of(next(blocks("```bash\\n# why\\noptimize \\\\\\n  --json  # all\\n```\\n")))
+    >>> lines_of(next(blocks("```bash\n# why\noptimize \\\n  --json  # all\n```\n")))
     ['optimize --json  # all']
     """
     joined = re.sub(r"\\\n\s*", "", block.text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, get_args, get_origin
 
@@ -25,7 +25,7 @@ WRITTEN: dict[Callable[..., object], str] = {
     pins: '"tp=8,pp=4", or a list',
     conditions: "a number, a comparison, or a list",
 }
-READ = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+READ: Mapping[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def tables(hint: Any) -> Iterator[type[BaseModel]]:
@@ -41,22 +41,25 @@ def table(kind: type[BaseModel], key: str) -> type[BaseModel]:
     return next(tables(kind.model_fields[key].annotation))
 
 
+MODEL, STACK = model_file.KEYS, stack_file.KEYS
+SHOWN: Mapping[str, type[BaseModel]] = {
+    "model": MODEL,
+    **{f"model.{key}": table(MODEL, key) for key in ("experts", "mla", "window", "provenance")},
+    "cluster": ClusterTable,
+    "tiers": TierTable,
+    "device": DeviceTable,
+    "gemm": GemmTable,
+    "stack": STACK,
+    "features": table(STACK, "features"),
+    "parameters": table(STACK, "parameters"),
+    "study": StudyTable,
+    "exclude": ExclusionTable,
+}
+
+
 def sections() -> list[str]:
     """Every table of the page, between the lines that mark it."""
-    model, stack = model_file.KEYS, stack_file.KEYS
-    return [
-        section("model", model),
-        *(section(f"model.{key}", table(model, key)) for key in ("experts", "mla", "window", "provenance")),
-        section("cluster", ClusterTable),
-        section("tiers", TierTable),
-        section("device", DeviceTable),
-        section("gemm", GemmTable),
-        section("stack", stack),
-        section("features", table(stack, "features")),
-        section("parameters", table(stack, "parameters")),
-        section("study", StudyTable),
-        section("exclude", ExclusionTable),
-    ]
+    return [section(name, kind) for name, kind in SHOWN.items()]
 
 
 def section(name: str, kind: type[BaseModel]) -> str:

@@ -199,7 +199,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "ExclusionTable": {
         "scenarios": "names of scenarios",
         **{name: AXES[name] for name in ("models", "clusters", "devices", "dtypes", "stacks")},
-        **{name: 'numbers, or comparisons such as ">= 4096"' for name in ("gpus", "seq_lens", "global_batches")},
+        **dict.fromkeys(("gpus", "seq_lens", "global_batches"), 'numbers, or comparisons such as ">= 4096"'),
     },
     "Parameters": {name: parameter.meaning for name, parameter in PARAMETERS.items()},
     "FixedParameters": {name: parameter.meaning for name, parameter in PARAMETERS.items()},

@@ -35,7 +35,7 @@ class Written(GenerateJsonSchema):
     """Schemas of what people write, which is not always what the program makes of it."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        """A quantity is a text with its unit; what else is read first may be a text, or a list that is one item long."""
+        """A quantity is a text with its unit; what else is read first may be a text, or one item of a list."""
         function = schema["function"]["function"]
         if isinstance(function, partial) and "dimension" in function.keywords:
             dimension = function.keywords["dimension"]
@@ -44,7 +44,8 @@ class Written(GenerateJsonSchema):
         item = inner.get("items") or (inner.get("prefixItems") or [None])[0]
         if item is None:
             return {"anyOf": [inner, TEXT]}
-        one = {"anyOf": [item, TEXT]} if item not in ({}, TEXT) else item
+        text = item == {} or item.get("type") == "string" or "$ref" in item
+        one = item if text else {"anyOf": [item, TEXT]}
         return {"anyOf": [one, {**inner, "items": one}]}
 
 
@@ -56,10 +57,11 @@ def schema(name: str) -> dict[str, Any]:
     """
     kind = FILES[name]
     found = kind.model_json_schema(schema_generator=Written, by_alias=True)
-    for table in {kind, *_within(kind)}:
-        for part in (found, found.get("$defs", {}).get(table.__name__)):
-            if part and part.get("title") == table.__name__:
-                _completed(part, table)
+    parts = found.get("$defs", {})
+    _completed(found, kind, "#")
+    for table in set(_within(kind)):
+        if table.__name__ in parts:
+            _completed(parts[table.__name__], table, f"#/$defs/{table.__name__}")
     if name in ("model", "stack"):  # without a name the file's own is taken
         found["required"].remove("name")
     for part in (found, *found.get("$defs", {}).values()):
@@ -89,7 +91,7 @@ def _within(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
                 yield from _within(inner)
 
 
-def _completed(part: dict[str, Any], table: type[BaseModel]) -> None:
+def _completed(part: dict[str, Any], table: type[BaseModel], place: str) -> None:
     """Say what every key means, and allow every spelling of it."""
     properties = part["properties"]
     for key, field in table.model_fields.items():
@@ -99,4 +101,4 @@ def _completed(part: dict[str, Any], table: type[BaseModel]) -> None:
         if said := meaning(table.__name__, key):
             unit = f" {first['description']}" if "description" in first else ""
             first["description"] = f"{said}{unit}"
-        properties.update(dict.fromkeys(names[1:], first))
+        properties.update({name: {"$ref": f"{place}/properties/{names[0]}"} for name in names[1:]})

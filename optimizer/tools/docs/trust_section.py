@@ -22,9 +22,9 @@ def sections() -> list[str]:
     if validation.overall:
         lines.append(f"* {coverage_line(validation.overall)}")
     lines += [
-        f"* The runs are of {len(sources)} public sources, the largest {named}; each is cited in `presets/published.csv`.",
-        f"* By source the error is {errors[0]:.1%} to {errors[-1]:.1%}. These runs were also used to fit the stacks; the "
-        "interval of a prediction is measured on runs left out of the fit.",
+        f"* The runs are of {len(sources)} public sources, the largest {named}; `presets/published.csv` cites each.",
+        f"* By source the error is {errors[0]:.1%} to {errors[-1]:.1%}. These runs were also used to fit the stacks; "
+        "the interval of a prediction is measured on runs left out of the fit.",
         "* `optimize validate` prints all of this, and with `--runs FILE.csv` the same for your runs.",
     ]
     return ["\n".join(["<!-- trust: start -->", "", *lines, "", "<!-- trust: end -->"])]
