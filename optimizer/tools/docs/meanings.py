@@ -55,7 +55,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "attention_sinks": "one learned logit for each head",
         "mlp_bias": "the MLP has biases",
         "head_bias": "the output head has a bias",
-        "position": "rope, learned, alibi or none",
+        "position": "rope, learned or alibi",
         "rope_base": "base of the rotary frequencies",
         "rope_share": "share of a head that is rotated",
         "extra_positions": "rows of a learned position table beyond max_seq_len",
