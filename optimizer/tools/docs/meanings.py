@@ -106,6 +106,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "gpus_per_node": "GPUs that share a host",
         "max_gpus": "most GPUs that there are",
         "host_bandwidth_one_way": "from a GPU to its host, one way",
+        "host_memory": "of the host of a node; it limits what may lie there",
         "tiers": "the network, innermost first",
     },
     "DeviceTable": {

@@ -43,8 +43,10 @@ def written(name: str, run: Run) -> str:
 def rewrite(names: Sequence[str] = ()) -> None:
     """Write pages, by default all, and the schemas.
 
-    Raises InputError for a page that is not there.
+    Raises InputError for a page that is not there, and outside of a checkout.
     """
+    if not DOCS.is_dir():
+        raise InputError(f"{DOCS} is no folder: run this in a checkout")
     if unknown := set(names) - set(pages()):
         raise InputError(f"no page {', '.join(sorted(unknown))}; known: {', '.join(pages())}")
     schemas.write(SCHEMAS)
