@@ -70,7 +70,7 @@ def _on(request: Request, gpus: int) -> Job | None:
 
 
 def _quick(job: Job) -> Answer:
-    """The proven best plan, without runners-up and without a search of the knobs."""
+    """The proven best plan, without runners-up, a search of the knobs or reasons why there is none."""
     from optimizer.search.plan.planner import plan
 
-    return plan(job, top=1, trials=0, priced_risk=False)
+    return plan(job, top=1, trials=0, priced_risk=False, explained=False)
