@@ -22,6 +22,7 @@ from optimizer.commands.network import calibrate_link, topology
 from optimizer.commands.pareto import pareto
 from optimizer.commands.plan import plan_options, run_plan
 from optimizer.commands.presets import presets
+from optimizer.commands.prices import prices
 from optimizer.commands.read import read
 from optimizer.commands.scaling import scaling
 from optimizer.commands.sensitivity import sensitivity
@@ -131,7 +132,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 
 
 for command in (
-    *(batch, presets, communication, scaling, timeline, pareto),
+    *(batch, presets, prices, communication, scaling, timeline, pareto),
     *(improve, read, trial, page, measure, check, sensitivity, validate, calibrate, calibrate_link, topology),
 ):
     cli.add_command(command)

@@ -139,6 +139,41 @@ def parse(text: str | float | int, dimension: str) -> float:
     return number * size
 
 
+# Commas only between groups of three: "2,5T" is two and a half for some and twenty-five for nobody.
+_COUNT = re.compile(r"\s*((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)\.?\d*(?:[eE][-+]?\d+)?)\s*([kKmMgGbBtT]i?|)\s*$")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "b": 3, "t": 4}
+
+
+def amount(text: str, thousand: int = 1000) -> float:
+    """A number as people write it: "15T", "1e13", "300B", "1.5M", "15_000", "8k".
+
+    thousand: what k stands for, 1,024 where powers of two are counted; "8Ki" always is 8,192. Raises InputError.
+
+    >>> amount("15T"), amount("1e13"), amount("8k", 1024), amount("8Ki"), amount("1,536")
+    (15000000000000.0, 10000000000000.0, 8192.0, 8192.0, 1536.0)
+    """
+    match = _COUNT.match(text)
+    if match is None:
+        raise InputError(f"{text!r} is no number; write for example 15T, 300B, 1e13, 8k or 8192")
+    step = 1024 if match[2].endswith("i") else thousand
+    return float(match[1].replace("_", "").replace(",", "")) * float(step ** _POWERS[match[2][:1].lower()])
+
+
+def whole(text: str) -> int:
+    """A whole number above zero as people write it, with k for 1,024: "8k", "1024", "1e3", "16Ki". Raises InputError.
+
+    >>> whole("8k"), whole("1M"), whole("1_536")
+    (8192, 1048576, 1536)
+    """
+    try:
+        found = amount(text, 1024)
+    except InputError:
+        found = 0.0
+    if found != int(found) or not 1 <= found <= LARGEST:
+        raise InputError(f"{text!r} is no whole number from 1 to {LARGEST:,}; write for example 8192 or 8k")
+    return int(found)
+
+
 def show(value: float, unit: str, digits: int = 3) -> str:
     """A quantity for people, with the decimal prefix that fits.
 

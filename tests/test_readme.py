@@ -8,6 +8,7 @@ import click
 import pytest
 
 from optimizer.cli import cli
+from optimizer.reports.glossary import GLOSSARY
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,3 +56,10 @@ def test_every_folder_in_the_picture_exists() -> None:
         indent = "optimizer" if line.startswith("  ") else ""
         for name in re.findall(r"\b[a-z]+(?:/|\.py)", line[:28]):
             assert (ROOT / indent / name).exists(), name
+
+
+def test_the_words_are_those_of_the_reports() -> None:
+    words = re.search(r"^## Words\n\n\| word .*?\n\n", TEXT, re.MULTILINE | re.DOTALL)
+    assert words is not None
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", words[0], re.MULTILINE)
+    assert dict(rows[1:]) == dict(GLOSSARY)

@@ -16,12 +16,14 @@ import click
 from optimizer import files
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
+from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.request import Request, job_of
 from optimizer.errors import InputError, PartialFailure
 from optimizer.units import is_count
 
 if TYPE_CHECKING:
     from optimizer.job import Job
+    from optimizer.presets.offers import PriceBook
     from optimizer.sweep.batch import Engine
     from optimizer.sweep.expansion import Combination
     from optimizer.sweep.store import Store
@@ -122,6 +124,9 @@ def batch() -> None:
 @HTML
 @DASHBOARD
 @AS_JSON
+@PRICES
+@TERM
+@PROVIDER
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -137,8 +142,12 @@ def run(
     html: Path | None,
     dashboard: str | None,
     as_json: bool,
+    prices_file: Path | None,
+    term: str,
+    provider: str,
 ) -> None:
     """Plan the jobs of STUDY that have no answer yet; the same command goes on after an interruption."""
+    prices = book(prices_file, term, provider)
     checked, tasks = _tasks(study)
     if shard is not None:
         part, parts = shard
@@ -160,7 +169,7 @@ def run(
         except KeyboardInterrupt:
             click.echo(f"optimize: stopped; every answer is kept in {kept.label}, the same command goes on", err=True)
             ctx.exit(130)
-        wholes = _wholes(kept, checked, tasks)
+        wholes = _wholes(kept, checked, tasks, prices)
     _show(checked.name, wholes, export=export, html=html, dashboard=dashboard, as_json=as_json, rows=0)
     failed = sum(whole["status"] == "failed" for whole in wholes)
     if failed:
@@ -178,12 +187,18 @@ def run(
 @HTML
 @DASHBOARD
 @AS_JSON
+@PRICES
+@TERM
+@PROVIDER
 @click.option("--rows", type=Whole(0), default=40, metavar="N", help="Most jobs to list. [40]")
 def show(
     study: Path | None,
     store: str | None,
     where: tuple[str, ...],
     rows: int,
+    prices_file: Path | None,
+    term: str,
+    provider: str,
     **how: Any,
 ) -> None:
     """Show the results of STUDY so far, or all of a --store."""
@@ -195,9 +210,10 @@ def show(
     from optimizer.sweep.store import Store
 
     _check_targets(how["html"])
+    prices = book(prices_file, term, provider)
     checked, tasks = _tasks(study) if study else (None, None)
     with closing(Store(default_store(study or Path()) if store is None else store, read_only=True)) as kept:
-        wholes = chosen(_wholes(kept, checked, tasks), where)
+        wholes = chosen(_wholes(kept, checked, tasks, prices), where)
     _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
 
 
@@ -292,17 +308,19 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
     return "\n".join(outlook_lines(study.name, found))
 
 
-def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None) -> list[dict[str, Any]]:
+def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook) -> list[dict[str, Any]]:
     """The results of a study in its order, or everything in a store."""
     from dataclasses import replace
 
+    from optimizer.sweep.money import with_own
     from optimizer.sweep.results import nested
 
     if study is None or tasks is None:
-        return [nested(row) for row in store.rows()]
+        return [nested(row, book=prices) for row in store.rows()]
+    own = with_own(prices, study.prices)
     scenarios = {task.key: task.scenario for task in tasks}
     return [
-        nested(replace(row, scenario=scenarios[row.key]), token_budget=study.token_budget, prices=study.prices)
+        nested(replace(row, scenario=scenarios[row.key]), token_budget=study.token_budget, book=own)
         for row in store.rows(list(scenarios))
     ]
 

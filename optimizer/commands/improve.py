@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
+from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import print_screen
 from optimizer.commands.values import Bytes, Variable, words
 from optimizer.errors import InputError
@@ -16,6 +17,7 @@ from optimizer.errors import InputError
 if TYPE_CHECKING:
     from optimizer.improve.edits import Edit, Improvement
     from optimizer.improve.worth import Run
+    from optimizer.presets.offers import PriceBook
     from optimizer.scripts.question import Controls, Question
     from optimizer.scripts.read import File
 
@@ -56,6 +58,9 @@ optimize improve train.sh --diff --take one > better.patch
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
 @click.option("--tokens", type=TOKENS, metavar="N", help="Of the run: days, dollars.")
 @click.option("--price", type=DOLLARS, metavar="USD", help="Of one GPU-hour. [presets]")
+@PRICES
+@TERM
+@PROVIDER
 @click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
 @click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -71,6 +76,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
         raise click.UsageError("give one of --diff and --json")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
+    prices = book(options.pop("prices_file"), options.pop("term"), options.pop("provider"))
     controls = Controls(hbm=hbm, **options)
     found_files = read_files(files, *started)
     source = read_launch(found_files, controls.gpus, controls.model)
@@ -82,7 +88,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     question.launch.kept += unset(found)
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
-    run = _run(tokens or question.settings.get("tokens"), price, question)
+    run = _run(tokens or question.settings.get("tokens"), price, prices, question)
     if as_json:
         from optimizer.improve.as_json import improvement_dict
 
@@ -122,11 +128,14 @@ def _taken(found: Improvement, take: str) -> Edit | None:
     return (found.pair or first) if take == "two" else found.best or found.pair or first
 
 
-def _run(tokens: float | None, price: float | None, question: Question) -> Run | None:
+def _run(tokens: float | None, price: float | None, prices: PriceBook, question: Question) -> Run | None:
     if not tokens:
         return None
     from optimizer.improve.worth import Run
-    from optimizer.sweep.money import rent
+    from optimizer.presets.offers import quote
 
-    device = question.job.cluster.device.name
-    return Run(tokens=tokens, rent=price / SECONDS if price else rent(device, {}))
+    cluster = question.job.cluster
+    if price:
+        offer = quote(cluster.device.name, prices.term or "on_demand", price / SECONDS, row=f"--price {price:g}")
+        return Run(tokens=tokens, offer=offer)
+    return Run(tokens=tokens, offer=prices.rent(cluster.device.name, cluster.name))

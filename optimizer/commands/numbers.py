@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from optimizer.units import LARGEST, is_count
+from optimizer.errors import InputError
+from optimizer.units import LARGEST, amount, is_count, whole
 
 MOST_TRIALS = 10_000
 MOST_TOKENS, MOST_DOLLARS, LONGEST_SEARCH = 1e18, 1e15, 1e7
 
 
 class Whole(click.ParamType[int]):
-    """A whole number from `low` to `high`, in plain digits."""
+    """A whole number from `low` to `high`: in plain digits, or with k for 1,024 as in "8k"."""
 
     name = "integer"
 
@@ -25,6 +26,8 @@ class Whole(click.ParamType[int]):
         """The number."""
         text = str(value).strip() if not isinstance(value, str) else value.strip()
         sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.removeprefix("+"))
+        if not is_count(digits) and (found := _written(text)) is not None:
+            sign, digits = "", str(found)
         if not is_count(digits):
             self.fail(f"{shortened(text)!r} is not a whole number from {self.low:,} to {self.high:,}", param, ctx)
         number = int(sign + digits)
@@ -34,7 +37,7 @@ class Whole(click.ParamType[int]):
 
 
 class Real(click.ParamType[float]):
-    """A number above `low`, up to `high`."""
+    """A number above `low`, up to `high`: "1e13", or as people write it, "15T"."""
 
     name = "number"
 
@@ -44,12 +47,29 @@ class Real(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number."""
         try:
-            number = float(value)
-        except (ValueError, OverflowError):
+            number = float(value) if not isinstance(value, str) or _plain(value) else amount(value)
+        except (ValueError, OverflowError, InputError):
             self.fail(f"{shortened(str(value))!r} is not a number", param, ctx)
         if not (isfinite(number) and self.low < number <= self.high):
             self.fail(f"{number:g} is not in the range {self.low:g}<x<={self.high:g}", param, ctx)
         return number
+
+
+def _plain(text: str) -> bool:
+    """Whether a text is a number in itself."""
+    try:
+        float(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _written(text: str) -> int | None:
+    """A whole number as people write it, None for what is none."""
+    try:
+        return whole(text)
+    except InputError:
+        return None
 
 
 def shortened(text: str) -> str:

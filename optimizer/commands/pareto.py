@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands.numbers import BATCH, SEQUENCE, TOKENS
 from optimizer.commands.pareto_values import Money, Named, Positive
+from optimizer.commands.price_options import PRICES, PROVIDER, TERM
+from optimizer.commands.request import STACKS
 from optimizer.commands.study import HTML_FILE, write_page
-from optimizer.commands.values import Pin, Share
+from optimizer.commands.values import Fixed, Flex, Share, joined
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,20 +39,23 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 
 @click.command(help=HELP)
 @click.option("--model", default="", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
-@click.option("--tokens", type=float, default=0.0, metavar="N", help="Tokens to train on, such as 15.6e12.")
+@click.option("--tokens", type=TOKENS, default=None, metavar="N", help="Tokens to train on, such as 15T or 15.6e12.")
 @click.option(
     "--portfolio",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="CSV",
-    help="Several runs instead: model,tokens[,seq_len,global_batch].",
+    help="Several runs instead, one after the other: model,tokens[,seq_len,global_batch,by].",
 )
 @click.option("--hardware", required=True, metavar="NAMES", help="Clusters or devices, such as h100,gb200-nvl72.")
-@click.option("--gpus", required=True, metavar="COUNTS", help="1024:32768 doubles, 1024:4096:512 steps, 512,768 lists.")
-@click.option("--seq-len", type=click.IntRange(min=1), metavar="N", help="Tokens per sequence.")
 @click.option(
-    "--global-batch", type=click.IntRange(min=1), metavar="N", help="Sequences per step that --tokens holds for."
+    "--gpus",
+    required=True,
+    metavar="COUNTS",
+    help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000.",
 )
-@click.option("--stack", default="", metavar="NAME|FILE", help="Training software. [megatron-core]")
+@click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence.")
+@click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per step that --tokens holds for.")
+@click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software, on every device. [{STACKS}]")
 @click.option("--dtype", default="bf16", metavar="TYPES", help="bf16, fp8 or both: bf16,fp8. [bf16]")
 @click.option("--deadline", type=Positive("s", "90d"), metavar="TIME", help="Latest end, such as 90d.")
 @click.option("--budget", type=Money(), metavar="USD", help="Largest cost, such as 200M.")
@@ -57,13 +63,9 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--racks", type=click.IntRange(min=1), metavar="N", help="Most racks.")
 @click.option("--on-hand", type=Named(), multiple=True, metavar="NAME=N", help="GPUs of a kind that exist; repeatable.")
 @click.option("--buy", is_flag=True, help="Buy and write off instead of renting.")
-@click.option(
-    "--term",
-    default="",
-    type=click.Choice(["", "on_demand", "reserved_1y", "reserved_3y", "spot", "capacity_block"]),
-    metavar="TERM",
-    help="on_demand, reserved_1y, reserved_3y, spot or capacity_block. [reserved_1y where known]",
-)
+@TERM
+@PROVIDER
+@PRICES
 @click.option("--rent", type=Named(), multiple=True, metavar="NAME=USD", help="Rent of one GPU-hour; repeatable.")
 @click.option(
     "--purchase", type=Named(), multiple=True, metavar="NAME=USD", help="Price of one GPU with its server; repeatable."
@@ -81,9 +83,15 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--scale-up", default="", metavar="LIST", help="GPUs in the NVLink domain.")
 @click.option("--power-cap", default="", metavar=LIST, help="Share of the GPU's power limit, such as 100%,80%.")
 @click.option("--batch-factor", default="", metavar=LIST, help="Multiples of the global batch.")
+@click.option("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far, such as batch=5%.")
 @click.option("--bubble-ceiling", type=Share(), default=1.0, metavar="SHARE", help="Largest pipeline bubble. [100%]")
 @click.option(
-    "--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a variable of the inner plans; repeatable."
+    "--fix",
+    type=Fixed(),
+    callback=joined,
+    multiple=True,
+    metavar="VAR=VALUE",
+    help="Pin a variable of the inner plans; repeatable.",
 )
 @click.option(
     "--min-gpus-for",
@@ -153,7 +161,8 @@ def _question(options: dict[str, Any]) -> Question:
     from optimizer.commands.pareto_request import Wish, question_of
     from optimizer.purchase.campaign import Bounds
 
-    if not options["portfolio"] and not (options["model"] and options["tokens"] > 0):
+    options["tokens"] = options["tokens"] or 0.0
+    if not options["portfolio"] and not (options["model"] and options["tokens"]):
         raise click.UsageError("missing --model and --tokens (or --portfolio), as in: --model gpt3 --tokens 300e9")
     infinite = float("inf")
     bounds = Bounds(
@@ -202,7 +211,7 @@ def _page(answer: Dossier, command: str, question: Question) -> str:
     from optimizer.purchase.report.html import purchase_html
 
     made = date.today()
-    return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}")
+    return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)
 
 
 @contextmanager

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size
-from optimizer.commands.request import Request, job_of
-from optimizer.commands.values import merged
+from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
+from optimizer.commands.values import AT_MOST, merged
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import QUANTISED
+from optimizer.presets.usual_batch import EACH, LEAST
 from optimizer.readers.text import read_text
+from optimizer.units import amount, parse, whole
 
 if TYPE_CHECKING:
     from optimizer.hardware import Cluster
+    from optimizer.presets.offers import PriceBook
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
     from optimizer.purchase.grid import Grid
 
-PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch")
+PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "by")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +47,13 @@ class Wish:
     batch_factor: str = ""
     buy: bool = False
     term: str = ""
+    provider: str = ""
+    prices_file: Path | None = None
     rents: Mapping[str, str]
     prices: Mapping[str, str]
     assume: Mapping[str, str]
     bubble: float = 1.0
+    flex: float | None = None
     fix: tuple[tuple[str, Any], ...] = ()
 
 
@@ -73,9 +79,12 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     unknown = [name for name in (*wish.rents, *wish.prices, *bounds.on_hand) if name not in {k.kind for k in kinds}]
     if unknown:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {wish.hardware}")
-    gpus = counts(wish.gpus)
+    most = wish.gpus.strip().lower()
+    at_most = most.startswith(AT_MOST)
+    gpus = counts(most.removeprefix(AT_MOST))
+    if at_most and len(gpus) > 1:
+        raise InputError(f"--gpus {wish.gpus} must name one number: at-most:1000")
     runs, assumed = _runs(wish, kinds[0].kind)
-    stack = load_stack(wish.stack or "megatron-core")
     axes: dict[str, Axis] = {
         "nic": axis("--nic", wish.nic, gigabits, 0.0),
         "oversubscription": axis("--oversubscription", wish.oversubscription, float, 0.0),
@@ -88,14 +97,13 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         raise InputError(f"--scale-up {wish.scale_up} must be a list of GPU counts such as 8,72")
     campaign = Campaign(
         runs=runs,
-        stack=stack,
+        stack=load_stack(wish.stack) if wish.stack else None,
         assumptions=assumptions(wish.buy, wish.assume),
         bounds=bounds,
         buy=wish.buy,
-        term=wish.term,
-        rents={name: money(text) / 3600 for name, text in wish.rents.items()},
-        prices={name: money(text) for name, text in wish.prices.items()},
+        book=_book(wish, kinds),
         bubble=wish.bubble,
+        flex=wish.flex or 0.0,
         **merged(wish.fix),
     )
     grid = Grid(
@@ -110,9 +118,54 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         scale_ups=tuple(int(domain) for domain in domains),
     )
     ranges = {name: found[1] for name, found in axes.items() if found[1]}
+    if at_most:
+        best, said = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
+        grid, assumed = replace(grid, best_counts=best), [*assumed, *said]
     return Question(
         campaign=campaign, grid=grid, ranges=ranges, kinds=kinds, assumed=tuple(assumed) + _notes(wish, axes)
     )
+
+
+def _best_counts(
+    campaign: Campaign, kinds: tuple[Design, ...], most: int, dtype: str
+) -> tuple[dict[str, int], list[str]]:
+    """The best number of GPUs of each kind with at most so many paid for, by the throughput of the first run."""
+    from optimizer.purchase.catalogue import paid
+    from optimizer.purchase.points import default_planner
+    from optimizer.studies.best_use import best_use, counts_at_most
+
+    found, said = {}, []
+    for kind in kinds:
+        counts = counts_at_most(most, kind.cluster.gpus_per_node)
+        designs = [replace(kind, gpus=count, dtype=dtype) for count in counts]
+        within = [design for design in designs if paid(campaign, design).gpus <= most]
+        if not within:
+            raise InputError(f"--gpus at-most:{most}: {kind.title} is not sold in lots of so few GPUs")
+        use = best_use([design.job(campaign, campaign.runs[0]) for design in within], default_planner)
+        found[kind.kind] = use.best.job.gpus
+        words = use.words() or f"{use.best.job.gpus:,} GPUs are the best of {len(use.tried)} counts tried"
+        said.append(f"{kind.title}, at most {most:,}: {words}")
+    return found, said
+
+
+def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
+    """The price book behind the prices that were typed and the quotes of --prices."""
+    from optimizer.presets.offers import book_of, quote
+
+    clusters = {kind.kind: kind.cluster for kind in kinds}
+    typed = [("--rent", wish.term or "on_demand", wish.rents, 3600.0), ("--purchase", "purchase", wish.prices, 1.0)]
+    quotes = [
+        quote(
+            clusters[name].device.name,
+            term,
+            money(text) / size,
+            cluster=clusters[name].name,
+            row=f"{option} {name}={text}",
+        )
+        for option, term, given, size in typed
+        for name, text in given.items()
+    ]
+    return book_of(wish.prices_file, wish.term, wish.provider).with_quotes(quotes)
 
 
 def _clusters(hardware: str) -> Mapping[str, Cluster]:
@@ -144,14 +197,26 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
     )
     if tokens < job.tokens:
         raise InputError(f"{tokens:g} tokens are less than one step of {job.tokens:,}; --tokens counts the whole run")
-    run = Run(model=job.model, tokens=tokens, seq_len=job.seq_len, global_batch=job.global_batch)
-    return run, [line for line in assumed if "--seq-len" in line or "--global-batch" in line]
+    published = job.model.name in PUBLISHED_BATCHES
+    run = Run(
+        model=job.model,
+        tokens=tokens,
+        seq_len=job.seq_len,
+        global_batch=job.global_batch,
+        assumed=batch is None,
+        grows=batch is None and not published,
+    )
+    lines = [line for line in assumed if "--seq-len" in line or ("--global-batch" in line and published)]
+    if run.grows:
+        lines.append(
+            f"global batch of {LEAST // 2**20}Mi tokens up to {LEAST // EACH:,} GPUs, then {EACH:,} tokens a GPU, as "
+            "published runs' grew; no more tokens are counted for it (--global-batch)"
+        )
+    return run, lines
 
 
 def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
-    """The runs of a CSV with the columns model, tokens and, if wanted, seq_len and global_batch."""
-    from optimizer.calibration.row_numbers import number_problems
-
+    """The runs of a CSV with the columns model, tokens and, if wanted, seq_len, global_batch and by, the latest end."""
     try:
         lines = list(csv.DictReader(read_text(path).splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -160,14 +225,15 @@ def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
         raise InvalidFile(path, [f"needs a line of headings with model and tokens, of {', '.join(PORTFOLIO_COLUMNS)}"])
     runs, problems = [], []
     for number, line in enumerate(lines, start=2):
-        wrong = number_problems(line, PORTFOLIO_COLUMNS[2:], ("tokens",))
-        wrong += [f"{name} is missing" for name in ("model", "tokens") if not line[name]]
+        wrong = [f"{name} is missing" for name in ("model", "tokens") if not line[name]]
+        values = {name: _cell(name, line.get(name) or "", wrong) for name in PORTFOLIO_COLUMNS[1:]}
         problems += [f"line {number}: {problem}" for problem in wrong]
         if wrong:
             continue
         try:
-            seq_len, batch = (int(float(line[name])) if line.get(name) else None for name in PORTFOLIO_COLUMNS[2:])
-            runs.append(_run(line["model"], float(line["tokens"]), seq_len, batch, cluster)[0])
+            seq_len, batch = (int(values[name]) or None for name in PORTFOLIO_COLUMNS[2:4])
+            run = _run(line["model"], values["tokens"], seq_len, batch, cluster)[0]
+            runs.append(replace(run, by=values["by"] or run.by))
         except InputError as error:
             problems.append(f"line {number}: {error}")
     if problems:
@@ -175,11 +241,31 @@ def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def _cell(name: str, text: str, problems: list[str]) -> float:
+    """The number in a cell, 0 where it is blank; what is none is added to the problems."""
+    if not text:
+        return 0.0
+    try:
+        found = parse(text, "s") if name == "by" else amount(text) if name == "tokens" else float(whole(text))
+    except InputError as error:
+        problems.append(f"{name}: {error}")
+        return 0.0
+    if name == "by" and text.strip()[-1:].isdigit():
+        problems.append(f"by {text!r} has no unit; write the days after the start as 60d")
+    elif found <= 0:
+        problems.append(f"{name} must be above 0, but got {text!r}")
+    return found
+
+
 def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
     """What a reader must know about this very question."""
-    notes = ["the software stack's efficiency is taken to be the same on every device"]
-    if not wish.rents and not wish.prices:
-        notes.append("prices are published figures of the dates named, not offers; ask for quotes")
+    notes = []
+    if wish.stack:
+        notes.append(f"the efficiency of {wish.stack} is taken to be the same on every device")
+    else:
+        notes.append(f"software by device: {STACKS} (--stack)")
+    if not wish.rents and not wish.prices and not wish.prices_file:
+        notes.append("prices are published figures of the dates named, not offers; ask for quotes (--prices FILE)")
     if wish.power_cap:
         notes.append("power caps follow a DVFS law (assumed): no cap was measured in LLM training on these devices")
     if wish.batch_factor:
@@ -189,6 +275,6 @@ def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
     if axes["hbm"] != ((0.0,), None):
         notes.append("another HBM size changes neither price nor power (a what-if question)")
     if axes["nic"] != ((0.0,), None) and not wish.buy:
-        notes.append("rent does not change with the network; with --buy its price and power do")
+        notes.append("rent grows by what the network adds to its price, written off with support and staff (assumed)")
     notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in wish.dtype]
     return tuple(notes)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.commands.best_use import best_use_of, hinted
 from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
 from optimizer.commands.study import HTML_FILE, write_page
-from optimizer.commands.values import Bytes, Pin, Share, merged, storage_url
+from optimizer.commands.values import AtMost, Bytes, Fixed, Flex, Share, joined, merged, storage_url
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
@@ -54,10 +55,11 @@ JOB_OPTIONS = (
     click.option("--vocab-padding", type=Share(), default=0.25, metavar="SHARE", help="Most vocabulary padding. [25%]"),
     click.option(
         "--fix",
-        type=Pin(),
+        type=Fixed(),
+        callback=joined,
         multiple=True,
         metavar="VAR=VALUE",
-        help="Pin a variable: tp=8, pp=2..8, vpp=1,6; repeatable.",
+        help="Pin variables: tp=8, pp=2..8, vpp=1,6, tp=1,pp=1; repeatable.",
     ),
     click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
     click.option(
@@ -68,8 +70,14 @@ JOB_OPTIONS = (
         help="Change a field of model, cluster or stack: layers=4; repeatable.",
     ),
 )
+_MODEL, _, *_OTHERS = JOB_OPTIONS
 OPTIONS = (
-    *JOB_OPTIONS,
+    _MODEL,
+    click.option(
+        "--gpus", type=AtMost(), metavar="N", help="Number of GPUs, or at-most:N: fewer where that is faster."
+    ),
+    *_OTHERS,
+    click.option("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far: batch=5%."),
     click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
     click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),
     click.option("--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]"),
@@ -111,7 +119,8 @@ def plan_options(command: Command) -> Command:
 def run_plan(
     *,
     model: str | None,
-    gpus: int | None,
+    gpus: tuple[int, bool] | None,
+    flex: float | None,
     top: int,
     within: float | None,
     trials: int,
@@ -129,7 +138,7 @@ def run_plan(
     **options: Any,
 ) -> int:
     """Plan, print, export; the exit code."""
-    model, gpus = required_job(model, gpus, "optimize")
+    model, count = required_job(model, gpus and gpus[0], "optimize")
     if export is not None and not force:
         from optimizer.exports.folder import check_free
 
@@ -137,8 +146,9 @@ def run_plan(
     storage = storage_url(study) if study else None
     limits, dtypes = limits_of(options), options.pop("dtype")
     several = "," in dtypes or dtypes == ANY
-    request = Request(model=model, gpus=gpus, limits=limits, dtype="" if several else dtypes, **options)
-    job, assumed = job_of(request)
+    request = Request(model=model, gpus=count, limits=limits, dtype="" if several else dtypes, **options)
+    at_most = bool(gpus and gpus[1])
+    job, assumed = best_use_of(request, at_most, flex) if at_most or flex else job_of(request)
     from optimizer.search.plan.planner import plan
     from optimizer.search.plan.precision import best_format, formats_of
 
@@ -157,6 +167,8 @@ def run_plan(
         if prefer == SIMPLE:
             answer, words = _simplest(answer, search)
             assumed += words
+        if not (at_most or flex or time_limit):
+            answer = hinted(answer, request)
     job = answer.job
     comparison = comparison_of(answer, why_not)
     steady = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
+from optimizer.presets.usual_batch import EACH, LEAST, divisible_batch, usual_tokens
 from optimizer.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
-TOKENS_PER_STEP = 4 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +200,9 @@ def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     published = PUBLISHED_BATCHES.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name
-    tokens = published.sequences * published.seq_len if published else TOKENS_PER_STEP
+    tokens = published.sequences * published.seq_len if published else usual_tokens(gpus)
     batch = max(1, tokens // seq_len)
-    why = f"the {tokens / 2**20:.0f}Mi tokens of {published.source}" if published else "about 4Mi tokens per step"
+    why = f"the {tokens / 2**20:.0f}Mi tokens of {published.source}" if published else _usual(tokens, gpus)
     fitting = divisible_batch(batch, gpus)
     if fitting != batch:
         why = f"{why} being {batch:,}, which {gpus:,} GPUs cannot share"
@@ -211,20 +211,11 @@ def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     return batch
 
 
-def divisible_batch(batch: int, gpus: int) -> int:
-    """The batch closest to an assumed one that many plans of so many GPUs can share: a person's own is never changed.
-
-    A multiple of the largest odd factor of the GPUs, unless that exceeds the batch, and at least one sequence for 16
-    GPUs, since no plan keeps more of them busy on one.
-
-    >>> divisible_batch(1536, 1024), divisible_batch(1536, 1000), divisible_batch(2048, 131072)
-    (1536, 1500, 8192)
-    """
-    batch = max(batch, gpus // 16)
-    odd = gpus
-    while odd % 2 == 0:
-        odd //= 2
-    return max(1, round(batch / odd)) * odd if odd <= batch else batch
+def _usual(tokens: int, gpus: int) -> str:
+    """Why a batch is as large as it is, where nobody published one for the model."""
+    if tokens == LEAST:
+        return "about 4Mi tokens per step"
+    return f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"
 
 
 def _dtype(cluster: Cluster, assumed: list[str]) -> str:

@@ -12,7 +12,7 @@ import click
 from optimizer.commands.numbers import BATCH, COUNT, SEQUENCE
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.values import Bytes, Pin, Share, merged
+from optimizer.commands.values import Bytes, Fixed, Share, joined, merged
 from optimizer.commands.waiting import waiting
 from optimizer.files import HTML
 
@@ -38,7 +38,14 @@ OPTIONS = (
     click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
     click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
     click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
-    click.option("--fix", type=Pin(), multiple=True, metavar="VAR=VALUE", help="Pin a plan variable; repeatable."),
+    click.option(
+        "--fix",
+        type=Fixed(),
+        callback=joined,
+        multiple=True,
+        metavar="VAR=VALUE",
+        help="Pin a plan variable; repeatable.",
+    ),
     click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
     click.option(
         "--set",

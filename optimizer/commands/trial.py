@@ -99,10 +99,10 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
 
         click.echo(json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False))
         return
-    from optimizer.sweep.money import rent
+    from optimizer.presets.offers import PriceBook
     from optimizer.trial.report import started_report
 
-    print_screen(started_report(trials, belief, assumed, rent(job.cluster.device.name, {})))
+    print_screen(started_report(trials, belief, assumed, PriceBook().rent(job.cluster.device.name, job.cluster.name)))
 
 
 @trial.command("read", help=READ_HELP, short_help="What the logs of trials decide.")

@@ -9,11 +9,14 @@ from typing import Any
 
 import click
 
-from optimizer.constraints.pin_text import Pinned, pinned, written
+from optimizer.commands.numbers import COUNT
+from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, written
 from optimizer.errors import InputError
-from optimizer.units import is_count, parse
+from optimizer.units import parse, whole
 
 MOST_COUNTS = 200
+AT_MOST = "at-most:"
+MOST_FLEX = 0.5
 
 
 class Share(click.ParamType[float]):
@@ -80,6 +83,38 @@ def words(text: str) -> tuple[str, ...]:
         raise InputError(f"--args {text!r}: {error}; write the arguments as after the script's name") from None
 
 
+class AtMost(click.ParamType[tuple[int, bool]]):
+    """A number of GPUs, or the most that may be used: "1000", "at-most:1000"."""
+
+    name = "n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, bool]:
+        """The number, and whether fewer will do."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value).strip().lower()
+        return COUNT.convert(text.removeprefix(AT_MOST), param, ctx), text.startswith(AT_MOST)
+
+
+class Flex(click.ParamType[float]):
+    """How far the global batch may move: "batch=5%"."""
+
+    name = "batch=share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share of the batch, below a half."""
+        if isinstance(value, float | int):
+            return float(value)
+        name, _, text = str(value).partition("=")
+        try:
+            share = parse(text, "1") if name.strip() == "batch" else 0.0
+        except InputError:
+            share = 0.0
+        if not 0 < share <= MOST_FLEX:
+            self.fail(f"{value!r} does not say how far the batch may move; write for example batch=5%", param, ctx)
+        return share
+
+
 class Counts(click.ParamType[tuple[int, ...]]):
     """Whole numbers above zero in one word: "8,64,512"."""
 
@@ -89,12 +124,14 @@ class Counts(click.ParamType[tuple[int, ...]]):
         """The numbers as they were written."""
         if not isinstance(value, str):
             return tuple(value)
-        words = [word.strip() for word in value.split(",")]
-        if not all(is_count(word) and int(word) > 0 for word in words):
+        words = value.split(",")
+        try:
+            found = tuple(whole(word) for word in words)
+        except InputError:
             self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
         if len(words) > MOST_COUNTS:
             self.fail(f"{len(words):,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
-        return tuple(map(int, words))
+        return found
 
 
 class Pin(click.ParamType[tuple[str, Pinned]]):
@@ -113,6 +150,27 @@ class Pin(click.ParamType[tuple[str, Pinned]]):
             return pinned(name.strip(), text.strip().lower())
         except InputError as error:
             self.fail(str(error), param, ctx)
+
+
+class Fixed(click.ParamType[tuple[tuple[str, Pinned], ...]]):
+    """Pinned plan variables as one value of --fix: "tp=8", "tp=1,pp=1", "vpp=1,6,pp=8"."""
+
+    name = "variable=value,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, Pinned], ...]:
+        """Each variable with its value."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(Pin().convert(part, param, ctx) for part in pin_texts(value) or [value])
+
+
+def joined(
+    ctx: click.Context, param: click.Parameter, values: Iterable[tuple[tuple[str, Pinned], ...]]
+) -> tuple[tuple[str, Pinned], ...]:
+    """The pins of every --fix as one list."""
+    return tuple(pin for pins in values for pin in pins)
 
 
 def storage_url(text: str) -> str:

@@ -77,4 +77,7 @@ def _as_is(current: State, run: Run | None) -> dict[str, Any]:
 
 
 def _worth(state: State, run: Run | None) -> dict[str, Any]:
-    return {"days": days(run, state), "cost_usd": dollars(run, state)} if run else {}
+    if run is None:
+        return {}
+    row = run.offer.row if run.offer else None
+    return {"days": days(run, state), "cost_usd": dollars(run, state), "price_row": row}

@@ -116,7 +116,12 @@ def price_table(state: State, run: Run | None) -> Table:
         f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with a chance of {state.chance:.0%}",
     )
     if run:
-        table.add_row("the run", f"{run.tokens:.3g} tokens: {_worth(run, state)}, without failures")
+        table.add_row("the run", f"{run.tokens:.3g} tokens: {_worth(run, state)}, failures and restarts included")
+        if run.offer is not None:
+            table.add_row(
+                "at",
+                f"{run.offer.value * 3600:.2f} USD per GPU and hour, {run.offer.title()} ({run.offer.row})",
+            )
     return table
 
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.improve.edits import State
+from optimizer.presets.offers import Offer
+from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
 from optimizer.units import DAY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A whole run: its tokens, and the rent of one GPU [USD/s], None where no price is known."""
+    """A whole run: its tokens, and the offer by which its GPUs are rented, None where no price is known."""
 
     tokens: float
-    rent: float | None
+    offer: Offer | None
 
 
 def days(run: Run, state: State) -> float:
-    """Days of computing at a plan's throughput, without failures [day]."""
-    return run.tokens / state.throughput / DAY
+    """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
+    return wall_time(run.tokens / state.throughput, state.job.gpus, usual_reliability()).wall / DAY
 
 
 def dollars(run: Run, state: State) -> float | None:
-    """Rent of all GPUs over that time [USD], None without a price."""
-    return None if run.rent is None else run.rent * state.job.gpus * run.tokens / state.throughput
+    """Rent of whole nodes over that time [USD], None without a price."""
+    if run.offer is None:
+        return None
+    job = state.job
+    return rental(run.tokens / state.throughput, job.gpus, job.cluster.gpus_per_node, run.offer).cost

@@ -1,7 +1,8 @@
-"""Prices, power and other economic parameters, from presets/prices.csv."""
+"""Power and other economic parameters, from presets/prices.csv; what machines cost is in the price book, offers.py."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -42,9 +43,9 @@ class Price:
 def load_prices() -> tuple[Price, ...]:
     """Every row of presets/prices.csv.
 
-    >>> p5 = next(price for price in load_prices() if price.name == "p5" and price.quantity == "on_demand")
-    >>> round(p5.value * 3600, 2), p5.unit, p5.scope
-    (6.88, 'USD/s', 'per GPU')
+    >>> node = next(price for price in load_prices() if price.quantity == "node_power_max")
+    >>> node.name, node.value, node.unit, node.scope
+    ('dgx-v100', 3500.0, 'W', 'per node')
     """
     return tuple(_price(row) for name in names(PRICES) for row in rows(PRICES, name))
 
@@ -70,12 +71,18 @@ def _price(row: Row) -> Price:
 def find_price(quantity: str, *names: str) -> Price | None:
     """The row of this quantity for the first of the names that has one.
 
-    >>> found = find_price("purchase", "my-cluster", "dgx-h100")
+    >>> found = find_price("node_power_max", "my-cluster", "dgx-h100")
     >>> found.value if found else None
-    270000.0
+    10200.0
     """
-    table = {price.name: price for price in reversed(load_prices()) if price.quantity == quantity}
+    table = _table(quantity)
     return next((table[name] for name in names if name in table), None)
+
+
+@cache
+def _table(quantity: str) -> Mapping[str, Price]:
+    """The rows of one quantity by name."""
+    return {price.name: price for price in reversed(load_prices()) if price.quantity == quantity}
 
 
 def default_price(quantity: str) -> Price:

@@ -26,10 +26,11 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "carbon_intensity": ("carbon_intensity", "carbon intensity of the grid"),
     "colocation": ("colocation", "colocation"),
     "lifetime": ("lifetime", "life of the machines"),
+    "residual": ("residual", "value left at its end / price"),
     "support": ("support", "support, a year"),
     "staff": ("staff", "staff, a year"),
     "software": ("software", "software"),
-    "network_share": ("network_share", "network / price of the cluster"),
+    "network": ("network_spread", "network / its switches and links"),
 }
 # What a bare number is in, as a factor to SI: an interruption a day, USD a kWh, a kW-month or a year, minutes, years.
 BARE: Mapping[str, float] = {
@@ -44,7 +45,7 @@ BARE: Mapping[str, float] = {
 }
 ONLY_RENT, ONLY_BUY = (
     ("rent",),
-    ("capex", "electricity", "colocation", "lifetime", "support", "staff", "software", "network_share"),
+    ("capex", "electricity", "colocation", "lifetime", "residual", "support", "staff", "software", "network"),
 )
 
 

@@ -6,23 +6,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Tier
+from optimizer.hardware import Cluster, Device, Tier
 from optimizer.job import Job, Limits
 from optimizer.model import Model
+from optimizer.presets.offers import PriceBook
+from optimizer.presets.stacks import default_stack, load_stack
+from optimizer.presets.usual_batch import divisible_batch, usual_tokens
 from optimizer.purchase.ranges import Range
 from optimizer.stack import Stack
-
-TERMS = ("reserved_1y", "capacity_block", "on_demand", "reserved_3y", "spot")
+from optimizer.units import whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`."""
+    """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`.
+
+    assumed: nobody named the batch, so that it follows the GPUs as that of `optimize` does; grows: nor did a published
+    run of the model, so that it grows with them as published runs' did. by: latest end, after the first start [s].
+    """
 
     model: Model
     tokens: float
     seq_len: int
     global_batch: int
+    assumed: bool = False
+    grows: bool = False
+    by: float = float("inf")
+
+    def sequences(self, gpus: int) -> int:
+        """Sequences per optimizer step on so many GPUs, for which `tokens` hold."""
+        if not self.assumed:
+            return self.global_batch
+        tokens = usual_tokens(gpus) if self.grows else self.global_batch * self.seq_len
+        return divisible_batch(max(1, tokens // self.seq_len), gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +69,26 @@ class Bounds:
 class Campaign:
     """The whole question. `buy` amortises machines instead of renting them.
 
-    `term` "" takes the first of TERMS on offer.
-    fixed, ranges and choices pin variables of the inner plans as optimizer.job.Limits does. rents [USD/s per GPU] and
-    prices [USD per GPU] replace the presets' by kind of machine.
+    stack: the software on every device; None takes the one that each device usually runs. book: every price that may
+    be taken, the user's quotes in front. flex: how far a batch may move, as a share of it. fixed, ranges and choices
+    pin variables of the inner plans as optimizer.job.Limits does.
     """
 
     runs: tuple[Run, ...]
-    stack: Stack
     assumptions: tuple[Assumption, ...]
+    stack: Stack | None = None
     bounds: Bounds = Bounds()
     buy: bool = False
-    term: str = ""
-    rents: Mapping[str, float] = field(default_factory=dict)
-    prices: Mapping[str, float] = field(default_factory=dict)
+    book: PriceBook = field(default_factory=PriceBook)
     bubble: float = 1.0
+    flex: float = 0.0
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+
+    def software(self, device: Device) -> Stack:
+        """What a device runs."""
+        return self.stack or load_stack(default_stack(device))
 
     def scenario(self, **changes: float) -> dict[str, float]:
         """Every assumption at its middle, but for the given ones."""
@@ -131,7 +150,7 @@ class Design:
         return Job(
             model=run.model,
             cluster=self.built(),
-            stack=campaign.stack,
+            stack=campaign.software(self.cluster.device),
             gpus=self.gpus,
             seq_len=run.seq_len,
             global_batch=self.batch(run),
@@ -147,7 +166,7 @@ class Design:
 
     def batch(self, run: Run) -> int:
         """Sequences per optimizer step of a run."""
-        return max(1, round(run.global_batch * self.batch_factor))
+        return max(1, round(run.sequences(self.gpus) * self.batch_factor))
 
     @property
     def title(self) -> str:
@@ -172,19 +191,19 @@ def counts(text: str) -> tuple[int, ...]:
 
     Raises InputError for anything else.
 
-    >>> counts("1024:4096"), counts("1000:2000:500"), counts("512,768")
+    >>> counts("1024:4k"), counts("1000:2000:500"), counts("512,768")
     ((1024, 2048, 4096), (1000, 1500, 2000), (512, 768))
     """
     try:
         if ":" not in text:
-            found = tuple(int(part) for part in text.split(","))
+            found = tuple(whole(part) for part in text.split(","))
         else:
-            low, high, *step = (int(part) for part in text.split(":"))
+            low, high, *step = (whole(part) for part in text.split(":"))
             if low < 1 or len(step) > 1 or (step and step[0] < 1):
                 raise ValueError
             doubled = (low << number for number in range((high // low).bit_length()))
             found = tuple(range(low, high + 1, step[0]) if step else doubled)
-    except ValueError:
+    except (ValueError, InputError):
         found = ()
     if not found or min(found) < 1:
         raise InputError(f"--gpus {text!r} is no range of GPU counts; write 1024:32768, 1024:4096:512 or 1024,1536")

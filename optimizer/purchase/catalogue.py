@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 
 from optimizer.errors import InputError
 from optimizer.presets.economics import Price, default_price, find_price
-from optimizer.purchase.campaign import TERMS, Campaign, Design
+from optimizer.presets.offers import RENTS, Offer
+from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.energy import PowerCurve, switch_power
+from optimizer.purchase.fabric import PORT, Fabric, fabric
+from optimizer.purchase.whole import Lot, whole
 
-USUAL_NIC = 50e9  # 400 Gb/s, the ports that the presets' switch counts and network share hold for
 REFERENCE_CURVE = "h200"
 LARGE_DOMAIN = 16
 
@@ -21,73 +23,99 @@ def power_curve(design: Design, values: Mapping[str, float]) -> PowerCurve:
 
     Raises InputError when the device's power limit is not known.
     """
-    device = design.cluster.device
-    if not device.power:
-        raise InputError(f"the power of {device.name} is not known; leave it out of --hardware")
+    device, limit = design.cluster.device, power_limit(design)
     floor, slope = (find_price(f"power_{part}", device.name, REFERENCE_CURVE) for part in ("floor", "slope"))
     if floor is None or slope is None:
         raise InputError(f"presets/prices.csv has no power curve of {REFERENCE_CURVE}; add power_floor and power_slope")
     switch = find_price("switch_power", "infiniband-ndr")
-    network = 0.0
-    if switch is not None:
-        network = float(
-            switch_power(switch.value, default_price("switches_per_1024_gpus").value, ports(design), design.taper)
-        )
+    network = float(switch_power(switch.value, fabric_of(design).switches, design.gpus)) if switch else 0.0
     return PowerCurve(
-        limit=device.power * values["gpu_power"],
+        limit=limit * values["gpu_power"],
         floor=floor.value,
         slope=slope.value,
-        host=values["host_share"] * device.power,
+        host=values["host_share"] * limit,
         network=network,
         measured=floor.name == device.name,
     )
 
 
-def ports(design: Design) -> float:
-    """NIC bandwidth per GPU in units of 400 Gb/s [1]."""
-    return design.network_bandwidth / USUAL_NIC
+def power_limit(design: Design) -> float:
+    """Power limit of one GPU or chip [W]: the vendor's, else what prices.csv derives. InputError without either."""
+    device = design.cluster.device
+    derived = find_price("power_limit", device.name)
+    if not device.power and derived is None:
+        raise InputError(f"the power of {device.name} is not known; leave it out of --hardware")
+    return device.power or (derived.value if derived else 0.0)
 
 
-def rent_price(campaign: Campaign, design: Design) -> tuple[float, str]:
-    """Rent of one GPU [USD/s], and which offer that is.
+def fabric_of(design: Design, gpus: int = 0) -> Fabric:
+    """The network outside the scale-up domain, of the design's GPUs or of so many."""
+    ports = design.network_bandwidth / PORT
+    return fabric(gpus or design.gpus, design.cluster.gpus_per_node, ports, design.taper)
 
-    Raises InputError when no offer of the wanted term is known.
+
+def network_price(design: Design, gpus: int, spread: float) -> float:
+    """Price of the network of `gpus` GPUs [USD]: switches and links x spread, and NICs that the servers lack."""
+    mine, usual = fabric_of(design, gpus), fabric_of(as_sold(design), gpus)
+    return mine.price() * spread + max(0, mine.nics - usual.nics) * default_price("nic_400g").value
+
+
+def added_network(design: Design, gpus: int, spread: float) -> float:
+    """What the network costs beyond that of the cluster as it is sold [USD], never less than nothing."""
+    usual = network_price(as_sold(design), gpus, spread)
+    return max(0.0, network_price(design, gpus, spread) - usual)
+
+
+def as_sold(design: Design) -> Design:
+    """The design with the network that its cluster has by itself."""
+    return replace(design, nic=0.0, oversubscription=0.0)
+
+
+def host_memory(design: Design) -> float | None:
+    """Memory of the host for one GPU [B]: the cluster's own, else that of prices.csv; None where it is not known."""
+    cluster = design.cluster
+    if cluster.host_memory:
+        return cluster.host_memory / cluster.gpus_per_node
+    row = find_price("host_memory", cluster.name)
+    return row.value / _gpus_of(row, cluster.gpus_per_node) if row else None
+
+
+def rent_offer(campaign: Campaign, design: Design) -> Offer:
+    """The row of the price book by which this design is rented.
+
+    Raises InputError when no offer of the wanted term and provider is known.
     """
-    if design.kind in campaign.rents:
-        return campaign.rents[design.kind], "given by the user"
-    names = (design.cluster.name, design.cluster.device.name)
-    for term in (campaign.term,) if campaign.term else TERMS:
-        found = find_price(term, *names)
-        if found is not None:
-            return found.value, f"{term.replace('_', ' ')} {found.name}, {found.date}: {found.source}"
-    offers = [term for term in TERMS if find_price(term, *names)]
-    known = f"; known: {', '.join(offers)}" if offers else ""
+    device, book = design.cluster.device.name, campaign.book
+    found = book.rent(device, design.cluster.name)
+    if found is not None:
+        return found
+    wanted = " ".join(part for part in (book.provider, book.term.replace("_", " ") or "rental") if part)
+    offers = {item.term for item in replace(book, term="", provider="").rents(device)}
+    known = f"; known: {', '.join(term for term in RENTS if term in offers)}" if offers else ""
     raise InputError(
-        f"no {campaign.term or 'rental'} price of {design.kind} is known{known}; "
-        f"give --rent {design.kind}=USD_PER_GPU_HOUR"
+        f"no {wanted} price of {design.kind} is known{known}; "
+        f"give --rent {design.kind}=USD_PER_GPU_HOUR or a row of --prices FILE"
     )
 
 
-def purchase_price(campaign: Campaign, design: Design) -> tuple[float, str]:
-    """Price of one GPU with its share of the server [USD], and which figure that is.
+def purchase_price(campaign: Campaign, design: Design) -> tuple[float, Offer]:
+    """Price of one GPU with its share of the server [USD], and the row of the price book that it comes from.
 
     A price of bare chips or baseboards is raised by the usual ratio of a server to its chips. Raises InputError when
     none is known.
     """
-    if design.kind in campaign.prices:
-        return campaign.prices[design.kind], "given by the user"
-    cluster = design.cluster
-    server = find_price("purchase", cluster.name)
-    if server is not None:
-        return server.value / _gpus_of(
-            server, cluster.gpus_per_node
-        ), f"{server.name} {server.scope}, {server.date}: {server.source}"
-    chips = find_price("baseboard", cluster.name) or find_price("purchase", cluster.device.name)
-    if chips is not None:
-        ratio = default_price("server_to_chip_cost").value
-        each = chips.value / _gpus_of(chips, 1) * ratio
-        return each, f"{chips.name} {chips.scope} x {ratio:g} for the server, {chips.date}: {chips.source}"
-    raise InputError(f"no purchase price of {design.kind} is known; give --purchase {design.kind}=USD_PER_GPU")
+    found = campaign.book.sale(design.cluster.device.name, design.cluster.name)
+    if found is None:
+        raise InputError(
+            f"no purchase price of {design.kind} is known; give --purchase {design.kind}=USD_PER_GPU "
+            "or a row of --prices FILE"
+        )
+    return found.value * (1.0 if found.term == "purchase" else default_price("server_to_chip_cost").value), found
+
+
+def price_row(campaign: Campaign, design: Design) -> Offer:
+    """The row of the price book that decides what a design costs, rented or bought."""
+    return purchase_price(campaign, design)[1] if campaign.buy else rent_offer(campaign, design)
 
 
 def provisioned_power(design: Design) -> float:
@@ -96,15 +124,27 @@ def provisioned_power(design: Design) -> float:
     rated = find_price("node_power_max", cluster.name) or find_price("rack_power_max", cluster.name)
     if rated is not None:
         return rated.value / _gpus_of(rated, cluster.gpus_per_node)
-    return cluster.device.power * default_price("server_to_chip_power").value
+    return power_limit(design) * default_price("server_to_chip_power").value
 
 
-def occupied(design: Design) -> tuple[int, int]:
-    """GPUs in the nodes that the job occupies (rented), and in whole racks where a rack is the domain (bought)."""
+def rented(campaign: Campaign, design: Design) -> Lot:
+    """What is rented: the sizes that the offer is sold in, else whole nodes."""
+    offer = rent_offer(campaign, design)
+    return whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
+
+
+def bought(campaign: Campaign, design: Design) -> Lot:
+    """What is bought: the sizes that the offer is sold in, else racks where a rack is the domain, else nodes."""
+    offer = purchase_price(campaign, design)[1]
     domain = design.scale_up or design.cluster.scale_up_size
-    node = design.cluster.gpus_per_node
-    unit = domain if is_rack(design) else node
-    return ceil(design.gpus / node) * node, ceil(design.gpus / unit) * unit
+    if is_rack(design) and (design.scale_up or not offer.sold):
+        return whole(design.gpus, design.cluster.gpus_per_node, (domain,), "rack")
+    return whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
+
+
+def paid(campaign: Campaign, design: Design) -> Lot:
+    """The whole things that a design is paid for."""
+    return bought(campaign, design) if campaign.buy else rented(campaign, design)
 
 
 def is_rack(design: Design) -> bool:
@@ -120,6 +160,6 @@ def racks(design: Design) -> int:
 
 
 def _gpus_of(price: Price, otherwise: int) -> int:
-    """GPUs that one price covers: the number in its scope, such as "per rack of 72 GPUs"."""
-    number = re.search(r"\d+", price.scope)
-    return int(number[0]) if number else 1 if price.scope.endswith("GPU") else otherwise
+    """GPUs that one figure covers: the number in its scope, such as "per rack of 72 GPUs"."""
+    number = next((word for word in price.scope.split() if word.isdecimal()), "")
+    return int(number) if number else otherwise

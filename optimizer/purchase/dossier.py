@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from optimizer.presets.offers import Offer
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.catalogue import power_curve, purchase_price, rent_price
+from optimizer.purchase.catalogue import power_curve, power_limit, price_row, purchase_price
 from optimizer.purchase.front import shortlist
 from optimizer.purchase.inverse import (
     Fewest,
@@ -19,9 +20,11 @@ from optimizer.purchase.inverse import (
     parities,
     rent_or_buy_known,
 )
+from optimizer.purchase.odds import Verdict, judged
 from optimizer.purchase.pareto import Purchase
 from optimizer.purchase.points import Planner, Point, Workshop, default_planner
 from optimizer.purchase.ranges import Range
+from optimizer.purchase.rivals import Rival, rivals
 from optimizer.purchase.sensitivity import Swing, intervals, tornado
 
 
@@ -35,12 +38,16 @@ class Dominance:
 
 @dataclass(frozen=True, kw_only=True)
 class Quote:
-    """What one kind of machine costs and draws, with the sources: price [USD/s or USD per GPU], limit [W]."""
+    """What one kind of machine costs and draws: price [USD/s or USD per GPU], the row that it comes from, limit [W].
+
+    others: lowest and highest rent of the same device at the same term in the price book [USD/s], None when bought.
+    """
 
     kind: str
     title: str
     price: float
-    price_source: str
+    offer: Offer
+    others: tuple[Offer, Offer] | None
     power_limit: float
     power_measured: bool
 
@@ -50,7 +57,8 @@ class Dossier:
     """A purchase with its intervals, sensitivities and the answers to the questions asked backwards.
 
     advised: the cheapest point of the front that meets the deadline even at the far end of its interval, or else the
-    cheapest. ranges: by position in the front. shown: the few points of the front that stand for all of it.
+    cheapest. ranges: by position in the front. rivals, verdict: the best design of each machine, what it would take
+    to win, and the chance that it does. shown: the few points of the front that stand for all of it.
     """
 
     purchase: Purchase
@@ -66,6 +74,8 @@ class Dossier:
     rent_or_buy: tuple[RentOrBuy, ...]
     fewest: tuple[Fewest, ...]
     quotes: tuple[Quote, ...]
+    rivals: tuple[Rival, ...] = ()
+    verdict: Verdict = field(default_factory=Verdict)
 
     def range_of(self, point: Point) -> Mapping[str, Range]:
         """Intervals of a point of the front."""
@@ -89,6 +99,8 @@ def dossier(
     frugal = min(front, key=lambda point: point.figures.energy, default=None)
     wanted = [point for point in (advised, cheapest(front), fastest(front), frugal) if point is not None]
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
+    if advised is not None:
+        best[advised.design.kind] = advised
     return Dossier(
         purchase=purchase,
         ranges=ranges,
@@ -103,6 +115,8 @@ def dossier(
         rent_or_buy=rent_or_buy_known(campaign, tuple(best.values())),
         fewest=tuple(fewest_gpus(workshop, kind, deadline_for_fewest) for kind in kinds) if deadline_for_fewest else (),
         quotes=tuple(_quote(campaign, kind) for kind in kinds),
+        rivals=rivals(campaign, tuple(best.values())),
+        verdict=judged(campaign, tuple(best.values()), seed=purchase.seed),
     )
 
 
@@ -135,13 +149,15 @@ def _margin(rival: Point, point: Point) -> float:
 
 
 def _quote(campaign: Campaign, kind: Design) -> Quote:
-    price, source = purchase_price(campaign, kind) if campaign.buy else rent_price(campaign, kind)
+    offer = price_row(campaign, kind)
+    known = () if campaign.buy else replace(campaign.book, term=offer.term, provider="").rents(offer.device)
     curve = power_curve(kind, campaign.scenario())
     return Quote(
         kind=kind.kind,
         title=kind.title,
-        price=price,
-        price_source=source,
-        power_limit=kind.cluster.device.power,
+        price=purchase_price(campaign, kind)[0] if campaign.buy else offer.value,
+        offer=offer,
+        others=(known[0], known[-1]) if len(known) > 1 else None,
+        power_limit=power_limit(kind),
         power_measured=curve.measured,
     )

@@ -149,19 +149,15 @@ def step_energy(
     )
 
 
-def switch_power(
-    power: float, per_1024: float, ports: ArrayLike = 1.0, oversubscription: ArrayLike = 1.0
-) -> FloatArray:
+def switch_power(power: ArrayLike, switches: ArrayLike, gpus: ArrayLike) -> FloatArray:
     """Power of the scale-out switches for one GPU [W].
 
-    P = P_switch x n / 1024 x ports x (2 + 1 / o) / 3; P_switch: one switch of 64 ports [W]; n: switches of a
-    non-blocking two-level fabric of 1,024 GPUs, two thirds of them leaves; ports: NIC bandwidth per GPU / 400 Gb/s
-    [1]; o: bandwidth below / above the leaves [1].
+    P = P_switch n / N; P_switch: one switch of 64 ports [W]; n: switches of the fabric; N: GPUs.
 
-    Source: 686 W per NDR leaf, MLPerf Training v4.1 power logs @b87b9e3; 48 switches for 1,024 GPUs.
+    Source: 686 W per NDR leaf, MLPerf Training v4.1 power logs @b87b9e3.
 
-    >>> round(float(switch_power(686.0, 48)), 1)
+    >>> round(float(switch_power(686.0, 48, 1024)), 1)
     32.2
     """
-    each: FloatArray = power * per_1024 / 1024.0 * np.asarray(ports) * (2.0 + 1.0 / np.asarray(oversubscription)) / 3.0
+    each: FloatArray = np.asarray(power, dtype=np.float64) * np.asarray(switches) / np.asarray(gpus)
     return each

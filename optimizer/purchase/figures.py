@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.presets.economics import default_price, find_price
+from optimizer.presets.offers import Offer
 from optimizer.purchase.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.catalogue import (
-    occupied,
-    ports,
+    added_network,
+    host_memory,
+    network_price,
+    paid,
     power_curve,
+    price_row,
     provisioned_power,
     purchase_price,
     racks,
-    rent_price,
+    rent_offer,
 )
 from optimizer.purchase.energy import PowerCurve, StepEnergy, step_energy
-from optimizer.purchase.goodput import (
-    Reliability,
-    exact_goodput,
-    mean_time_between_failures,
-    optimal_interval,
-)
-from optimizer.purchase.money import Ownership, cluster_price, network_share, ownership_cost, rent_cost, running_cost
+from optimizer.purchase.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
+from optimizer.purchase.run_cost import committed_cost, wall_time
+from optimizer.purchase.whole import Lot
+from optimizer.units import GB
 
-GPUS_PER_NODE = 8  # of the failure rate's scope
 J_PER_KWH = 3.6e6
+USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,8 @@ class Figures:
     """The answer for one design in SI: time [s], cost [USD], energy of the site [J], co2 [kg], power of the site [W].
 
     tokens: processed, all runs together. running: what owned machines cost a second; capex: their price, 0 when rented.
+    ends: of each run, one after the other [s]. lot: what is paid for. committed: rent of the shortest time that the
+    contract binds for, 0 when bought [USD]. network: its price, or that of what goes beyond a rented cluster's [USD].
     peak_power: while every GPU computes; mean_power: over the whole time. utilisation: of the peak, in compute phases.
     """
 
@@ -51,9 +56,17 @@ class Figures:
     mean_power: float
     peak_power: float
     racks: int
-    paid_gpus: int
+    lot: Lot
+    ends: tuple[float, ...] = ()
+    committed: float = 0.0
+    network: float = 0.0
     capex: float = 0.0
     running: float = 0.0
+
+    @property
+    def paid_gpus(self) -> int:
+        """GPUs paid for, in whole nodes, racks or slices."""
+        return self.lot.gpus
 
     @property
     def tokens_per_joule(self) -> float:
@@ -66,93 +79,149 @@ class Figures:
         return self.cost / self.tokens
 
 
-def figures(campaign: Campaign, design: Design, estimates: Sequence[Estimate], values: Mapping[str, float]) -> Figures:
-    """Time, money and energy of a campaign on one design, one estimate for each run, in one scenario."""
-    reliability = Reliability(
-        failure_rate=values["failure_rate"] / GPUS_PER_NODE,
-        restart=values["restart"],
-        checkpoint_stall=values["checkpoint_stall"],
-    )
-    mtbf = mean_time_between_failures(reliability.failure_rate, design.gpus)
-    interval = optimal_interval(reliability.checkpoint_stall, mtbf)
-    share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart, mtbf))
+def figures(
+    campaign: Campaign,
+    design: Design,
+    estimates: Sequence[Estimate],
+    values: Mapping[str, float],
+    on_host: float = 0.0,
+) -> Figures:
+    """Time, money and energy of a campaign on one design, one estimate for each run, in one scenario.
 
+    on_host: what the plans keep in the host's memory, per GPU [B]; bought machines get what they lack.
+    """
     curve = power_curve(design, values)
     training = energy = tokens = weighted = peak = 0.0
+    ends = []
     for run, estimate in zip(campaign.runs, estimates, strict=True):
         step = _step(design, estimate, curve, values)
         seconds = float(step.step_time)
         needed = tokens_of(design, run, values["critical_batch"])
         steps = needed / (design.batch(run) * run.seq_len)
         training += steps * seconds
+        ends.append(training)
         energy += steps * float(step.total) * design.gpus
         weighted += steps * estimate.mfu * estimate.step_time
         tokens += needed
         peak = max(peak, float(step.peak_power))
-    wall = training / share
+    time = wall_time(training, design.gpus, values)
+    wall, share = time.wall, time.goodput
     # Lost work and restarts draw what training draws: a slight overestimate while nodes wait.
-    site_energy = energy / share * values["pue"]
+    pue = site_pue(campaign, design, values)
+    site_energy = energy / share * pue
     power = site_energy / wall
-    rented, bought = occupied(design)
-    paid = bought if campaign.buy else rented
-    cost, capex, running = _money(campaign, design, values, wall, power, paid)
+    lot = paid(campaign, design)
+    money = _money(campaign, design, values, wall, power, lot, on_host)
     return Figures(
         time_to_train=wall,
         training_time=training,
         goodput=share,
-        checkpoint_interval=float(interval),
+        checkpoint_interval=time.checkpoint_interval,
         gpu_seconds=design.gpus * wall,
-        cost=cost,
         energy=site_energy,
         co2=site_energy / J_PER_KWH * values["carbon_intensity"],
         mfu=weighted / training,
         tokens=tokens,
         mean_power=power,
-        peak_power=peak * design.gpus * values["pue"],
+        peak_power=peak * design.gpus * pue,
         racks=racks(design),
-        paid_gpus=paid,
-        capex=capex,
-        running=running,
+        lot=lot,
+        ends=tuple(end / share for end in ends),
+        **money,
     )
 
 
 def tokens_of(design: Design, run: Run, spread: float = 1.0) -> float:
     """Tokens that this design's batch needs for the loss of the run as published [tokens]; spread scales B_crit [1]."""
     critical = spread * critical_batch(run.model.active_params, run.tokens)
-    base, batch = run.global_batch * run.seq_len, design.batch(run) * run.seq_len
+    base, batch = run.sequences(design.gpus) * run.seq_len, design.batch(run) * run.seq_len
     return float(tokens_needed(run.tokens, base, batch, critical))
+
+
+def site_pue(campaign: Campaign, design: Design, values: Mapping[str, float]) -> float:
+    """Site energy / IT energy: the provider's own where its row says it, moved as the assumption is moved [1]."""
+    assumed = next(item for item in campaign.assumptions if item.name == "pue")
+    own = price_row(campaign, design).pue
+    if own is None or assumed.grade == "user":
+        return values["pue"]
+    return max(1.0, own * values["pue"] / assumed.value.mid)
 
 
 def _step(design: Design, estimate: Estimate, curve: PowerCurve, values: Mapping[str, float]) -> StepEnergy:
     """One step: a lower MFU than planned stretches every term, and the cap stretches the compute terms."""
-    device = design.cluster.device
-    executed = estimate.hfu * estimate.step_time * device.peak(design.dtype)
-    reference = device.peak_flops.get("bf16", device.peak(design.dtype))
     stretched = {term: seconds / values["mfu"] for term, seconds in estimate.time.items()}
-    return step_energy(stretched, executed, reference, curve, design.power_cap)
+    return energy_of(design, stretched, estimate.hfu * estimate.step_time, curve)
+
+
+def energy_of(design: Design, time: Mapping[str, float], used: float, curve: PowerCurve) -> StepEnergy:
+    """Time and energy of a step; time: seconds by term, used: HFU x the planned step time [s]."""
+    device = design.cluster.device
+    executed = used * device.peak(design.dtype)
+    reference = device.peak_flops.get("bf16", device.peak(design.dtype))
+    return step_energy(time, executed, reference, curve, design.power_cap)
+
+
+def usual_tokens_per_joule(design: Design, offer: Offer, estimate: Mapping[str, Any], goodput: float) -> float:
+    """Tokens that train for one joule of the site, at the middle of every assumption [1/J].
+
+    estimate: as `optimize --json` prints it. The same energy as that of a purchase, from plain values.
+    """
+    values = {name: default_price(quantity).value for name, quantity in USUAL_POWER.items()}
+    step, time = estimate["step_time_s"], estimate["time_s"]
+    used = energy_of(design, time, estimate["hfu"] * step, power_curve(design, values))
+    pue = offer.pue or _other_pue()
+    return float(estimate["tokens_per_s_per_gpu"] * step / (float(used.total) * pue) * goodput)
+
+
+def _other_pue() -> float:
+    found = find_price("pue", "other")
+    return found.value if found else 1.0
 
 
 def _money(
-    campaign: Campaign, design: Design, values: Mapping[str, float], wall: float, power: float, paid: int
-) -> tuple[float, float, float]:
+    campaign: Campaign,
+    design: Design,
+    values: Mapping[str, float],
+    wall: float,
+    power: float,
+    lot: Lot,
+    on_host: float,
+) -> dict[str, float]:
+    """The fields of Figures that are money."""
     if not campaign.buy:
-        return float(rent_cost(paid, wall, rent_price(campaign, design)[0] * values["rent"])), 0.0, 0.0
-    own, capex = ownership(campaign, design, values, paid)
-    running = float(running_cost(capex, paid, paid * provisioned_power(design), power, own))
-    return float(ownership_cost(capex, wall, running, own.lifetime)), capex, running
+        offer = rent_offer(campaign, design)
+        added = added_network(design, lot.gpus, default_price("network_spread").value)
+        more = float(surcharge(added, _usual_ownership())) if added else 0.0
+        cost = float(rent_cost(lot.gpus, wall, offer.value * values["rent"])) + more * wall
+        committed = committed_cost(lot, wall, offer) + more * max(wall, offer.commitment)
+        return {"cost": cost, "committed": committed, "network": added}
+    own, capex = ownership(campaign, design, values, lot.gpus, on_host)
+    running = float(running_cost(capex, lot.gpus, lot.gpus * provisioned_power(design), power, own))
+    return {"cost": float(ownership_cost(capex, wall, running, own)), "capex": capex, "running": running} | {
+        "network": network_price(design, lot.gpus, values["network"])
+    }
 
 
-def ownership(campaign: Campaign, design: Design, values: Mapping[str, float], gpus: int) -> tuple[Ownership, float]:
-    """What owning this design's machines costs, and their price with the network [USD]."""
-    network = float(network_share(values["network_share"], ports(design), design.taper))
+def ownership(
+    campaign: Campaign, design: Design, values: Mapping[str, float], gpus: int, on_host: float = 0.0
+) -> tuple[Ownership, float]:
+    """What owning this design's machines costs, and their price with network and host memory [USD]."""
+    each, offer = purchase_price(campaign, design)
     own = Ownership(
-        lifetime=values["lifetime"],
-        network_share=network,
+        lifetime=offer.lifetime or values["lifetime"],
+        residual=values["residual"] if offer.residual is None else offer.residual,
         support=values["support"],
         staff=values["staff"],
         software=values["software"],
-        electricity=values["electricity"],
+        electricity=offer.electricity or values["electricity"],
         colocation=values["colocation"],
     )
-    servers = gpus * purchase_price(campaign, design)[0] * values["capex"]
-    return own, float(cluster_price(servers, network))
+    lacking = max(0.0, on_host - (host_memory(design) or on_host))
+    memory = gpus * lacking / GB * default_price("memory_price").value
+    return own, gpus * each * values["capex"] + network_price(design, gpus, values["network"]) + memory
+
+
+def _usual_ownership() -> Ownership:
+    """What owning costs a provider: the middle of the usual assumptions."""
+    names = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")
+    return Ownership(**{name: default_price(name).value for name in names})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -12,7 +12,10 @@ from optimizer.purchase.campaign import Design
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The discrete outer variables; every combination is a design."""
+    """The discrete outer variables; every combination is a design.
+
+    best_counts: the number of GPUs instead of `gpus`, by kind of machine.
+    """
 
     kinds: tuple[Design, ...]
     gpus: tuple[int, ...]
@@ -23,6 +26,7 @@ class Grid:
     oversubscriptions: tuple[float, ...] = (0.0,)
     hbms: tuple[float, ...] = (0.0,)
     scale_ups: tuple[int, ...] = (0,)
+    best_counts: Mapping[str, int] = field(default_factory=dict)
 
     def designs(self) -> Iterable[Design]:
         """Every combination, in a fixed order."""
@@ -39,6 +43,7 @@ class Grid:
             self.scale_ups,
         ):
             gpus, dtype, batch, cap, nic, taper, hbm, domain = values
+            gpus = self.best_counts.get(kind.kind, gpus)
             yield Design(
                 kind=kind.kind,
                 cluster=kind.cluster,

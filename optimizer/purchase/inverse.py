@@ -9,7 +9,7 @@ from math import ceil
 from optimizer.errors import InputError
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.catalogue import is_rack, occupied, provisioned_power, rent_price
+from optimizer.purchase.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
 from optimizer.purchase.figures import ownership
 from optimizer.purchase.money import break_even, parity_price, running_cost
 from optimizer.purchase.points import Point, Workshop
@@ -31,13 +31,17 @@ class Fewest:
 
 @dataclass(frozen=True, kw_only=True)
 class RentOrBuy:
-    """After how long buying a point's machines has cost less than renting them [s]; infinite when it never does."""
+    """After how long buying a point's machines has cost less than renting them [s]; infinite when it never does.
+
+    lifetime: of the machines [s]; a later time is no reason to buy.
+    """
 
     point: Point
     capex: float
     running: float
     rent: float
     time: float
+    lifetime: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +121,12 @@ def rent_or_buy(campaign: Campaign, point: Point) -> RentOrBuy:
     """
     design = point.design
     values = {item.name: item.value.mid for item in (*assumptions(buy=True), *campaign.assumptions)}
-    rented, bought = occupied(design)
-    own, capex = ownership(campaign, design, values, bought)
-    running = float(running_cost(capex, bought, bought * provisioned_power(design), point.figures.mean_power, own))
-    rent = rented * rent_price(campaign, design)[0]
-    return RentOrBuy(point=point, capex=capex, running=running, rent=rent, time=float(break_even(capex, running, rent)))
+    gpus = bought(campaign, design).gpus
+    own, capex = ownership(campaign, design, values, gpus, point.on_host)
+    running = float(running_cost(capex, gpus, gpus * provisioned_power(design), point.figures.mean_power, own))
+    rent = rented(campaign, design).gpus * rent_offer(campaign, design).value
+    time = float(break_even(capex, running, rent))
+    return RentOrBuy(point=point, capex=capex, running=running, rent=rent, time=time, lifetime=own.lifetime)
 
 
 def rent_or_buy_known(campaign: Campaign, points: Sequence[Point]) -> tuple[RentOrBuy, ...]:
@@ -144,5 +149,7 @@ def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:
     for point in ranked:
         rival = ranked[1] if point is ranked[0] else ranked[0]
         hours = parity_price(rival.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
-        found.append(Parity(device=point, rival=rival, price=float(hours), now=rent_price(campaign, point.design)[0]))
+        found.append(
+            Parity(device=point, rival=rival, price=float(hours), now=rent_offer(campaign, point.design).value)
+        )
     return tuple(found)

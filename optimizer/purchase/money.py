@@ -14,12 +14,13 @@ from optimizer.objectives.arrays import FloatArray
 class Ownership:
     """What owning machines costs, besides their price. Shares [1], rates in SI.
 
-    lifetime: over which the price is written off [s]. network_share: network / whole cluster. support, staff: of the
-    price a second [1/s]. software: per GPU [USD/s]. electricity [USD/J]. colocation: per provisioned watt [USD/(W s)].
+    lifetime: over which the price is written off [s]. residual: of the price, got back at its end. support, staff: of
+    the price a second [1/s]. software: per GPU [USD/s]. electricity [USD/J]. colocation: per provisioned watt
+    [USD/(W s)].
     """
 
     lifetime: float
-    network_share: float
+    residual: float
     support: float
     staff: float
     software: float
@@ -43,37 +44,6 @@ def rent_cost(gpus: ArrayLike, duration: ArrayLike, price: ArrayLike) -> FloatAr
     return cost
 
 
-def cluster_price(servers: ArrayLike, network_share: ArrayLike) -> FloatArray:
-    """Price of servers with the network that joins them [USD].
-
-    P = servers / (1 - s); s: network / whole cluster [1].
-
-    Source: epoch-research/training-cost-trends @263c40a: the interconnect is 19 % of a cluster's cost.
-
-    >>> float(cluster_price(81e6, 0.19))
-    100000000.0
-    """
-    price: FloatArray = np.asarray(servers, dtype=np.float64) / (1.0 - np.asarray(network_share))
-    return price
-
-
-def network_share(share: ArrayLike, ports: ArrayLike = 1.0, oversubscription: ArrayLike = 1.0) -> FloatArray:
-    """Network / whole cluster when ports and spine differ from the usual fabric [1].
-
-    s' = x / (1 + x), x = s / (1 - s) x ports x (2 + 1 / o) / 3: the network's price grows with the ports, a third of
-    it (the spine) shrinks with the oversubscription o [1]. Assumed: proportional prices.
-
-    Source: 48 switches for 1,024 GPUs, 16 of them spines, as in objectives.energy.switch_power.
-
-    >>> round(float(network_share(0.19)), 3), round(float(network_share(0.19, ports=2.0)), 3)
-    (0.19, 0.319)
-    """
-    share = np.asarray(share, dtype=np.float64)
-    ratio = share / (1.0 - share) * np.asarray(ports) * (2.0 + 1.0 / np.asarray(oversubscription)) / 3.0
-    result: FloatArray = ratio / (1.0 + ratio)
-    return result
-
-
 def running_cost(
     capex: ArrayLike, gpus: ArrayLike, provisioned: ArrayLike, power: ArrayLike, own: Ownership
 ) -> FloatArray:
@@ -82,7 +52,7 @@ def running_cost(
     r = capex (support + staff) + N software + provisioned x colocation + power x electricity; capex [USD]; provisioned:
     rated power of the servers [W]; power: mean power drawn by the site, cooling included [W].
 
-    >>> zero = {"network_share": 0.0, "staff": 0.0, "software": 0.0}
+    >>> zero = {"staff": 0.0, "software": 0.0, "residual": 0.0}
     >>> own = Ownership(lifetime=1.0, support=0.01, electricity=2.0, colocation=1.0, **zero)
     >>> float(running_cost(100.0, 1, 3.0, 2.0, own))
     8.0
@@ -96,23 +66,41 @@ def running_cost(
     return rate
 
 
-def ownership_cost(capex: ArrayLike, duration: ArrayLike, running: ArrayLike, lifetime: ArrayLike) -> FloatArray:
+def ownership_cost(capex: ArrayLike, duration: ArrayLike, running: ArrayLike, own: Ownership) -> FloatArray:
     """Cost of a run on owned machines: price written off in a straight line, and running cost [USD].
 
-    C = t (capex / L + r); t: wall time of the run [s]; L: lifetime [s]; r: running_cost [USD/s]. The machines are
-    taken to be busy with other work before and after.
+    C = t (capex (1 - v) / L + r); t: wall time of the run [s]; L: lifetime [s]; v: residual value [1]; r: running_cost
+    [USD/s]. The machines are taken to be busy with other work before and after.
 
     Source: epoch-research/training-cost-trends cost_analysis_standalone.py @263c40a, straight-line form.
 
     A tenth of the life of machines for 1 M USD, and 200,000 USD a lifetime to run them:
 
-    >>> float(ownership_cost(1e6, 0.1, 2e5, 1.0))
+    >>> zero = {"support": 0.0, "staff": 0.0, "software": 0.0, "colocation": 0.0}
+    >>> own = Ownership(lifetime=1.0, residual=0.0, electricity=0.0, **zero)
+    >>> float(ownership_cost(1e6, 0.1, 2e5, own))
     120000.0
     """
     cost: FloatArray = np.asarray(duration, dtype=np.float64) * (
-        np.asarray(capex) / np.asarray(lifetime) + np.asarray(running)
+        np.asarray(capex) * (1.0 - own.residual) / own.lifetime + np.asarray(running)
     )
     return cost
+
+
+def surcharge(added: ArrayLike, own: Ownership) -> FloatArray:
+    """Rent that pays for what is added to rented machines [USD/s].
+
+    r = added ((1 - v) / L + support + staff); added: price of it [USD]; v: residual value [1], L: lifetime [s].
+    Assumed: the provider passes on its costs and no more.
+
+    >>> zero = {"staff": 0.0, "software": 0.0, "residual": 0.0, "electricity": 0.0, "colocation": 0.0}
+    >>> float(surcharge(100.0, Ownership(lifetime=50.0, support=0.01, **zero)))
+    3.0
+    """
+    rate: FloatArray = np.asarray(added, dtype=np.float64) * (
+        (1.0 - own.residual) / own.lifetime + own.support + own.staff
+    )
+    return rate
 
 
 def break_even(capex: ArrayLike, running: ArrayLike, rent: ArrayLike) -> FloatArray:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plans
 from optimizer.purchase.campaign import Bounds, Campaign, Design
-from optimizer.purchase.catalogue import power_curve, purchase_price, rent_price
+from optimizer.purchase.catalogue import host_memory, power_curve, price_row
 from optimizer.purchase.energy import capped_slowdown
 from optimizer.purchase.figures import Figures, figures
+from optimizer.studies.best_use import batches_near
 
 Planner = Callable[[Job], Answer]
 
@@ -32,12 +35,16 @@ class Excess:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One design with the best plan of each run and what they cost together, at the middle of every assumption."""
+    """One design with the best plan of each run and what they cost together, at the middle of every assumption.
+
+    on_host: the most that a plan keeps in the host's memory, per GPU [B].
+    """
 
     design: Design
     answers: tuple[Answer, ...]
     figures: Figures
     excesses: tuple[Excess, ...] = ()
+    on_host: float = 0.0
 
     @property
     def feasible(self) -> bool:
@@ -79,7 +86,7 @@ class Workshop:
         """The point of a design, planned at most once."""
         key = design.key
         if key not in self.points:
-            self.points[key] = self._evaluate(design)
+            self.points[key] = self._flexed(design) if self.campaign.flex else self._evaluate(design)
             self.on_point()
         return self.points[key]
 
@@ -93,6 +100,15 @@ class Workshop:
         """Every design without a point."""
         return tuple(point for point in self.points.values() if isinstance(point, Rejected))
 
+    def _flexed(self, design: Design) -> Point | Rejected:
+        """The point of the batch, of those within reach, that ends first; every run's batch moves by the same share."""
+        first = design.batch(self.campaign.runs[0])
+        near = batches_near(first, self.campaign.flex, design.gpus)
+        factors = [design.batch_factor * (batch / first) for batch in near]
+        found = [self._evaluate(replace(design, batch_factor=factor)) for factor in factors]
+        points = [point for point in found if isinstance(point, Point)]
+        return min(points, key=lambda point: point.figures.time_to_train) if points else found[0]
+
     def _evaluate(self, design: Design) -> Point | Rejected:
         answers = []
         try:
@@ -104,10 +120,11 @@ class Workshop:
         except InputError as error:
             return Rejected(design=design, reason=str(error))
         estimates = [answer.estimate for answer in answers if answer.estimate is not None]
-        found = figures(self.campaign, design, estimates, self.campaign.scenario())
-        return Point(
-            design=design, answers=tuple(answers), figures=found, excesses=excesses(self.campaign.bounds, design, found)
-        )
+        on_host = max(kept_on_host(answer) for answer in answers)
+        found = figures(self.campaign, design, estimates, self.campaign.scenario(), on_host)
+        broken = excesses(self.campaign.bounds, design, found) + _late(self.campaign, found)
+        broken += _too_little_host(self.campaign, design, on_host)
+        return Point(design=design, answers=tuple(answers), figures=found, excesses=broken, on_host=on_host)
 
     def _plan(self, run: int, design: Design, job: Job) -> Answer:
         # The power cap stretches a plan's time but is not known to the planner, so it is no part of the key.
@@ -123,10 +140,34 @@ def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
         capped_slowdown(1.0, 0.0, cap)
     for design in {design.kind: design for design in designs}.values():
         power_curve(design, campaign.scenario())
-        if campaign.buy:
-            purchase_price(campaign, design)
-        else:
-            rent_price(campaign, design)
+        price_row(campaign, design)
+
+
+def kept_on_host(answer: Answer) -> float:
+    """What a plan keeps in the host's memory instead of the device's, per GPU [B]; 0 where it offloads nothing."""
+    plan, knobs = answer.plan, answer.knobs
+    if plan is None or answer.estimate is None or not (knobs.offload or plan.activation_offload):
+        return 0.0
+    whole = price(answer.job, Plans.of([replace(plan, activation_offload=0)]), replace(knobs, offload=0.0))
+    with_host = price(answer.job, Plans.of([plan]), knobs)
+    return float(whole.allocated[0] - with_host.allocated[0])
+
+
+def _late(campaign: Campaign, found: Figures) -> tuple[Excess, ...]:
+    """The runs of a portfolio that end after their own date."""
+    return tuple(
+        Excess(limit=f"date of {run.model.title or run.model.name}", value=end, allowed=run.by)
+        for run, end in zip(campaign.runs, found.ends, strict=True)
+        if end > run.by
+    )
+
+
+def _too_little_host(campaign: Campaign, design: Design, on_host: float) -> tuple[Excess, ...]:
+    """The host's memory as a limit: that of rented machines cannot be added to."""
+    there = host_memory(design)
+    if campaign.buy or there is None or on_host <= there:
+        return ()
+    return (Excess(limit="host memory", value=on_host, allowed=there),)
 
 
 def excesses(bounds: Bounds, design: Design, found: Figures) -> tuple[Excess, ...]:

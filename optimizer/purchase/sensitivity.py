@@ -15,6 +15,7 @@ from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.figures import Figures, figures
 from optimizer.purchase.points import Point
 from optimizer.purchase.ranges import Range, combined
+from optimizer.purchase.uncertainty import own_assumptions
 
 RESULTS = ("time_to_train", "cost", "energy", "co2")
 NETWORK = "nic"
@@ -48,9 +49,9 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
     """
     estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
     swings = []
-    for item in campaign.assumptions:
+    for item in own_assumptions(campaign, point):
         ends = [
-            figures(campaign, point.design, estimates, campaign.scenario(**{item.name: value}))
+            figures(campaign, point.design, estimates, campaign.scenario(**{item.name: value}), point.on_host)
             for value in (item.value.low, item.value.high)
         ]
         swings.append(
@@ -86,7 +87,7 @@ def _network_swing(campaign: Campaign, point: Point) -> list[Swing]:
             estimates = repriced(campaign, design, point)
         except InputError:
             return []
-        ends.append(figures(campaign, design, estimates, campaign.scenario()))
+        ends.append(figures(campaign, design, estimates, campaign.scenario(), point.on_host))
     swing = Swing(
         name=NETWORK,
         title="network bandwidth per GPU",

@@ -1,41 +1,94 @@
-"""What renting the machines of a plan costs: presets/prices.csv unless the study names its own prices."""
+"""What renting the machines of a plan costs, by the one price book and the one sum that every command uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from statistics import median
+from typing import TYPE_CHECKING, Any
 
-TERM = "on_demand"
+from optimizer.errors import InputError
+from optimizer.presets import load_cluster
+from optimizer.presets.offers import Offer, PriceBook, quote
+from optimizer.units import DAY
+
+if TYPE_CHECKING:
+    from optimizer.hardware import Cluster
+
+COSTS = (
+    "usd_per_gpu_hour",
+    "usd_per_mtoken",
+    "train_days",
+    "gpu_hours",
+    "train_usd",
+    "goodput",
+    "tokens_per_usd",
+    "tokens_per_joule",
+)
+PRICED = ("price_offer", "price_row")
+MTOKEN = 1e6
+
+
+def _per_joule(whole: Mapping[str, Any], offer: Offer, cluster: Cluster | None, goodput: float) -> float | None:
+    """Tokens for one joule of the site; None where the cluster, its power or the parts of the step are not known."""
+    from optimizer.purchase.campaign import Design
+    from optimizer.purchase.figures import usual_tokens_per_joule
+
+    job, estimate = whole["job"], whole["estimate"]
+    if cluster is None or not {"time_s", "hfu", "step_time_s"} <= set(estimate):
+        return None
+    design = Design(kind=cluster.name, cluster=cluster, gpus=job["gpus"], dtype=job.get("dtype") or "bf16")
+    try:
+        return usual_tokens_per_joule(design, offer, estimate, goodput)
+    except InputError:
+        return None
+
+
+def with_own(book: PriceBook, prices: Mapping[str, float]) -> PriceBook:
+    """The book behind the prices that a study names [USD/s per GPU, by device]."""
+    term = book.term or "on_demand"
+    return book.with_quotes(
+        [quote(device, term, price, row=f"the study's prices, {device}") for device, price in prices.items()]
+    )
 
 
 @cache
-def rents() -> Mapping[str, float]:
-    """Median on-demand rent of one GPU over the offers of each device [USD/s].
+def known_cluster(name: str) -> Cluster | None:
+    """The cluster preset of this name; None where a study described its own."""
+    try:
+        return load_cluster(name)
+    except InputError:
+        return None
 
-    Source: presets/prices.csv; an offer's device is that of the cluster of its name, or the end of its name.
+
+def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dict[str, Any]:
+    """Rent of a job's plan per million tokens and for the whole run, failures and whole nodes included.
+
+    The same sum as that of a purchase: optimizer.purchase.run_cost.rental, at the middle of its assumptions. None
+    where a figure is missing. price_row: the row of the price book.
     """
-    from optimizer.presets import cluster_names, device_names, load_cluster
-    from optimizer.presets.economics import load_prices
+    from optimizer.purchase.run_cost import rental
 
-    clusters, devices = set(cluster_names()), device_names()
-    found: dict[str, list[float]] = {}
-    for price in load_prices():
-        if price.quantity != TERM or price.unit != "USD/s":
-            continue
-        if price.name in clusters:
-            device = load_cluster(price.name).device.name
-        else:
-            device = next((name for name in devices if price.name.endswith(f"-{name}")), "")
-        if device:
-            found.setdefault(device, []).append(price.value)
-    return {device: median(prices) for device, prices in found.items()}
-
-
-def rent(device: str, own: Mapping[str, float]) -> float | None:
-    """Rent of one GPU [USD/s]: the study's own price, else the median offer, else None.
-
-    >>> rent("h100", {"h100": 0.001})
-    0.001
-    """
-    return own.get(device, rents().get(device))
+    found: dict[str, Any] = dict.fromkeys((*COSTS, *PRICED))
+    job = whole["job"]
+    offer = book.rent(job["device"], job.get("cluster") or "")
+    if offer is not None:
+        found["usd_per_gpu_hour"] = round(offer.value * 3600, 6)
+        found["price_offer"], found["price_row"] = offer.title(), offer.row
+    if not whole["estimate"]:
+        return found
+    rate, gpus = whole["estimate"]["tokens_per_s_per_gpu"], job["gpus"]
+    cluster = known_cluster(job.get("cluster") or "")
+    node = cluster.gpus_per_node if cluster else 1
+    # Without an offer only time is asked for.
+    free = offer or quote(job["device"], "on_demand", 0.0, row="")
+    run = rental((token_budget or MTOKEN) / (rate * gpus), gpus, node, free)
+    found["goodput"] = run.time.goodput
+    if offer is not None:
+        found["usd_per_mtoken"] = run.cost / (token_budget or MTOKEN) * MTOKEN
+        found["tokens_per_usd"] = (token_budget or MTOKEN) / run.cost
+        found["tokens_per_joule"] = _per_joule(whole, offer, cluster, run.time.goodput)
+    if token_budget:
+        found["train_days"] = run.time.wall / DAY
+        found["gpu_hours"] = gpus * run.time.wall / 3600
+        found["train_usd"] = run.cost if offer is not None else None
+    return found

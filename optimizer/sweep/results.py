@@ -9,9 +9,9 @@ from typing import Any
 
 from optimizer.job import Limits
 from optimizer.plan import Knobs, Plan
-from optimizer.sweep.money import rent
+from optimizer.presets.offers import PriceBook
+from optimizer.sweep.money import costs
 from optimizer.sweep.store import Row
-from optimizer.units import DAY
 
 EMPTY: Mapping[str, Any] = {
     "schema_version": None,
@@ -34,10 +34,9 @@ LIMITS = tuple(f"limit_{item.name}" for item in fields(Limits))
 PLAN = tuple(item.name for item in fields(Plan))
 KNOBS = tuple(f"knob_{item.name}" for item in fields(Knobs))
 COLUMNS = ("key", "status", "scenario", *ASKED, *LIMITS, *FIGURES, *PLAN, *KNOBS, "reason")
-COSTS = ("usd_per_gpu_hour", "usd_per_mtoken", "train_days", "gpu_hours", "train_usd")
 
 
-def nested(row: Row, *, token_budget: float = 0.0, prices: Mapping[str, float] | None = None) -> dict[str, Any]:
+def nested(row: Row, *, token_budget: float = 0.0, book: PriceBook | None = None) -> dict[str, Any]:
     """One job as `optimize --json` prints it, with its key, scenario, costs and the reason of a failure.
 
     Nothing in it depends on when, where or how often the job ran.
@@ -46,30 +45,7 @@ def nested(row: Row, *, token_budget: float = 0.0, prices: Mapping[str, float] |
     job = {**json.loads(row.asked), **answer.get("job", {})}
     whole = {**EMPTY, **answer, "key": row.key, "status": row.status, "scenario": row.scenario, "job": job}
     whole |= {"cost_model": row.version, "error": row.error or None}
-    return whole | {"costs": costs(whole, token_budget, prices or {})}
-
-
-def costs(whole: Mapping[str, Any], token_budget: float, prices: Mapping[str, float]) -> dict[str, float | None]:
-    """Rent of a job's plan per million tokens and for the whole training run; None where a figure is missing.
-
-    usd_per_mtoken = price / rate x 1e6; train_days = token_budget / (rate x gpus) / 86,400; rate: of one GPU
-    [tokens/s]; price: of one GPU [USD/s]. Time lost to failures is left out.
-    """
-    found: dict[str, float | None] = dict.fromkeys(COSTS)
-    price = rent(whole["job"]["device"], prices)
-    if price is not None:
-        found["usd_per_gpu_hour"] = round(price * 3600, 6)
-    if not whole["estimate"]:
-        return found
-    rate, gpus = whole["estimate"]["tokens_per_s_per_gpu"], whole["job"]["gpus"]
-    if price is not None:
-        found["usd_per_mtoken"] = price / rate * 1e6
-    if token_budget:
-        found["train_days"] = token_budget / (rate * gpus) / DAY
-        found["gpu_hours"] = token_budget / rate / 3600
-        if price is not None:
-            found["train_usd"] = token_budget / rate * price
-    return found
+    return whole | {"costs": costs(whole, token_budget, book or PriceBook())}
 
 
 def flat(whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, 
 from optimizer.constraints.pin_text import pin_texts
 from optimizer.errors import InputError
 from optimizer.readers.tables import Count, Name, Natural, Positive, Table
-from optimizer.units import parse
+from optimizer.units import amount, parse, whole
 
 # What people write for the plural keys: the names of the options of `optimize`.
 SINGULAR = {
@@ -25,7 +25,8 @@ SINGULAR = {
     "stacks": "stack",
     "gpus": "gpu",
 }
-_RANGE = re.compile(r"\s*(\d[\d_,]*)\s*:\s*(\d[\d_,]*)\s*$")
+_RANGE = re.compile(r"\s*(\d[\w,.]*)\s*:\s*(\d[\w,.]*)\s*$")
+EXPECTED = 'expected a whole number or a range of doublings such as "64:1024"'
 _COMPARISON = re.compile(r"\s*(>=|<=|>|<)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
 
 
@@ -35,24 +36,43 @@ def listed(value: Any) -> Any:
 
 
 def counts(value: Any) -> list[Any]:
-    """Whole numbers, with "64:1024" as every doubling from 64 up to 1,024.
+    """Whole numbers, with "64:1024" as every doubling from 64 up to 1,024, and "8k" as 8,192.
 
-    >>> counts([8, "64:256"])
-    [8, 64, 128, 256]
+    >>> counts([8, "64:256", "8k"])
+    [8, 64, 128, 256, 8192]
     """
     found: list[Any] = []
     for item in listed(value):
         match = _RANGE.match(item) if isinstance(item, str) else None
         if match is None:
-            if isinstance(item, bool | str):
-                raise ValueError(f'expected a whole number or a range of doublings such as "64:1024", but got {item!r}')
+            if isinstance(item, bool):
+                raise ValueError(f"{EXPECTED}, but got {item!r}")
+            if isinstance(item, str):
+                item = _whole(item, item)
             found.append(int(item) if isinstance(item, float) and item.is_integer() else item)
             continue
-        low, high = (int(text.replace("_", "").replace(",", "")) for text in match.groups())
+        low, high = (_whole(text, item) for text in match.groups())
         if not 1 <= low <= high:
             raise ValueError(f"the range {item!r} must go upwards from at least 1")
         found += [low << doubling for doubling in range((high // low).bit_length())]
     return found
+
+
+def _whole(text: str, item: str) -> int:
+    try:
+        return whole(text)
+    except InputError:
+        raise ValueError(f"{EXPECTED}, but got {item!r}") from None
+
+
+def budget(value: Any) -> Any:
+    """A number of tokens: 15e12 or "15T"."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return amount(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 def shares(value: Any) -> list[float]:
@@ -206,7 +226,7 @@ class StudyTable(AxesTable):
     name: Name | None = None
     scenarios: dict[Name, AxesTable] = Field(default_factory=dict)
     exclude: Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)] = ()
-    token_budget: Positive | None = None
+    token_budget: Annotated[Positive | None, BeforeValidator(budget)] = None
     prices: dict[str, Positive] = Field(default_factory=dict)
     top: Natural | None = None
     trials: Trials | None = None

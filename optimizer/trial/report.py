@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
+    from optimizer.presets.offers import Offer
     from optimizer.trial.belief import Belief
     from optimizer.trial.folder import Trials
     from optimizer.trial.verdict import Verdict
@@ -29,7 +30,7 @@ MOST = 1e15  # tokens beyond which no run is
 PARAMETERS = 6  # moved the most, that are shown
 
 
-def started_report(trials: Trials, belief: Belief, assumed: Sequence[str], rent: float | None) -> Group:
+def started_report(trials: Trials, belief: Belief, assumed: Sequence[str], rent: Offer | None) -> Group:
     """What was written: the plans to try, their cost, and what they may win."""
     from rich.console import Group
     from rich.text import Text
@@ -80,12 +81,12 @@ def trials_table(trials: Trials, belief: Belief) -> Table:
     return table
 
 
-def money_table(trials: Trials, belief: Belief, rent: float | None) -> Table:
+def money_table(trials: Trials, belief: Belief, rent: Offer | None) -> Table:
     """Cost of all trials, and the expected win over the plan that is ranked first, untried."""
     table = grid("left", "left", expand="1")
     costs = trials.candidates.costs
     cost = sum(gpu_hours(trials.job, float(costs.step_time[index]), trials.steps) for index in trials.chosen)
-    dollars = f", {cost * 3600 * rent:,.0f} USD" if rent else ""
+    dollars = f", {cost * 3600 * rent.value:,.0f} USD at the price of {rent.title()} ({rent.row})" if rent else ""
     table.add_row("cost", f"{hours(cost)}{dollars}")
     wins = [expected_gain(belief, [0], trials.chosen[: count + 1]) for count in range(len(trials.chosen))]
     words = ", ".join(f"{max(0.0, win):.1%} with {count}" for count, win in enumerate(wins, 1))

@@ -54,6 +54,28 @@ def test_a_portfolio_of_runs(tmp_path: Path) -> None:
     found = json.loads(run("--json", question=question).stdout)
     assert found["front"][0]["tokens"] == pytest.approx(3e12)
     assert len(found["front"][0]["plan_detail"]) == 2
+    first, last = found["front"][0]["ends_days"]
+    assert 0 < first < last == pytest.approx(found["front"][0]["time_to_train_days"])
+    text = run(question=question).stdout
+    assert "64 H100, Llama-3 8B: TP" in text
+    assert "64 H100, Llama-2 7B: TP" in text
+    assert "One after the other: Llama-3 8B from day 0 to day" in " ".join(text.split())
+
+
+def test_each_run_of_a_portfolio_may_have_its_own_date(tmp_path: Path) -> None:
+    runs = tmp_path / "runs.csv"
+    question = ["pareto", "--portfolio", str(runs), "--hardware", "h100", "--gpus", "64"]
+    runs.write_text("model,tokens,by\nllama3-8b,1T,100d\nllama2-7b,2T,\n", encoding="utf-8")
+    assert run(question=question).exit_code == 0
+    runs.write_text("model,tokens,by\nllama3-8b,1T,2d\nllama2-7b,2T,\n", encoding="utf-8")
+    late = run(question=question)
+    assert late.exit_code == 3
+    assert "Date of Llama-3 8B: 1 of 1 designs miss it" in late.stdout
+    runs.write_text("model,tokens,by\nllama3-8b,1T,20\nllama2-7b,many,\n", encoding="utf-8")
+    wrong = run(question=question)
+    assert wrong.exit_code == 2
+    assert "by '20' has no unit" in wrong.output
+    assert "tokens: 'many' is no number" in wrong.output
 
 
 @pytest.mark.parametrize(

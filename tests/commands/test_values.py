@@ -1,8 +1,13 @@
+import json
 import re
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from optimizer.cli import cli
+from optimizer.commands.numbers import COUNT, TOKENS
 from optimizer.commands.values import merged, storage_url
 from optimizer.constraints.pin_text import SHORT_NAMES, pinned
 from optimizer.errors import InputError
@@ -77,3 +82,58 @@ def test_a_study_file_becomes_a_database_in_an_existing_folder(tmp_path: Path) -
     assert storage_url(str(tmp_path / "study.db")) == f"sqlite:///{tmp_path.resolve() / 'study.db'}"
     with pytest.raises(InputError, match="does not exist"):
         storage_url(str(tmp_path / "nowhere" / "study.db"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("15T", 15e12),
+        ("300B", 300e9),
+        ("1e13", 1e13),
+        ("1.5M", 1.5e6),
+        ("15_000_000", 15e6),
+        ("1,500", 1500),
+        ("8 G", 8e9),
+    ],
+)
+def test_tokens_as_people_write_them(text: str, value: float) -> None:
+    assert TOKENS.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("8k", 8192), ("128K", 131072), ("1e3", 1000), ("2Ki", 2048), ("64", 64)])
+def test_counts_as_people_write_them(text: str, value: int) -> None:
+    assert COUNT.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-8", "1.5", "many", "8kb", "", "1e40", "k"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is not a whole number from 1|is not in the range 1<=x"):
+        COUNT.convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "much", "15 trillion", "1e30", "2,5T"])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        TOKENS.convert(text, None, None)
+
+
+def test_several_pins_in_one_word_are_those_of_several_options() -> None:
+    def pins(*arguments: str) -> object:
+        return json.loads(CliRunner().invoke(cli, [*job, *arguments]).stdout)["plan"]
+
+    job = ["--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--trials", "0", "--json"]
+    one = pins("--fix", "tp=1,pp=1,vpp=1")
+    assert one == pins("--fix", "tp=1", "--fix", "pp=1", "--fix", "vpp=1")
+    result = CliRunner().invoke(cli, [*job, "--fix", "tp=1,tp=2"])
+    assert result.exit_code == 2
+    assert "contradicts" in result.output
+
+
+def test_sizes_as_people_write_them_make_the_same_job() -> None:
+    def job(*arguments: str) -> object:
+        found = CliRunner().invoke(cli, ["--model", "llama3-8b", "--trials", "0", "--json", *arguments])
+        return json.loads(found.stdout)["job"]
+
+    assert job("--gpus", "64", "--seq-len", "8k", "--global-batch", "1k") == job(
+        "--gpus", "64", "--seq-len", "8192", "--global-batch", "1024"
+    )

@@ -9,7 +9,7 @@ import pytest
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.page.plan.engine import answered
+from optimizer.page.plan.engine import answered, offer_of
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.answer import answer_view
@@ -21,13 +21,14 @@ from optimizer.page.plan.views.pipeline import ends, pipeline_chart
 from optimizer.page.plan.views.runs import distance, measured, nearest
 from optimizer.page.plan.views.scaling import counts, scaling_chart
 from optimizer.page.plan.views.sensitivity import sensitivity_chart
+from optimizer.presets.offers import book_of
+from optimizer.purchase.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import pinned_job, why_not
 from optimizer.search.why.what_binds import sensitivity
 from optimizer.studies.scaling import scaling
 from optimizer.studies.timeline import timeline_of
-from optimizer.sweep.money import rent
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT3 = Asked(gpus=64)
@@ -43,8 +44,13 @@ def test_the_answer_is_that_of_the_command_line() -> None:
 
 
 def test_the_run_is_priced_as_asked_or_at_the_median_offer() -> None:
-    assert answered(replace(LLAMA, price=7.2)).budget.rent == pytest.approx(0.002)
-    assert answered(LLAMA).budget.rent == rent("h100", {})
+    answer = answered(LLAMA).answer
+    asked, usual = offer_of(replace(LLAMA, price=7.2), answer), offer_of(LLAMA, answer)
+    assert asked is not None
+    assert asked.value == pytest.approx(0.002)
+    assert usual == book_of().rent("h100", "dgx-h100")
+    budget = answered(replace(LLAMA, price=7.2)).budget
+    assert budget.charged(3600.0)[1] == rental(3600.0, LLAMA.gpus, 8, asked).cost
 
 
 def test_every_assumption_leads_to_its_control() -> None:

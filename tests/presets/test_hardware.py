@@ -283,26 +283,21 @@ def test_with_network_refuses_what_makes_no_cluster() -> None:
 def test_prices_are_in_si_with_a_range() -> None:
     prices = {(price.name, price.quantity): price for price in load_prices()}
     assert len(prices) == len(load_prices())
-    assert prices["p5", "on_demand"].value * 3600 == pytest.approx(6.88)
     assert prices["default", "electricity"].value * 3.6e6 == pytest.approx(0.0826)
     assert prices["dgx-h100", "node_power_max"].value == pytest.approx(10_200)
     assert prices["default", "lifetime"].value == pytest.approx(5 * 365.25 * 86400)
     for price in load_prices():
         assert price.low <= price.value <= price.high, price
-        assert price.value > 0
+        assert price.value > 0 or price.quantity == "residual"
         assert price.source
         assert price.date
         assert price.grade in ("A", "B", "C")
-        if price.quantity in ("on_demand", "reserved_1y", "reserved_3y", "spot", "capacity_block"):
-            assert price.unit == "USD/s"
-            assert 0.3 < price.value * 3600 < 20
 
 
 def test_prices_of_clusters_and_devices_name_presets() -> None:
     known = {*cluster_names(), *device_names(), *link_names(), "default"}
-    named = {price.name for price in load_prices() if price.quantity in ("purchase", "node_power_max", "power_floor")}
+    named = {price.name for price in load_prices() if price.quantity in ("node_power_max", "power_floor")}
     assert named <= known
-    assert {"p5", "p4d", "a3-mega", "nd-h100-v5"} <= {price.name for price in load_prices()}
 
 
 # Agreement with the collected facts, where they are at hand.

@@ -10,6 +10,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.offers import PriceBook, quote
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.grid import Grid
@@ -52,6 +53,17 @@ def campaign(**changes: Any) -> Campaign:
     run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
     values: dict[str, Any] = {"runs": (run,), "stack": load_stack("megatron-core"), "assumptions": assumptions(False)}
     return Campaign(**values | changes)
+
+
+def rented_at(**prices: float) -> PriceBook:
+    """The price book behind a quote for each kind of machine, named with underscores [USD/s per GPU]."""
+    clusters = {kind: load_cluster(kind.replace("_", "-")) for kind in prices}
+    return PriceBook().with_quotes(
+        [
+            quote(clusters[kind].device.name, "on_demand", price, cluster=clusters[kind].name, row="a test")
+            for kind, price in prices.items()
+        ]
+    )
 
 
 def kinds(*names: str) -> tuple[Design, ...]:

@@ -16,6 +16,7 @@ from optimizer.purchase.energy import (
     step_energy,
     switch_power,
 )
+from optimizer.purchase.fabric import fabric
 
 H100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
 SHARES = st.floats(min_value=0.0, max_value=1.0)
@@ -102,6 +103,7 @@ def test_terms_broadcast_over_many_plans() -> None:
 
 
 def test_switches_follow_ports_and_oversubscription() -> None:
-    assert float(switch_power(686, 48)) == pytest.approx(686 * 48 / 1024)
-    assert float(switch_power(686, 48, 2.0)) == pytest.approx(2 * 686 * 48 / 1024)
-    assert float(switch_power(686, 48, 1.0, 2.0)) == pytest.approx(686 * 40 / 1024)
+    for ports, taper, switches in ((1.0, 1.0, 48), (2.0, 1.0, 96), (1.0, 2.0, 32)):
+        found = fabric(1024, 8, ports, taper)
+        assert found.switches == switches
+        assert float(switch_power(686, found.switches, 1024)) == pytest.approx(686 * switches / 1024)

@@ -7,13 +7,23 @@ from dataclasses import replace
 import pytest
 
 from optimizer.errors import InputError
+from optimizer.presets.offers import PriceBook
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.catalogue import occupied, power_curve, provisioned_power, purchase_price, racks, rent_price
+from optimizer.purchase.catalogue import (
+    bought,
+    power_curve,
+    provisioned_power,
+    purchase_price,
+    racks,
+    rent_offer,
+    rented,
+)
+from optimizer.purchase.fabric import fabric
 from optimizer.purchase.points import Point, Workshop
 from optimizer.purchase.ranges import Range, combined
 from optimizer.purchase.sensitivity import intervals, tornado
-from tests.purchase.campaigns import campaign, kinds, quick_planner
+from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
 
 DAY = 86400.0
 
@@ -25,7 +35,7 @@ def point(question: Campaign, kind: str = "h100", gpus: int = 4096) -> Point:
 
 
 def test_rented_cost_is_gpu_hours_times_price() -> None:
-    found = point(campaign(rents={"h100": 2.0 / 3600})).figures
+    found = point(campaign(book=rented_at(h100=2.0 / 3600))).figures
     assert found.cost == pytest.approx(found.gpu_seconds / 3600 * 2.0)
     assert found.gpu_seconds == pytest.approx(4096 * found.time_to_train)
     assert found.time_to_train == pytest.approx(found.training_time / found.goodput)
@@ -48,18 +58,23 @@ def test_buying_counts_whole_racks_and_the_network() -> None:
     rack = point(question, "gb200-nvl72", 1024)
     assert rack.figures.racks == 15
     assert rack.figures.paid_gpus == 15 * 72
-    assert rack.figures.capex == pytest.approx(15 * 3.5e6 / 0.81, rel=1e-6)
+    assert rack.figures.capex == pytest.approx(15 * 3.0e6 + 1.4 * fabric(1080, 4, 1.0).price())
     node = point(question, "h100", 1024)
     assert node.figures.racks == 32
-    assert node.figures.capex == pytest.approx(128 * 270_000 / 0.81, rel=1e-6)
+    assert node.figures.capex == pytest.approx(128 * 270_000 + 1.4 * 4_349_440)
 
 
 def test_prices_come_with_their_source() -> None:
     design = kinds("h100")[0]
-    price, source = rent_price(campaign(), design)
-    assert price * 3600 == pytest.approx(2.5)
-    assert "2026" in source
-    assert rent_price(campaign(rents={"h100": 1.0}), design) == (1.0, "given by the user")
+    offer = rent_offer(campaign(), design)
+    assert offer.term == "on_demand"
+    assert "presets/offers.csv line" in offer.trace()
+    assert "2026" in offer.trace()
+    own = rent_offer(campaign(book=rented_at(h100=1.0)), design)
+    assert (own.value, own.row, own.own) == (1.0, "a test", True)
+    year = rent_offer(campaign(book=PriceBook(term="reserved_1y", provider="market")), design)
+    assert year.value * 3600 == pytest.approx(2.5)
+    assert year.commitment == pytest.approx(365.25 * DAY)
     assert purchase_price(campaign(), design)[0] == pytest.approx(270_000 / 8)
     # Baseboards are raised by the server's share: 206,000 / 8 x 1.64.
     assert purchase_price(campaign(), kinds("mi300x")[0])[0] == pytest.approx(206_000 / 8 * 1.64)
@@ -79,9 +94,32 @@ def test_power_curves_say_whether_they_were_measured() -> None:
 
 def test_nodes_and_racks_are_rounded_up() -> None:
     design = replace(kinds("gb200-nvl72")[0], gpus=1000)
-    assert occupied(design) == (1000, 1008)
+    assert (rented(campaign(), design).gpus, bought(campaign(), design).gpus) == (1000, 1008)
+    assert bought(campaign(), design).words() == "14 racks of 72 GPUs, 1,000 of 1,008 GPUs used"
     assert racks(design) == 14
-    assert occupied(replace(kinds("h100")[0], gpus=1001)) == (1008, 1008)
+    node = replace(kinds("h100")[0], gpus=1001)
+    assert (rented(campaign(), node).gpus, bought(campaign(), node).gpus) == (1008, 1008)
+    assert rented(campaign(), replace(kinds("tpu-v5e")[0], gpus=1000)).words() == (
+        "4 slices of 256 GPUs, 1,000 of 1,024 GPUs used"
+    )
+
+
+def test_a_rate_that_binds_longer_than_the_run_says_what_the_contract_costs() -> None:
+    question = campaign(book=PriceBook(term="reserved_1y", provider="market"))
+    found = point(question, gpus=16384).figures
+    assert found.time_to_train < 365 * DAY
+    assert found.committed == pytest.approx(16384 * 365.25 * 24 * 2.5)
+    assert point(campaign(), gpus=4096).figures.committed == pytest.approx(point(campaign(), gpus=4096).figures.cost)
+
+
+def test_a_provider_s_own_pue_moves_with_the_assumption() -> None:
+    usual, aws = campaign(), campaign(book=PriceBook(provider="aws"))
+    oci = campaign(book=PriceBook(provider="oci"))
+    assert point(aws).figures.energy == pytest.approx(point(oci).figures.energy)
+    lambda_ = campaign(book=PriceBook(provider="lambda"))
+    assert point(aws).figures.energy / point(lambda_).figures.energy == pytest.approx(1.15 / 1.25)
+    given = campaign(assumptions=assumptions(False, {"pue": "1.3"}), book=PriceBook(provider="aws"))
+    assert point(given).figures.energy / point(usual).figures.energy == pytest.approx(1.3 / 1.15)
 
 
 def test_a_bigger_batch_needs_more_tokens() -> None:

@@ -17,7 +17,7 @@ from optimizer.purchase.inverse import (
 )
 from optimizer.purchase.pareto import pareto
 from optimizer.purchase.points import Point, Workshop
-from tests.purchase.campaigns import campaign, grid, kinds, quick_planner
+from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
 
 DAY = 86400.0
 
@@ -57,7 +57,7 @@ def test_at_its_parity_price_a_device_costs_what_its_rival_does() -> None:
     best = cheapest_by_kind(pareto(question, grid(), planner=quick_planner).points)
     for parity in parities(question, tuple(best.values())):
         kind = parity.device.design.kind
-        again = pareto(replace(question, rents={kind: parity.price}), grid(kind), planner=quick_planner)
+        again = pareto(replace(question, book=rented_at(**{kind: parity.price})), grid(kind), planner=quick_planner)
         same = next(point for point in again.points if point.design.key == parity.device.design.key)
         assert same.figures.cost == pytest.approx(parity.rival.figures.cost)
 
@@ -67,4 +67,4 @@ def test_after_the_break_even_owning_has_cost_less() -> None:
     point = cheapest_by_kind(pareto(question, grid("b200"), planner=quick_planner).points)["b200"]
     found = rent_or_buy(question, point)
     assert found.capex + found.running * found.time == pytest.approx(found.rent * found.time)
-    assert 0 < found.time / DAY < 3650
+    assert 0 < found.time < found.lifetime == pytest.approx(5 * 365.25 * DAY)

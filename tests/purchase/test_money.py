@@ -8,8 +8,6 @@ import pytest
 from optimizer.purchase.money import (
     Ownership,
     break_even,
-    cluster_price,
-    network_share,
     ownership_cost,
     parity_price,
     rent_cost,
@@ -28,18 +26,17 @@ def test_llama_3_at_a_rent_of_two_dollars() -> None:
 def test_owning_a_node_for_a_year() -> None:
     own = Ownership(
         lifetime=5 * YEAR,
-        network_share=0.19,
+        residual=0.1,
         support=0.07 / YEAR,
         staff=0.10 / YEAR,
         software=1500 / YEAR,
         electricity=0.0826 / 3.6e6,
         colocation=200 * 12 / (1e3 * YEAR),
     )
-    capex = float(cluster_price(270_000, 0.19))
-    assert capex == pytest.approx(333_333.3, rel=1e-6)
+    capex = 333_333.3
     running = float(running_cost(capex, 8, 10_200, 7_000 * 1.25, own)) * YEAR
     assert running == pytest.approx(0.17 * capex + 12_000 + 10.2 * 2400 + 8.75 * 8766 * 0.0826, rel=1e-9)
-    assert float(ownership_cost(capex, YEAR, running / YEAR, own.lifetime)) == pytest.approx(capex / 5 + running)
+    assert float(ownership_cost(capex, YEAR, running / YEAR, own)) == pytest.approx(0.9 * capex / 5 + running)
 
 
 def test_break_even_is_where_the_two_bills_meet() -> None:
@@ -51,7 +48,3 @@ def test_break_even_is_where_the_two_bills_meet() -> None:
 def test_at_the_parity_price_both_cost_the_same() -> None:
     price = parity_price(5e7, 4096, 40 * 86400)
     assert float(rent_cost(4096, 40 * 86400, price)) == pytest.approx(5e7)
-
-
-def test_a_tapered_network_is_a_smaller_share() -> None:
-    assert float(network_share(0.19, 1.0, 4.0)) < 0.19 < float(network_share(0.19, 2.0))

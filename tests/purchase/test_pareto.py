@@ -10,6 +10,7 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.presets.offers import PriceBook
 from optimizer.purchase.campaign import Bounds, Design, counts
 from optimizer.purchase.front import (
     binding_limits,
@@ -146,7 +147,7 @@ def test_the_design_shapes_the_cluster() -> None:
 
 def test_an_unknown_price_is_said_before_the_search() -> None:
     with pytest.raises(InputError, match=r"no spot price of mi300x.*--rent mi300x="):
-        pareto(campaign(term="spot"), grid("mi300x"), planner=no_plan)
+        pareto(campaign(book=PriceBook(term="spot")), grid("mi300x"), planner=no_plan)
 
 
 def test_an_unknown_variable_or_sampler_is_refused() -> None:

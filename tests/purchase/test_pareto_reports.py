@@ -16,6 +16,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.offers import PriceBook
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
 from optimizer.purchase.dossier import Dossier, dossier
@@ -30,6 +31,7 @@ from optimizer.purchase.report.words import summary, vendor_questions
 from optimizer.reports.screen import screen_text
 
 DAY = 86400.0
+YEARLY = PriceBook(term="reserved_1y", provider="market")
 COMMAND = "optimize pareto --model llama3.1-405b --rent 'h100=<b>2</b>'"
 
 
@@ -58,7 +60,12 @@ def planner(job: Job) -> Answer:
 def make(bounds: Bounds, buy: bool = False) -> Dossier:
     run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
     campaign = Campaign(
-        runs=(run,), stack=load_stack("megatron-core"), assumptions=assumptions(buy), bounds=bounds, buy=buy
+        runs=(run,),
+        stack=load_stack("megatron-core"),
+        assumptions=assumptions(buy),
+        bounds=bounds,
+        buy=buy,
+        book=YEARLY,
     )
     kinds = tuple(Design(kind=name, cluster=load_cluster(name), gpus=1) for name in ("h100", "b200"))
     found = pareto(campaign, Grid(kinds=kinds, gpus=(4096, 8192, 16384)), planner=planner)

@@ -56,11 +56,13 @@ def test_memory_adds_up_beside_what_is_usable() -> None:
 
 def test_days_and_dollars_of_a_run() -> None:
     found = answer("dense")
-    rate = found.job.tokens / found.estimate.step_time
-    tile = tiles(found.job, found.plan, found.estimate, Budget(tokens=rate * 86400, rent=0.001))[-1]
-    assert tile.value == "1.0 days"
-    assert tile.about == "5,530 USD, without failures"
-    unpriced = tiles(found.job, found.plan, found.estimate, Budget(tokens=rate * 86400, rent=None))[-1]
+    tokens = found.job.tokens / found.estimate.step_time * 86400
+    asked = Budget(tokens=tokens, price="a quote", charged=lambda steps: (2 * steps, steps / 10))
+    tile = tiles(found.job, found.plan, found.estimate, asked)[-1]
+    assert tile.value == "2.0 days"
+    assert tile.about == "8,640 USD, a quote; with failures"
+    free = Budget(tokens=tokens, price="", charged=lambda steps: (steps, None))
+    unpriced = tiles(found.job, found.plan, found.estimate, free)[-1]
     assert "no price is known" in unpriced.about
 
 

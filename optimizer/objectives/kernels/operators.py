@@ -97,8 +97,11 @@ def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) ->
     ...     dispatcher=np.array([0, 1]))
     >>> by_dispatcher(shapes, lambda which: float(len(which))).tolist()
     [8.0, 6.0]
+    >>> from dataclasses import replace
+    >>> by_dispatcher(replace(shapes, tp=one[:0], dispatcher=np.array([], dtype=int)), lambda which: 1.0).size
+    0
     """
-    if shapes.dispatcher is None:
+    if shapes.dispatcher is None or not shapes.dispatcher.size:
         return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
     used = np.unique(shapes.dispatcher).tolist()
     found = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)

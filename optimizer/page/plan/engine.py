@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from optimizer.answer import Answer
 from optimizer.page.plan.question import HOUR, Asked
 from optimizer.reports.answer_page.words import Budget
+
+if TYPE_CHECKING:
+    from optimizer.presets.offers import Offer
 
 KEPT = 64  # answers
 PATIENCE = 60.0  # that a search takes at most [s]
@@ -29,7 +33,7 @@ def answered(asked: Asked, *, whole: bool = False) -> Answered:
     InputError as the command line does.
     """
     answer, assumed = _planned(replace(asked, mine=(), tokens=1.0, price=None), whole)
-    return Answered(answer=answer, assumed=assumed, budget=Budget(tokens=asked.tokens, rent=_rent(asked, answer)))
+    return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
 @lru_cache(maxsize=KEPT)
@@ -40,8 +44,24 @@ def _planned(asked: Asked, whole: bool) -> tuple[Answer, tuple[str, ...]]:
     return plan(job, trials=0, time_limit=PATIENCE, priced_risk=whole), assumed
 
 
-def _rent(asked: Asked, answer: Answer) -> float | None:
-    """The rent of one GPU [USD/s]: as asked, else the median offer for its kind."""
-    from optimizer.sweep.money import rent
+def _budget(asked: Asked, answer: Answer) -> Budget:
+    """The run that the visitor asks about, with failures and whole nodes as every command counts them."""
+    from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
 
-    return asked.price / HOUR if asked.price else rent(answer.job.cluster.device.name, {})
+    offer, gpus, node = offer_of(asked, answer), answer.job.gpus, answer.job.cluster.gpus_per_node
+
+    def charged(training: float) -> tuple[float, float | None]:
+        wall = wall_time(training, gpus, usual_reliability()).wall
+        return wall, rental(training, gpus, node, offer).cost if offer else None
+
+    return Budget(tokens=asked.tokens, price=offer.title() if offer else "", charged=charged)
+
+
+def offer_of(asked: Asked, answer: Answer) -> Offer | None:
+    """By what the GPUs are rented: the price as asked, else what the price book holds for their kind."""
+    from optimizer.presets.offers import book_of, quote
+
+    cluster = answer.job.cluster
+    if asked.price:
+        return quote(cluster.device.name, "on_demand", asked.price / HOUR, row=f"{asked.price:g} USD")
+    return book_of().rent(cluster.device.name, cluster.name)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.report.rows import point_row, range_row
 from optimizer.purchase.report.units import J_PER_MWH
+from optimizer.purchase.uncertainty import untested
 from optimizer.reports.table import csv_text
 from optimizer.units import DAY
 
 if TYPE_CHECKING:
-    from optimizer.purchase.dossier import Dossier
+    from optimizer.purchase.dossier import Dossier, Quote
     from optimizer.purchase.points import Point
+    from optimizer.purchase.rivals import Rival
 
 SCHEMA_VERSION = 1
 
@@ -70,6 +72,9 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             }
             for item in dossier.parities
         ],
+        "machines": [_machine(rival, dossier) for rival in dossier.rivals],
+        "find_out_first": [asdict(item) for item in dossier.verdict.questions],
+        "draws": dossier.verdict.draws,
         "rent_or_buy": [
             {
                 "device": item.point.design.kind,
@@ -80,7 +85,7 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             for item in dossier.rent_or_buy
         ],
         "assumptions": [asdict(item) for item in purchase.campaign.assumptions],
-        "quotes": [asdict(quote) for quote in dossier.quotes],
+        "quotes": [_quote(quote) for quote in dossier.quotes],
         "notes": list(notes),
         "seed": purchase.seed,
         "command": command,
@@ -96,6 +101,48 @@ def purchase_csv(dossier: Dossier) -> str:
         for point in purchase.points
     ]
     return csv_text(rows)
+
+
+def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
+    """The best design of a machine: how it ranks and what it would take to be the cheapest."""
+    found = next((item for item in dossier.verdict.odds if item.point is rival.point), None)
+    size = 1.0 if dossier.purchase.campaign.buy else 3600.0
+    return {
+        "device": rival.point.design.kind,
+        "vendor": rival.vendor,
+        "gpus": rival.point.design.gpus,
+        "tokens_per_usd": rival.tokens_per_dollar,
+        "tokens_per_joule": rival.point.figures.tokens_per_joule,
+        "winner": rival.winner,
+        "chance": found.chance if found else None,
+        "chance_within_limits": found.in_limits if found else None,
+        "expected_regret_usd": found.regret if found else None,
+        "extrapolated": list(untested(rival.point)),
+        "price_now": rival.price_now * size,
+        "price_to_win": rival.price * size if rival.price else None,
+        "mfu_to_win": rival.mfu,
+        "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
+    }
+
+
+def _quote(quote: Quote) -> dict[str, Any]:
+    """One price with the row that it stands in; `price` in SI."""
+    offers = {"low": quote.others[0], "high": quote.others[1]} if quote.others else {}
+    return {
+        "kind": quote.kind,
+        "title": quote.title,
+        "price": quote.price,
+        "offer": quote.offer.title(),
+        "row": quote.offer.row,
+        "term": quote.offer.term,
+        "source": quote.offer.source,
+        "date": quote.offer.date,
+        "grade": quote.offer.grade,
+        "commitment_days": quote.offer.commitment / DAY,
+        "others": {end: {"value": offer.value, "row": offer.row} for end, offer in offers.items()},
+        "power_limit": quote.power_limit,
+        "power_measured": quote.power_measured,
+    }
 
 
 def _nearest(point: Point) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
+from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
 from optimizer.purchase.report.figures import charts
 from optimizer.purchase.report.rows import bottleneck, memory_use
 from optimizer.purchase.report.units import (
@@ -20,16 +22,20 @@ from optimizer.purchase.report.units import (
 from optimizer.purchase.report.words import (
     fewest_sentence,
     infeasible,
-    parity_sentence,
+    old,
     question,
     rent_or_buy_sentence,
     summary,
     vendor_questions,
 )
+from optimizer.purchase.rivals import Rival, by_vendor
+from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.reports.glossary import words_in
 from optimizer.reports.page import Filters, rendered
 from optimizer.units import GB
 
 if TYPE_CHECKING:
+    from optimizer.purchase.campaign import Assumption
     from optimizer.purchase.dossier import Dossier
 
 TEMPLATE = "pareto.html"
@@ -51,8 +57,10 @@ FILTERS: Filters = {
 }
 
 
-def purchase_html(dossier: Dossier, command: str, notes: Sequence[str] = (), made: str = "") -> str:
-    """The whole page; nothing in it is fetched from elsewhere. made: the day it was made, as text."""
+def purchase_html(
+    dossier: Dossier, command: str, notes: Sequence[str] = (), made: str = "", today: date | None = None
+) -> str:
+    """The whole page; nothing in it is fetched from elsewhere. made: the day it was made, as text; today: as a date."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
@@ -60,15 +68,22 @@ def purchase_html(dossier: Dossier, command: str, notes: Sequence[str] = (), mad
     return rendered(
         "optimizer.purchase.report",
         TEMPLATE,
-        FILTERS,
+        {
+            **FILTERS,
+            "old": lambda offer: old(offer, today) if today else "",
+            "rival_cells": lambda rival: rival_cells(dossier, rival),
+        },
         dossier=dossier,
         purchase=purchase,
         campaign=purchase.campaign,
+        assumptions=_assumptions(dossier),
         question=question(purchase.campaign),
         summary=summary(dossier),
         infeasible=[] if purchase.front else infeasible(dossier),
         vendor=vendor_questions(dossier),
-        parities=[parity_sentence(item) for item in dossier.parities],
+        rivals=_groups(dossier),
+        rival_headings=RIVAL_HEADINGS,
+        words=words_in(_words(dossier)),
         owning=[rent_or_buy_sentence(item) for item in dossier.rent_or_buy],
         fewest=[fewest_sentence(item) for item in dossier.fewest],
         charts={name: Markup(fragment) for name, fragment in charts(dossier).items()},
@@ -78,3 +93,23 @@ def purchase_html(dossier: Dossier, command: str, notes: Sequence[str] = (), mad
         most=MOST_ROWS,
         made=made,
     )
+
+
+def _groups(dossier: Dossier) -> list[tuple[str, Sequence[Rival]]]:
+    """The best designs of the machines, all of them and then those of each vendor."""
+    if len(dossier.rivals) < 2:
+        return []
+    vendors = list(by_vendor(dossier.rivals).items())
+    return [("Across vendors" if len(vendors) > 1 else "By tokens a dollar", dossier.rivals), *vendors]
+
+
+def _words(dossier: Dossier) -> list[str]:
+    """The texts of the page whose words are explained."""
+    plans = [answer.plan.summary() for point in dossier.shown for answer in point.answers if answer.plan]
+    return [*plans, *summary(dossier), "MFU goodput NIC Gb/s PUE oversubscription micro-batch bubble"]
+
+
+def _assumptions(dossier: Dossier) -> tuple[Assumption, ...]:
+    """The uncertain inputs, those of the advised design where there is one."""
+    campaign = dossier.purchase.campaign
+    return own_assumptions(campaign, dossier.advised) if dossier.advised else campaign.assumptions

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
 from optimizer.purchase.report.rows import bottleneck
 from optimizer.purchase.report.units import days, dollars, megawatt_hours, megawatts
 from optimizer.purchase.report.words import (
     fewest_sentence,
-    parity_sentence,
     question,
     rent_or_buy_sentence,
     summary,
 )
+from optimizer.purchase.rivals import by_vendor
+from optimizer.reports.glossary import words_in
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
+    from optimizer.answer import Answer
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.points import Point
 
-HEADINGS = ("design", "time", "cost", "energy", "MFU", "goodput", "site", "bottleneck")
+HEADINGS = ("design", "time", "cost", "energy", "tokens/$", "tokens/J", "site", "bottleneck")
 NUMBERS = HEADINGS[1:7]
 
 
@@ -29,6 +32,10 @@ def purchase_markdown(dossier: Dossier, command: str = "") -> str:
     """Summary, front, answers and command, for a message or a wiki."""
     lines = ["# Which machines to take", "", question(dossier.purchase.campaign), ""]
     lines += [f"- {line}" for line in summary(dossier)]
+    if len(dossier.rivals) > 1:
+        lines += ["", "## The best of each machine", "", _markdown_row(RIVAL_HEADINGS)]
+        lines.append(_markdown_row(["---"] * len(RIVAL_HEADINGS)))
+        lines += [_markdown_row(rival_cells(dossier, rival)) for rival in dossier.rivals]
     if dossier.purchase.front:
         lines += ["", "## The choices that nothing beats", "", _markdown_row(HEADINGS)]
         lines.append(_markdown_row(["---:" if heading in NUMBERS else "---" for heading in HEADINGS]))
@@ -65,16 +72,51 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
         ]
         parts += [Text("\nPlans", style="bold")]
         parts += [
-            _bullet(f"{point.design.label()}: {answer.plan.summary()}")
+            _bullet(f"{point.design.label()}{_run_of(point, answer)}: {answer.plan.summary()}")
             for point in dossier.shown
             for answer in point.answers
             if answer.plan
         ]
+    parts += _machines(dossier)
     for heading, sentences in _backwards(dossier):
         parts += [Text(f"\n{heading}", style="bold"), *(_bullet(sentence) for sentence in sentences)]
     if notes:
         parts += [Text("\nAssumed", style="bold"), *(_bullet(note) for note in notes)]
+    words = words_in([*HEADINGS, *(answer.plan.summary() for answer in _answers(dossier) if answer.plan), "MFU"])
+    parts += [Text("\nWords", style="bold"), *(_bullet(f"{word}: {meaning}") for word, meaning in words.items())]
     return Group(*parts)
+
+
+def _answers(dossier: Dossier) -> list[Answer]:
+    return [answer for point in dossier.shown for answer in point.answers]
+
+
+def _run_of(point: Point, answer: Answer) -> str:
+    """The model of a plan, where a portfolio has several runs."""
+    return f", {answer.job.model.title or answer.job.model.name}" if len(point.answers) > 1 else ""
+
+
+def _machines(dossier: Dossier) -> list[RenderableType]:
+    """What each machine would take to be the cheapest: those of one vendor together where there are several."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found: list[RenderableType] = []
+    if len(dossier.rivals) < 2:
+        return found
+    groups = {"across vendors": dossier.rivals} | dict(by_vendor(dossier.rivals))
+    if len(groups) == 2:
+        groups = {"by tokens per dollar": dossier.rivals}
+    for name, members in groups.items():
+        if len(members) < 2:
+            continue
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for heading in RIVAL_HEADINGS:
+            table.add_column(heading, justify="right" if heading in RIVAL_HEADINGS[1:6] else "left")
+        for rival in members:
+            table.add_row(*rival_cells(dossier, rival))
+        found += [Text(f"\nThe best of each machine, {name}", style="bold"), table]
+    return found
 
 
 def _cells(point: Point) -> list[str]:
@@ -84,8 +126,8 @@ def _cells(point: Point) -> list[str]:
         days(found.time_to_train),
         dollars(found.cost),
         megawatt_hours(found.energy),
-        f"{found.mfu:.1%}",
-        f"{found.goodput:.1%}",
+        f"{1 / found.cost_per_token:,.0f}",
+        f"{found.tokens_per_joule:.2f}",
         megawatts(found.peak_power),
         bottleneck(point),
     ]
@@ -105,10 +147,6 @@ def _backwards(dossier: Dossier) -> list[tuple[str, list[str]]]:
     if dossier.fewest:
         heading = f"Fewest GPUs for {days(dossier.fewest[0].deadline)}"
         found.append((heading, [fewest_sentence(item) for item in dossier.fewest]))
-    if dossier.parities:
-        found.append(
-            ("Price at which each device is the cheapest", [parity_sentence(item) for item in dossier.parities])
-        )
     if dossier.rent_or_buy:
         found.append(("Rent or buy", [rent_or_buy_sentence(item) for item in dossier.rent_or_buy]))
     return found

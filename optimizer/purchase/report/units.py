@@ -67,6 +67,15 @@ def megawatts(value: float) -> str:
     return f"{value / 1e6:,.1f} MW" if value >= 1e6 else f"{value / 1e3:,.0f} kW"
 
 
+def gigabytes(value: float) -> str:
+    """An amount of memory.
+
+    >>> gigabytes(2.5e11)
+    '250 GB'
+    """
+    return f"{value / 1e9:,.0f} GB"
+
+
 def tonnes(value: float) -> str:
     """A mass of carbon dioxide from kilograms.
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from optimizer.presets.offers import OLD
+from optimizer.purchase.catalogue import fabric_of, price_row
 from optimizer.purchase.front import binding_limits, smallest_excess
+from optimizer.purchase.report.decision import odds_sentences
 from optimizer.purchase.report.rows import bottleneck
-from optimizer.purchase.report.units import between, days, dollars, hourly, megawatt_hours, megawatts, quantity, tonnes
+from optimizer.purchase.report.units import (
+    between,
+    days,
+    dollars,
+    gigabytes,
+    hourly,
+    megawatt_hours,
+    megawatts,
+    quantity,
+    tonnes,
+)
+from optimizer.units import DAY
 
 if TYPE_CHECKING:
+    from datetime import date
+
+    from optimizer.presets.offers import Offer
     from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.inverse import Fewest, Parity, RentOrBuy
@@ -43,7 +60,10 @@ def summary(dossier: Dossier) -> list[str]:
         f"{between(ranges['cost'], dollars)}; it uses {between(ranges['energy'], megawatt_hours)} and draws up to "
         f"{megawatts(best.figures.peak_power)} at the site.",
         *_capital(best),
+        *_contract(dossier),
+        *_dates(dossier, best),
         *_confidence(purchase.campaign, ranges),
+        *odds_sentences(dossier),
         *_others(dossier, best),
         f"The machines train {best.figures.goodput:.0%} of the time; failures, restarts and checkpoints take the rest. "
         f"While they train they reach {best.figures.mfu:.0%} of their peak (MFU); "
@@ -79,7 +99,7 @@ def infeasible(dossier: Dossier) -> list[str]:
         count = sum(any(excess.limit == limit for excess in point.excesses) for point in purchase.points)
         rest = f"; it alone stops {alone:,}" if alone else ""
         lines.append(
-            f"{limit.capitalize()}: {count:,} of {len(purchase.points):,} designs miss it, by at least "
+            f"{limit[:1].upper()}{limit[1:]}: {count:,} of {len(purchase.points):,} designs miss it, by at least "
             f"{least.share:.0%} ({_limit(least)}){rest}."
         )
     for point in purchase.nearest:
@@ -113,6 +133,7 @@ def vendor_questions(dossier: Dossier) -> list[str]:
                 f"{days(best.figures.time_to_train - fast)}, {quantity(swing.low, swing.unit)} would cost "
                 f"{days(slow - best.figures.time_to_train)}."
             )
+    lines.append(_network(dossier.purchase.campaign, best))
     lines += [parity_sentence(parity) for parity in dossier.parities if parity.device is not best][:3]
     lines.append(f"Room for {best.figures.racks:,} racks and {megawatts(best.figures.peak_power)}, cooling included.")
     return lines
@@ -133,8 +154,14 @@ def rent_or_buy_sentence(item: RentOrBuy) -> str:
     """When buying pays."""
     if item.time == float("inf"):
         return f"{name(item.point)}: owning never costs less than renting."
+    if item.time > item.lifetime:
+        return (
+            f"{name(item.point)}: rent. At this rent, buying for {dollars(item.capex)} would not pay within the "
+            f"machines' life of {days(item.lifetime)}."
+        )
     return (
-        f"{name(item.point)}: buying for {dollars(item.capex)} beats renting after {days(item.time)} of continuous use."
+        f"{name(item.point)}: buying for {dollars(item.capex)} beats renting after {days(item.time)} of continuous "
+        f"use, within a life of {days(item.lifetime)}."
     )
 
 
@@ -171,6 +198,56 @@ def _capital(best: Point) -> list[str]:
     ]
 
 
+def _contract(dossier: Dossier) -> list[str]:
+    """Which row of the price book the cost comes from, and what a contract that outlasts the run really costs."""
+    campaign, best = dossier.purchase.campaign, dossier.advised
+    if best is None:
+        return []
+    offer = price_row(campaign, best.design)
+    lines = [f"To order: {best.figures.lot.words()}, at the price of {offer.title()} ({offer.row})."]
+    if offer.term == "spot":
+        lines.append("Spot: the provider may take the GPUs back at any time; time and cost hold no such interruption.")
+    for point in dossier.shown if not campaign.buy else ():
+        found, offer = point.figures, price_row(campaign, point.design)
+        if offer.commitment > found.time_to_train:
+            lines.append(
+                f"{name(point)} is priced at a rate that binds for {days(offer.commitment)} ({offer.title()}); the run "
+                f"uses {found.time_to_train / offer.commitment:.0%} of a contract for {dollars(found.committed)}. "
+                "Its cost here holds only if the rest is used or sold."
+            )
+    return lines
+
+
+def _dates(dossier: Dossier, best: Point) -> list[str]:
+    """When each run of a portfolio starts and ends, one after the other."""
+    runs, ends = dossier.purchase.campaign.runs, best.figures.ends
+    if len(runs) < 2:
+        return []
+    starts = (0.0, *ends[:-1])
+    parts = [
+        f"{run.model.title or run.model.name} from day {start / DAY:,.0f} to day {end / DAY:,.0f}"
+        + (f" (by day {run.by / DAY:,.0f})" if run.by < float("inf") else "")
+        for run, start, end in zip(runs, starts, ends, strict=True)
+    ]
+    return ["One after the other: " + "; ".join(parts) + "."]
+
+
+def old(offer: Offer, today: date) -> str:
+    """How old a price is, where it is too old to rely on; "" otherwise."""
+    age = offer.age(today)
+    return f"{age:,} days old" if age is not None and age > OLD else ""
+
+
+def _network(campaign: Campaign, best: Point) -> str:
+    """The parts of the network, and what they cost."""
+    parts = fabric_of(best.design, best.figures.paid_gpus).words()
+    if campaign.buy:
+        return f"The network: {parts}; {dollars(best.figures.network)} of the machines' price (assumed list prices)."
+    added = best.figures.network
+    more = f"; {dollars(added)} of it beyond what the machines come with, passed on in the rent" if added else ""
+    return f"The network that the rent must include: {parts}{more}."
+
+
 def _confidence(campaign: Campaign, ranges: Mapping[str, Range]) -> list[str]:
     lines = []
     for result, limit, what, show in (
@@ -197,6 +274,11 @@ def _others(dossier: Dossier, best: Point) -> list[str]:
 
 
 def _limit(excess: Excess) -> str:
-    shows: Mapping[str, Callable[[float], str]] = {"deadline": days, "budget": dollars, "power": megawatts}
-    show = shows.get(excess.limit, "{:,.0f}".format)
+    shows: Mapping[str, Callable[[float], str]] = {
+        "deadline": days,
+        "budget": dollars,
+        "power": megawatts,
+        "host memory": gigabytes,
+    }
+    show = days if excess.limit.startswith("date of") else shows.get(excess.limit, "{:,.0f}".format)
     return f"{show(excess.value)} against {show(excess.allowed)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.answer import Alternative, Answer
@@ -37,10 +37,14 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """A run of so many `tokens`, and the `rent` of one GPU [USD/s], None where no price is known."""
+    """A run of so many `tokens`, and by which price its GPUs are rented.
+
+    charged: wall time with failures [s] and cost [USD], None where no price is known, of so many seconds of steps.
+    """
 
     tokens: float
-    rent: float | None
+    price: str
+    charged: Callable[[float], tuple[float, float | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +86,10 @@ def tiles(job: Job, plan: Plan, estimate: Estimate, budget: Budget | None = None
         ),
     ]
     if budget:
-        days = budget.tokens / rate / DAY
-        cost = budget.rent and budget.rent * job.gpus * budget.tokens / rate
-        found.append(
-            Tile(
-                name=f"Run of {count(budget.tokens)} tokens",
-                value=f"{days:,.1f} days",
-                about=f"{dollars(cost)}, without failures" if cost else "no price is known; without failures",
-            )
-        )
+        wall, cost = budget.charged(budget.tokens / rate)
+        about = "no price is known" if cost is None else f"{dollars(cost)}, {budget.price}"
+        name = f"Run of {count(budget.tokens)} tokens"
+        found.append(Tile(name=name, value=f"{wall / DAY:,.1f} days", about=f"{about}; with failures"))
     return tuple(found)
 
 

@@ -55,16 +55,18 @@ def plan(
     study: str | None = None,
     ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
+    explained: bool = True,
 ) -> Answer:
     """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
-    them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked.
+    them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked, and
+    `explained` why there is no plan, which may take longer than to find that there is none.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
     placed(job)
     clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
-    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk)
+    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk, explained)
     return replace(answer, trials=trials, seed=seed, search_s=clock.all())
 
 
@@ -77,6 +79,7 @@ def _searched(
     time_limit: float | None,
     ceilings: Mapping[str, float],
     priced_risk: bool,
+    explained: bool,
 ) -> Answer:
     """The phases of the search one after the other."""
     with clock.phase("sweep"):
@@ -88,7 +91,7 @@ def _searched(
     with clock.phase("layouts"):
         laid, even = laid_out_best(job, space, swept, tuning, _left(time_limit, clock))
     if laid is None or laid.best is None:
-        return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock)
+        return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock, explained)
     with clock.phase("proof"):
         left = _left(time_limit, clock)
         certificate = certify(job, rules, swept, laid, even, seed=tuning.seed, time_limit=left)
@@ -140,10 +143,10 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
     )
 
 
-def _without_plan(job: Job, swept: Sweep, clock: Clock) -> Answer:
-    """Why there is no plan, or that the time was too short to tell."""
+def _without_plan(job: Job, swept: Sweep, clock: Clock, explained: bool = True) -> Answer:
+    """Why there is no plan, where that is to be explained, or that the time was too short to tell."""
     if not swept.complete:
         return Answer(status="unknown", job=job, certificate=without_plan(job, swept))
     with clock.phase("conflict"):
-        clashes = conflict(job)
+        clashes = conflict(job) if explained else ()
     return Answer(status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes)

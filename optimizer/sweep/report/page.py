@@ -41,6 +41,8 @@ NUMBERS = (
     "mfu",
     "step_time_s",
     "tokens_per_s_per_gpu",
+    "tokens_per_usd",
+    "tokens_per_joule",
     "usd_per_mtoken",
     "train_days",
     "train_usd",
@@ -67,11 +69,15 @@ def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
     program = (TEMPLATES / "batch.js").read_text(encoding="utf-8")
     packed, plotly_hash = _plotly()
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
-    prices = {whole["job"]["device"]: whole["costs"]["usd_per_gpu_hour"] for whole in wholes}
+    prices = {
+        (whole["job"]["device"], whole["costs"]["price_row"]): whole["costs"]
+        for whole in wholes
+        if whole["costs"]["price_row"]
+    }
     return environment.get_template("batch.html.j2").render(
         name=name,
         summary=summary(name, wholes),
-        prices={device: price for device, price in prices.items() if price is not None},
+        prices=[(device, found) for (device, _), found in prices.items()],
         versions=sorted({whole["cost_model"] for whole in wholes}),
         # These four are ours, or text that cannot end the element it stands in.
         style=Markup((TEMPLATES / "batch.css").read_text(encoding="utf-8")),

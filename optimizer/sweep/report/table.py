@@ -78,6 +78,8 @@ def outlook_lines(name: str, found: Forecast) -> list[str]:
 def _family(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     solved = [whole for whole in members if whole["status"] in SOLVED]
     best = max(solved, key=lambda whole: whole["estimate"]["mfu"], default=None)
+    priced = [whole for whole in solved if whole["costs"]["tokens_per_usd"] is not None]
+    thrifty = max(priced, key=lambda whole: whole["costs"]["tokens_per_usd"], default=None)
     cheapest = min((cost for whole in solved if (cost := whole["costs"]["usd_per_mtoken"]) is not None), default=None)
     return {
         "jobs": len(members),
@@ -85,9 +87,17 @@ def _family(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "infeasible": sum(whole["status"] == "infeasible" for whole in members),
         "failed": sum(whole["status"] == "failed" for whole in members),
         "best_mfu": best["estimate"]["mfu"] if best else None,
-        "best_at": f"{best['job']['model']}, {best['job']['gpus']:,} x {best['job']['device']}" if best else None,
+        "best_at": _at(best),
+        "most_tokens_per_usd": thrifty["costs"]["tokens_per_usd"] if thrifty else None,
+        "most_tokens_at": _at(thrifty),
+        "tokens_per_joule": thrifty["costs"]["tokens_per_joule"] if thrifty else None,
         "cheapest_usd_per_mtoken": cheapest,
     }
+
+
+def _at(whole: Mapping[str, Any] | None) -> str | None:
+    """Model and machines of a job."""
+    return f"{whole['job']['model']}, {whole['job']['gpus']:,} x {whole['job']['device']}" if whole else None
 
 
 def _reasons(status: str, wholes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -112,26 +122,28 @@ def _short(text: str) -> str:
 
 
 def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("family", "jobs", "planned", "infeasible", "failed", "best MFU", "at", "$/Mtoken from")
+    table = _table("family", "jobs", "planned", "infeasible", "failed", "tokens/$", "at", "tokens/J", "best MFU")
     for family, found in families.items():
         table.add_row(
             family,
             *(f"{found[key]:,}" for key in ("jobs", "planned", "infeasible", "failed")),
+            "" if found["most_tokens_per_usd"] is None else f"{found['most_tokens_per_usd']:,.0f}",
+            found["most_tokens_at"] or found["best_at"] or "",
+            "" if found["tokens_per_joule"] is None else f"{found['tokens_per_joule']:.2f}",
             "" if found["best_mfu"] is None else f"{found['best_mfu']:.1%}",
-            found["best_at"] or "",
-            "" if found["cheapest_usd_per_mtoken"] is None else f"{found['cheapest_usd_per_mtoken']:.3f}",
         )
     return table
 
 
 def _jobs(wholes: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("model", "cluster", "GPUs", "batch", "seq", "MFU", "step", "plan, or why there is none")
+    table = _table("model", "cluster", "GPUs", "batch", "seq", "tokens/$", "MFU", "step", "plan, or why there is none")
     for whole in wholes:
         job, estimate = whole["job"], whole["estimate"]
         table.add_row(
             str(job["model"]),
             str(job["cluster"]),
             *("" if job[key] is None else f"{job[key]:,}" for key in ("gpus", "global_batch", "seq_len")),
+            f"{whole['costs']['tokens_per_usd']:,.0f}" if whole["costs"]["tokens_per_usd"] else "",
             f"{estimate['mfu']:.1%}" if estimate else "",
             seconds(estimate["step_time_s"]) if estimate else "",
             _outcome(whole),
@@ -157,7 +169,7 @@ def _table(first: str, *columns: str) -> Table:
 
     left = {"at", "cluster", "plan, or why there is none"}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False)
-    table.add_column(first, overflow="fold")
+    table.add_column(first, no_wrap=True)
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", overflow="fold")
     return table

@@ -25,7 +25,9 @@
   const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down", "pentagon", "hexagon"];
   const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
   const METRICS = [
-    ["mfu", "MFU", (v) => (100 * v).toFixed(1) + " %", true],
+    ["tokens_per_usd", "tokens per dollar", (v) => Math.round(v).toLocaleString("en"), true],
+    ["tokens_per_joule", "tokens per joule", (v) => digits(v), true],
+    ["mfu", "MFU (of each device's own peak)", (v) => (100 * v).toFixed(1) + " %", true],
     ["step_time_s", "step time [s]", (v) => digits(v) + " s", false],
     ["tokens_per_s_per_gpu", "tokens/s per GPU", (v) => Math.round(v).toLocaleString("en"), true],
     ["usd_per_mtoken", "cost [USD per million tokens]", (v) => "$" + digits(v), false],
@@ -35,8 +37,8 @@
   ].filter(([name]) => data.columns[name] && data.columns[name].some((v) => v !== null));
   const CHOICES = ["status", "scenario", "family", "model", "cluster", "dtype", "stack", "gpus", "seq_len", "global_batch",
     ...data.limits];
-  const TABLE = ["model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "status", "mfu", "step_time_s", "usd_per_mtoken", "summary"];
-  const HEADINGS = { gpus: "GPUs", seq_len: "seq", global_batch: "batch", mfu: "MFU", step_time_s: "step", usd_per_mtoken: "$/Mtoken", summary: "plan" };
+  const TABLE = ["model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "status", "tokens_per_usd", "tokens_per_joule", "mfu", "step_time_s", "summary"];
+  const HEADINGS = { gpus: "GPUs", seq_len: "seq", global_batch: "batch", mfu: "MFU", step_time_s: "step", tokens_per_usd: "tokens/$", tokens_per_joule: "tokens/J", summary: "plan" };
   const ROWS = 300;
 
   const cell = (name, row) => {
@@ -62,7 +64,10 @@
     return made;
   };
 
-  const state = { metric: "mfu", colour: "model", filters: {}, sort: ["", 1], chosen: -1 };
+  // MFU compares a device with its own peak: where there are several, the page opens with what a dollar buys.
+  const devices = new Set(data.columns.device.codes).size;
+  const opening = METRICS.find(([name]) => name === (devices > 1 ? "tokens_per_usd" : "mfu")) || METRICS[0];
+  const state = { metric: opening ? opening[0] : "mfu", colour: "model", filters: {}, sort: ["", 1], chosen: -1 };
   const varied = CHOICES.filter((name) => data.columns[name] && values(name).length > 1);
   const metricBox = document.getElementById("metric");
   METRICS.forEach(([name, title]) => metricBox.append(option(name, title)));

@@ -1,0 +1,76 @@
+"""`--gpus at-most:N` and `--flex`: the job that uses the GPUs best, and a hint where N itself plans badly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from optimizer.commands.request import Request, job_of
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.answer import Answer
+    from optimizer.job import Job
+
+HINTS = 2  # other counts tried for a hint
+ODD = 9  # odd part of a count from which on it may divide badly
+WORTH = 0.01  # of the throughput, from which on a hint is given
+
+
+def best_use_of(request: Request, at_most: bool, flex: float | None) -> tuple[Job, tuple[str, ...]]:
+    """The job of the highest throughput on at most so many GPUs, with a batch that may move by a share.
+
+    The sentences on what was assumed say what was chosen, and what was tried.
+    """
+    from optimizer.studies.best_use import best_use, counts_at_most, with_batches
+
+    asked, assumed = job_of(request)
+    counts = counts_at_most(request.gpus, asked.cluster.gpus_per_node) if at_most else (request.gpus,)
+
+    def jobs() -> Iterator[Job]:
+        for gpus in counts:
+            job = asked if gpus == asked.gpus else _on(request, gpus)
+            if job is not None:
+                yield from with_batches(job, flex) if flex else (job,)
+
+    found = best_use(jobs(), _quick)
+    if found.best.job == asked:
+        said = f"the {asked.gpus:,} GPUs and batch asked for: none of {len(found.tried)} others tried is faster"
+        return asked, (*assumed, said)
+    _, again = job_of(replace(request, gpus=found.best.job.gpus))
+    return found.best.job, (*again, found.words())
+
+
+def hinted(answer: Answer, request: Request) -> Answer:
+    """The answer, with a flag where fewer GPUs would be faster: counts with a large odd part may divide badly."""
+    job = answer.job
+    if job.gpus // (job.gpus & -job.gpus) < ODD or job.gpus < 2 * job.cluster.gpus_per_node:
+        return answer
+    from optimizer.studies.best_use import BestUse, Use, best_use, counts_at_most, evener
+
+    others = evener(counts_at_most(job.gpus, job.cluster.gpus_per_node))[:HINTS]
+    jobs = [found for count in others if (found := _on(replace(request, dtype=job.dtype), count)) is not None]
+    if not jobs:
+        return answer
+    mine = Use(job=job, throughput=job.tokens / answer.estimate.step_time if answer.estimate else 0.0)
+    best = max(best_use(jobs, _quick).tried, key=lambda use: use.throughput)
+    if best.throughput <= mine.throughput * (1.0 + WORTH):
+        return answer
+    words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
+    return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
+
+
+def _on(request: Request, gpus: int) -> Job | None:
+    """The same question on another number of GPUs, its batch as asked or as usual there; None where it cannot be."""
+    try:
+        return job_of(replace(request, gpus=gpus))[0]
+    except InputError:
+        return None
+
+
+def _quick(job: Job) -> Answer:
+    """The proven best plan, without runners-up, a search of the knobs or reasons why there is none."""
+    from optimizer.search.plan.planner import plan
+
+    return plan(job, top=1, trials=0, priced_risk=False, explained=False)

@@ -1,0 +1,97 @@
+"""`optimize prices`: what the price book holds, and which of it is too old to sign by."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
+from optimizer.commands.study import print_screen
+
+if TYPE_CHECKING:
+    from optimizer.presets.offers import Offer
+
+HELP = """List the price book: every offer, by device, with its date, grade and row; your quotes first.
+
+A row older than 180 days is marked, and counted on stderr: ask for that price again. The row that a plan, a batch or a
+purchase takes where nothing else is said is marked with *.
+
+\b
+optimize prices --device h100
+optimize prices --prices examples/quotes.csv --term on_demand --json
+"""
+
+
+@click.command(help=HELP)
+@PRICES
+@TERM
+@PROVIDER
+@click.option("--device", default="", metavar="NAME", help="Only offers of this device.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def prices(*, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool) -> None:
+    """Choose the rows, print them."""
+    from optimizer.presets import load_cluster
+    from optimizer.presets.offers import OLD, RENTS
+    from optimizer.presets.rows import plain
+
+    found = book(prices_file, term, provider)
+    wanted = load_cluster(device).device.name if device else ""
+    rows = [
+        offer
+        for offer in found.offers
+        if (not wanted or offer.device == wanted)
+        and (not term or offer.term == term)
+        and (not provider or plain(offer.provider) == plain(provider))
+    ]
+    today = date.today()
+    devices = {offer.device for offer in rows if offer.term in RENTS}
+    taken = {id(found.rent(name)) for name in devices}
+    if as_json:
+        click.echo(
+            json.dumps({"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}, indent=2)
+        )
+    else:
+        from optimizer.reports.price_table import price_table
+
+        print_screen(price_table(rows, taken, today))
+    stale = [offer for offer in rows if (offer.age(today) or 0) > OLD]
+    if stale:
+        click.echo(f"optimize: {len(stale)} of {len(rows)} prices are older than {OLD} days; ask again", err=True)
+    undated = sum(offer.age(today) is None for offer in rows)
+    if undated:
+        click.echo(f"optimize: {undated} of {len(rows)} prices have no date", err=True)
+
+
+def _plain(offer: Offer, today: date, taken: bool) -> dict[str, Any]:
+    """One offer as plain values; money per GPU."""
+    from optimizer.presets.offers import OLD, RENTS
+    from optimizer.units import DAY
+
+    rent = offer.term in RENTS
+    size, unit = (3600.0, "usd_per_gpu_hour") if rent else (1.0, "usd_per_gpu")
+    age = offer.age(today)
+    return {
+        "provider": offer.provider,
+        "offer": offer.offer,
+        "region": offer.region,
+        "device": offer.device,
+        "cluster": offer.cluster,
+        "term": offer.term,
+        unit: offer.value * size,
+        "low": offer.low * size,
+        "high": offer.high * size,
+        "sold": list(offer.sold),
+        "commitment_days": offer.commitment / DAY,
+        "source": offer.source,
+        "date": offer.date,
+        "age_days": age,
+        "old": age is not None and age > OLD,
+        "grade": offer.grade,
+        "note": offer.note,
+        "row": offer.row,
+        "taken": taken,
+    }

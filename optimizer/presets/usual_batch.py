@@ -1,0 +1,58 @@
+"""The tokens of an optimizer step that published runs took, by their number of accelerators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedStep:
+    """Accelerators and tokens per optimizer step of a run, at its largest batch."""
+
+    run: str
+    accelerators: int
+    tokens: int
+    source: str
+
+
+STEPS = (
+    PublishedStep(run="BLOOM-176B", accelerators=384, tokens=2048 * 2048, source="arXiv 2211.05100, table 3"),
+    PublishedStep(run="OPT-175B", accelerators=992, tokens=2 * 10**6, source="arXiv 2205.01068, table 1"),
+    PublishedStep(run="GPT-3 175B", accelerators=1024, tokens=1536 * 2048, source="arXiv 2104.04473, table 1"),
+    PublishedStep(run="Llama-2 70B", accelerators=2048, tokens=1024 * 4096, source="arXiv 2307.09288, section 2.2"),
+    PublishedStep(run="MT-NLG 530B", accelerators=2240, tokens=1920 * 2048, source="arXiv 2201.11990, section 3"),
+    PublishedStep(run="Falcon-180B", accelerators=4096, tokens=2048 * 2048, source="arXiv 2311.16867, table 15"),
+    PublishedStep(run="Nemotron-4 340B", accelerators=6144, tokens=2304 * 4096, source="arXiv 2406.11704, table 2"),
+    PublishedStep(run="PaLM 540B", accelerators=6144, tokens=2048 * 2048, source="arXiv 2204.02311, section 5"),
+    PublishedStep(run="Llama-3.1 405B", accelerators=16384, tokens=2048 * 8192, source="arXiv 2407.21783, table 4"),
+)
+LEAST = 4 * 2**20  # tokens, which most runs on up to 4,096 accelerators took
+EACH = 1024  # tokens for each accelerator beyond: what Falcon-180B and Llama-3.1 405B took
+
+
+def usual_tokens(gpus: int) -> int:
+    """Tokens per optimizer step that a run on so many accelerators usually takes.
+
+    T = max(4Mi, 1,024 N); N: accelerators. The rule lies within a factor of 2.3 of every row of STEPS: batches were
+    grown with the machines, because a fixed one leaves each GPU ever less to do between two exchanges of gradients.
+
+    >>> usual_tokens(1024), usual_tokens(16384)
+    (4194304, 16777216)
+    """
+    return max(LEAST, EACH * gpus)
+
+
+def divisible_batch(batch: int, gpus: int) -> int:
+    """The batch closest to an assumed one that many plans of so many GPUs can share: a person's own is never changed.
+
+    A multiple of the largest odd factor of the GPUs, unless that exceeds the batch, and at least one sequence for 16
+    GPUs, since no plan keeps more of them busy on one.
+
+    >>> divisible_batch(1536, 1024), divisible_batch(1536, 1000), divisible_batch(2048, 131072)
+    (1536, 1500, 8192)
+    """
+    batch = max(batch, gpus // 16)
+    odd = gpus
+    while odd % 2 == 0:
+        odd //= 2
+    return max(1, round(batch / odd)) * odd if odd <= batch else batch

@@ -1,0 +1,114 @@
+"""The best design of each machine, and what it would take to beat the winner: price, rate or bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from optimizer.errors import InputError
+from optimizer.purchase.campaign import Campaign
+from optimizer.purchase.catalogue import price_row, purchase_price
+from optimizer.purchase.figures import figures
+from optimizer.purchase.points import Point
+from optimizer.purchase.sensitivity import repriced
+
+HALVINGS = 40
+LEAST, MOST = 1e-2, 1e2  # factors between which a break-even is looked for
+FASTER = (2.0, 4.0, 8.0)  # networks tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """The best design of one machine. `target`: the cost that it must not exceed to be the cheapest [USD].
+
+    price: of one GPU at which it costs the target, beside `price_now` [USD/s or USD]. mfu: that it must reach at
+    today's price [1]. bandwidth: per GPU and way at which it costs the target with its own plan, the network paid for
+    [B/s]. None where nothing of the kind suffices.
+    """
+
+    point: Point
+    winner: bool
+    target: float
+    price: float | None
+    price_now: float
+    mfu: float | None
+    bandwidth: float | None
+
+    @property
+    def tokens_per_dollar(self) -> float:
+        """Tokens trained for one dollar [1/USD]."""
+        return self.point.figures.tokens / self.point.figures.cost
+
+    @property
+    def vendor(self) -> str:
+        """Who makes the device."""
+        return self.point.design.cluster.device.vendor
+
+
+def rivals(campaign: Campaign, best: Sequence[Point]) -> tuple[Rival, ...]:
+    """The best design of each machine, the most tokens per dollar first; the winner must stay below the second."""
+    ranked = sorted(best, key=lambda point: point.figures.cost)
+    if len(ranked) < 2:
+        return tuple(_rival(campaign, point, point.figures.cost, True) for point in ranked)
+    winner, second, *_ = ranked
+    return tuple(
+        _rival(campaign, point, (second if point is winner else winner).figures.cost, point is winner)
+        for point in ranked
+    )
+
+
+def by_vendor(found: Sequence[Rival]) -> Mapping[str, tuple[Rival, ...]]:
+    """The same by vendor, in the order of their best."""
+    vendors = dict.fromkeys(rival.vendor for rival in found)
+    return {vendor: tuple(rival for rival in found if rival.vendor == vendor) for vendor in vendors}
+
+
+def break_even(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
+    """The factor on an input at which a point costs `target`; None where none between LEAST and MOST does.
+
+    name: "rent", "capex" or "mfu", in which costs are monotone.
+    """
+    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+
+    def over(factor: float) -> bool:
+        values = campaign.scenario(**{name: factor * campaign.scenario()[name]})
+        return figures(campaign, point.design, estimates, values, point.on_host).cost > target
+
+    low, high = LEAST, MOST
+    if over(low) == over(high):
+        return None
+    rising = over(high)
+    for _ in range(HALVINGS):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if over(middle) == rising else (middle, high)
+    return sqrt(low * high)
+
+
+def _rival(campaign: Campaign, point: Point, target: float, winner: bool) -> Rival:
+    price = break_even(campaign, point, "capex" if campaign.buy else "rent", target)
+    now = purchase_price(campaign, point.design)[0] if campaign.buy else price_row(campaign, point.design).value
+    faster = break_even(campaign, point, "mfu", target)
+    mfu = faster * point.figures.mfu if faster else None
+    return Rival(
+        point=point,
+        winner=winner,
+        target=target,
+        price=price * now if price else None,
+        price_now=now,
+        mfu=mfu if mfu and mfu <= 1.0 else None,
+        bandwidth=None if winner else _bandwidth(campaign, point, target),
+    )
+
+
+def _bandwidth(campaign: Campaign, point: Point, target: float) -> float | None:
+    """The first of the faster networks with which the same plan costs no more than the target."""
+    for factor in FASTER if point.design.network_bandwidth else ():
+        design = replace(point.design, nic=point.design.network_bandwidth * factor)
+        try:
+            estimates = repriced(campaign, design, point)
+        except InputError:
+            return None
+        if figures(campaign, design, estimates, campaign.scenario(), point.on_host).cost <= target:
+            return design.nic
+    return None

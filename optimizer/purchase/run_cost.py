@@ -1,0 +1,81 @@
+"""What a run takes and costs on rented machines: the one sum behind every amount of rent that is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from optimizer.presets.economics import default_price
+from optimizer.presets.offers import Offer
+from optimizer.purchase.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
+from optimizer.purchase.money import rent_cost
+from optimizer.purchase.whole import Lot, whole
+
+GPUS_PER_NODE = 8  # of the failure rate's scope
+RELIABILITY = ("failure_rate", "restart", "checkpoint_stall")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WallTime:
+    """Wall time of a run with failures and checkpoints [s], the share of it that trains, time between checkpoints."""
+
+    wall: float
+    goodput: float
+    checkpoint_interval: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rental:
+    """A run on rented machines: its time, its cost [USD], what is rented, and by which row of the price book.
+
+    committed: what the contract costs when its shortest time is paid for, however short the run [USD].
+    """
+
+    time: WallTime
+    lot: Lot
+    offer: Offer
+    cost: float
+    committed: float
+
+
+@cache
+def usual_reliability() -> Mapping[str, float]:
+    """The middle of every assumption on failures, restarts and checkpoints, in SI."""
+    return {name: default_price(name).value for name in RELIABILITY}
+
+
+def wall_time(training: float, gpus: int, values: Mapping[str, float]) -> WallTime:
+    """Wall time of `training` seconds on `gpus` GPUs, in a scenario that names RELIABILITY."""
+    reliability = Reliability(
+        failure_rate=values["failure_rate"] / GPUS_PER_NODE,
+        restart=values["restart"],
+        checkpoint_stall=values["checkpoint_stall"],
+    )
+    mtbf = mean_time_between_failures(reliability.failure_rate, gpus)
+    interval = optimal_interval(reliability.checkpoint_stall, mtbf)
+    share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart, mtbf))
+    return WallTime(wall=training / share, goodput=share, checkpoint_interval=float(interval))
+
+
+def committed_cost(lot: Lot, wall: float, offer: Offer) -> float:
+    """Rent of a lot over the run or over the shortest time that the offer binds for, whichever is longer [USD]."""
+    return float(rent_cost(lot.gpus, max(wall, offer.commitment), offer.value))
+
+
+def rental(training: float, gpus: int, node: int, offer: Offer, values: Mapping[str, float] | None = None) -> Rental:
+    """What `training` seconds of steps come to on `gpus` GPUs in nodes of `node`.
+
+    values: the scenario; without one the middle of every assumption.
+
+    Ten days of steps on 1,024 GPUs at 2 USD: 491,520 USD, and what failures, restarts and checkpoints add:
+
+    >>> from optimizer.presets.offers import quote
+    >>> found = rental(864000.0, 1024, 8, quote("h100", "on_demand", 2 / 3600, row="-"))
+    >>> round(found.cost * found.time.goodput), round(found.time.goodput, 3)
+    (491520, 0.989)
+    """
+    time = wall_time(training, gpus, values or usual_reliability())
+    lot = whole(gpus, node, offer.sold, offer.sold_as)
+    cost = float(rent_cost(lot.gpus, time.wall, offer.value))
+    return Rental(time=time, lot=lot, offer=offer, cost=cost, committed=committed_cost(lot, time.wall, offer))

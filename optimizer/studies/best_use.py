@@ -1,0 +1,134 @@
+"""The best use of at most so many GPUs, and of a batch that may move a little: other counts divide better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.answer import Answer
+from optimizer.errors import InputError
+from optimizer.job import Job
+
+LEAST = 0.75  # of the GPUs that there are: with fewer, no plan makes up for those that stand idle
+NOTICEABLE = 0.005  # of the throughput, below which what was asked for is kept
+SMOOTH = (2, 3, 5, 7)  # prime factors of counts that plans divide well
+BATCHES = 3  # other batches tried
+Planner = Callable[[Job], Answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """One count and batch that was tried; throughput of all GPUs [tokens/s], 0 without a plan."""
+
+    job: Job
+    throughput: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestUse:
+    """What was asked for, what is best, and all that was tried."""
+
+    asked: Use
+    best: Use
+    tried: tuple[Use, ...]
+
+    @property
+    def gain(self) -> float:
+        """Throughput of the best over that of what was asked for, less one; infinite where that has no plan [1]."""
+        return self.best.throughput / self.asked.throughput - 1.0 if self.asked.throughput else float("inf")
+
+    @property
+    def spare(self) -> int:
+        """GPUs left over."""
+        return self.asked.job.gpus - self.best.job.gpus
+
+    def words(self) -> str:
+        """The advice in a sentence; "" where what was asked for is kept."""
+        mine, theirs = self.best.job, self.asked.job
+        if mine == theirs or not self.best.throughput:
+            return ""
+        what = f"{mine.gpus:,} GPUs" if self.spare else f"{theirs.gpus:,} GPUs"
+        if mine.global_batch != theirs.global_batch:
+            what += f" with {mine.global_batch:,} sequences per step"
+        asked = f"{theirs.gpus:,} with {theirs.global_batch:,}"
+        than = f"{self.gain:.1%} more tokens a second than {asked}" if self.asked.throughput else f"{asked} has no plan"
+        spare = f", and {self.spare:,} spare for failures" if self.spare else ""
+        return f"{what}: {than}{spare}"
+
+
+def counts_at_most(most: int, node: int) -> tuple[int, ...]:
+    """Numbers of GPUs from `most` down to three quarters of it that plans divide well, and `most` itself first.
+
+    Whole nodes whose number has no prime factor beyond 7; inside a node any such number of GPUs.
+
+    >>> counts_at_most(1000, 8), counts_at_most(2304, 8)[:3], counts_at_most(11, 16)
+    ((1000, 960, 896, 864, 840, 800, 784, 768), (2304, 2240, 2160), (11, 10, 9))
+    """
+    unit = node if most >= node else 1
+    fewest = most * LEAST
+    found = [units * unit for units in range(most // unit, 0, -1) if units * unit >= fewest and _smooth(units)]
+    return tuple(dict.fromkeys((most, *found)))
+
+
+def evener(counts: Sequence[int]) -> list[int]:
+    """Of falling counts those that hold a larger power of two than the first and all between.
+
+    >>> evener(counts_at_most(1000, 8)), evener(counts_at_most(2304, 8))
+    ([960, 896, 768], [2048])
+    """
+    found: list[int] = []
+    power = counts[0] & -counts[0]
+    for count in counts[1:]:
+        if count & -count > power:
+            power = count & -count
+            found.append(count)
+    return found
+
+
+def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
+    """The batch first, then those within the share of it that the most data-parallel ranks divide.
+
+    >>> batches_near(2048, 0.05, 2304), batches_near(512, 0.0, 64)
+    ((2048, 2016, 2112, 2088), (512,))
+    """
+    low, high = batch * (1.0 - share), batch * (1.0 + share)
+    near = [other for other in range(max(1, int(low)), int(high) + 1) if low <= other <= high and other != batch]
+    return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
+
+
+def best_use(jobs: Iterable[Job], planner: Planner) -> BestUse:
+    """The job of the highest throughput; the first one is what was asked for.
+
+    A job that cannot be asked about counts as one without a plan.
+    """
+    tried = [Use(job=job, throughput=_throughput(job, planner)) for job in jobs]
+    asked = tried[0]
+    best = max(tried, key=lambda use: use.throughput)
+    if best.throughput <= asked.throughput * (1.0 + NOTICEABLE):
+        best = asked
+    return BestUse(asked=asked, best=best, tried=tuple(tried))
+
+
+def with_batches(job: Job, share: float) -> Sequence[Job]:
+    """The job with its own batch and with those near it."""
+    return [replace(job, global_batch=batch) for batch in batches_near(job.global_batch, share, job.gpus)]
+
+
+def _throughput(job: Job, planner: Planner) -> float:
+    try:
+        answer = planner(job)
+    except InputError:
+        return 0.0
+    return job.tokens / answer.estimate.step_time if answer.estimate else 0.0
+
+
+def _smooth(number: int) -> bool:
+    for prime in SMOOTH:
+        while number % prime == 0:
+            number //= prime
+    return number == 1
+
+
+def _shared(batch: int, gpus: int) -> int:
+    """How many numbers of data-parallel ranks divide both GPUs and batch."""
+    return sum(gpus % ranks == 0 and batch % ranks == 0 for ranks in range(1, min(batch, gpus) + 1))

@@ -1,0 +1,149 @@
+"""Chances, what each machine would take to win, and what to find out first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.objectives.step.interval import interval
+from optimizer.presets.offers import PriceBook, quote
+from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.campaign import Bounds, Campaign
+from optimizer.purchase.dossier import dossier
+from optimizer.purchase.figures import figures
+from optimizer.purchase.inverse import cheapest_by_kind
+from optimizer.purchase.odds import judged, spread
+from optimizer.purchase.pareto import pareto
+from optimizer.purchase.points import Point
+from optimizer.purchase.ranges import Range
+from optimizer.purchase.report.decision import odds_sentences
+from optimizer.purchase.rivals import by_vendor, rivals
+from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.reports.glossary import words_in
+from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
+
+DAY = 86400.0
+
+
+def best(question: Campaign) -> list[Point]:
+    return list(cheapest_by_kind(pareto(question, grid(gpus=(4096,)), planner=quick_planner).points).values())
+
+
+def test_the_rate_has_the_interval_of_the_plan_and_a_quote_is_firm() -> None:
+    question = campaign(book=rented_at(h100=2.0 / 3600))
+    for point in best(question):
+        mine = {item.name: item for item in own_assumptions(question, point)}
+        answer = point.answers[0]
+        assert answer.plan is not None
+        assert answer.estimate is not None
+        found = interval(answer.job, answer.plan, answer.estimate.step_time)
+        step = answer.estimate.step_time
+        assert (mine["mfu"].value.low, mine["mfu"].value.high) == pytest.approx((step / found.high, step / found.low))
+        firm = mine["rent"].value.low == mine["rent"].value.high
+        assert firm == (point.design.kind == "h100")
+    given_rate = campaign(assumptions=assumptions(False, {"mfu": "0.8:1:1.1"}))
+    (rate,) = (item for item in own_assumptions(given_rate, best(given_rate)[0]) if item.name == "mfu")
+    assert (rate.value.low, rate.value.high) == (0.8, 1.1)
+
+
+def test_a_device_that_was_never_fitted_says_so_and_is_less_certain() -> None:
+    question = campaign()
+    mine = {
+        point.design.kind: {item.name: item for item in own_assumptions(question, point)} for point in best(question)
+    }
+    assert "device b200 is not among the fitted" in mine["b200"]["mfu"].source
+    assert "device" not in mine["h100"]["mfu"].source
+
+
+@given(low=st.floats(0.1, 1.0), up=st.floats(1.0, 5.0), error=st.lists(st.floats(-4, 4), min_size=2, max_size=9))
+def test_spreads_rise_with_the_error_and_reach_the_ends(low: float, up: float, error: list[float]) -> None:
+    value = Range(low=low, mid=1.0, high=up)
+    found = spread(value, np.sort(np.array(error)))
+    assert (np.diff(found) >= -1e-12).all()
+    ends = spread(value, np.array([-1.6449, 0.0, 1.6449]))
+    assert ends == pytest.approx([low, 1.0, up])
+
+
+def test_chances_add_up_and_follow_the_prices() -> None:
+    even = judged(campaign(), best(campaign()))
+    assert sum(item.chance for item in even.odds) == pytest.approx(1.0)
+    assert [item.chance for item in even.odds] == sorted((item.chance for item in even.odds), reverse=True)
+    cheap = campaign(book=rented_at(h100=0.2 / 3600))
+    found = judged(cheap, best(cheap))
+    assert found.odds[0].point.design.kind == "h100"
+    assert found.odds[0].chance > 0.99
+    assert found.questions == ()
+    assert judged(cheap, best(cheap)) == found
+
+
+def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
+    question = campaign()
+    h100, b200 = (point for point in best(question) if point.design.kind in ("h100", "b200"))
+    rent = h100.figures.cost / (b200.figures.paid_gpus * b200.figures.time_to_train)
+    book = PriceBook().with_quotes([quote("b200", "on_demand", rent, row="here")])
+    # A quote that is not firm: as wide as any other price.
+    loose = replace(question, book=replace(book, offers=(replace(book.offers[0], grade="C"), *book.offers[1:])))
+    loose = replace(
+        loose, book=PriceBook(offers=tuple(o for o in loose.book.offers if o.device != "b200" or o.row == "here"))
+    )
+    points = [point for point in best(loose) if point.design.kind in ("h100", "b200")]
+    found = judged(loose, points)
+    assert all(0.35 < item.chance < 0.65 for item in found.odds)
+    asked = {(item.name, item.about) for item in found.questions}
+    assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked
+    assert all(item.worth > 0 and 0 < item.changes <= 1 for item in found.questions)
+
+
+def test_a_limit_that_is_often_missed_lowers_the_chance() -> None:
+    question = campaign()
+    points = best(question)
+    dear = max(points, key=lambda point: point.figures.time_to_train)
+    late = replace(question, bounds=Bounds(deadline=0.8 * dear.figures.time_to_train))
+    odds = {item.point.design.kind: item for item in judged(late, points).odds}
+    assert odds[dear.design.kind].in_limits < 0.5
+    assert max(item.in_limits for item in odds.values()) > 0.5
+
+
+def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_rival_does() -> None:
+    for buy in (False, True):
+        question = campaign(buy=buy, assumptions=assumptions(buy))
+        found = rivals(question, best(question))
+        assert [rival.winner for rival in found] == [True, *[False] * (len(found) - 1)]
+        for rival in found:
+            estimates = [answer.estimate for answer in rival.point.answers if answer.estimate]
+            name = "capex" if buy else "rent"
+            assert rival.price is not None
+            at = question.scenario(**{name: rival.price / rival.price_now})
+            assert figures(question, rival.point.design, estimates, at).cost == pytest.approx(rival.target)
+            assert (rival.price > rival.price_now) == rival.winner
+            if rival.mfu is not None:
+                faster = question.scenario(mfu=rival.mfu / rival.point.figures.mfu)
+                assert figures(question, rival.point.design, estimates, faster).cost == pytest.approx(rival.target)
+
+
+def test_machines_are_grouped_by_vendor() -> None:
+    question = campaign()
+    groups = by_vendor(rivals(question, best(question)))
+    assert {vendor: {rival.point.design.kind for rival in members} for vendor, members in groups.items()} == {
+        "NVIDIA": {"h100", "b200"},
+        "AMD": {"mi300x"},
+    }
+
+
+def test_the_report_says_the_chances_and_what_to_find_out_first() -> None:
+    found = pareto(campaign(), grid(gpus=(4096,)), planner=quick_planner)
+    text = " ".join(odds_sentences(dossier(found, kinds(), planner=quick_planner)))
+    assert "Chance to be the cheapest within the limits, over 1,500 draws" in text
+    assert "Fitted on other hardware" in text
+    assert "B200 (megatron-core was fitted on gb200, h100)" in text
+    assert "Find out first:" in text or "No single measurement" in text
+
+
+def test_every_word_of_a_plan_is_in_the_glossary() -> None:
+    words = words_in(["TP 4 SP, CP 2, EP 8, PP 8 x VPP 8, DP 256, micro-batch 1, ZeRO-1"])
+    assert {"TP", "SP", "CP", "EP", "PP", "VPP", "DP", "ZeRO", "micro-batch"} == set(words)
+    assert words_in(["nothing of the kind, TPU, stEPs"]) == {}
