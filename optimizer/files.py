@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
+from typing import BinaryIO
 
 from optimizer.errors import InputError
 
@@ -49,6 +48,14 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
     return data
 
 
+def read_stream(stream: BinaryIO, most: int = MOST) -> bytes:
+    """What comes through a pipe, such as stdin; raises OSError as read_bytes where it is more than `most` bytes."""
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file")
+    return data
+
+
 def replace_file(path: Path, data: str | bytes, kind: str = "") -> None:
     """Put data in the place of a file in one step: written beside it, then renamed, so that no half of it is ever seen.
 
@@ -78,6 +85,8 @@ def take_place(new: Path, folder: Path, ours: Collection[str]) -> bool:
         return True
     if folder.is_symlink() or not folder.is_dir() or not {path.name for path in folder.iterdir()} <= set(ours):
         return False
+    import ctypes
+
     new.chmod(stat.S_IMODE(folder.stat().st_mode))
     try:
         exchange = ctypes.CDLL(None, use_errno=True).renameat2
@@ -124,6 +133,8 @@ def _same_table(path: Path, data: bytes) -> None:
 
 
 def _replace(target: Path, data: bytes) -> None:
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.")
     try:
         with os.fdopen(handle, "wb") as file:

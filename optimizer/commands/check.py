@@ -15,6 +15,7 @@ from optimizer.commands.plan import job_options, limits_of
 from optimizer.commands.study import print_screen
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InvalidFile
+from optimizer.files import read_stream
 
 if TYPE_CHECKING:
     from optimizer.model import Model
@@ -97,8 +98,8 @@ def _text(plan: str) -> str:
     if plan != "-":
         return readable(plan, "give the output of optimize --json")
     try:
-        return decoded(sys.stdin.buffer.read())
-    except UnicodeDecodeError as error:
+        return decoded(read_stream(sys.stdin.buffer))
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.errors import InputError, InvalidFile
+from optimizer.files import read_stream
 
 if TYPE_CHECKING:
     from optimizer.logs.diagnosis import Diagnosis
@@ -120,7 +121,7 @@ def _text(plan: str) -> str:
     from optimizer.readers.text import decoded, read_text
 
     try:
-        return decoded(sys.stdin.buffer.read()) if plan == "-" else read_text(plan)
+        return decoded(read_stream(sys.stdin.buffer)) if plan == "-" else read_text(plan)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
 

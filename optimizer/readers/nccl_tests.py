@@ -132,7 +132,7 @@ def _row(
         size = float(int(cells[0]))
         seconds = [float(cells[place]) * 1e-6 for place in times]
         errors = [cells[place] for place in wrong if cells[place] != "N/A" and float(cells[place]) > ROUNDING]
-    except ValueError:
+    except (ValueError, OverflowError):
         problems.append(f"line {number}: not a row of numbers: {line!r}")
         return
     if errors:

@@ -6,11 +6,11 @@ transaction, so a process that is killed at any moment leaves a store that the s
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from optimizer.names import without_passwords
@@ -63,7 +63,7 @@ class Store:
             url = url_of(place)
             self.label = without_passwords(url.render_as_string(hide_password=False)) if "://" in place else place
         with explained(self.label):
-            if read_only and url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+            if read_only and url.get_backend_name() == "sqlite" and not os.path.isfile(url.database or ""):
                 raise NoBatch(f"store {self.label}: no such file; `optimize batch STUDY` makes one")
             self.engine: Engine = readable(url) if read_only else writable(url)
             try:

@@ -12,7 +12,6 @@ from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack, preset_cluster, preset_model, preset_stack
 from optimizer.presets.settings import Asked, with_settings
-from optimizer.readers.text import json_of
 
 SCHEMA_VERSION = 1
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
@@ -123,6 +122,8 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
 
 def _document(text: str, name: str) -> dict[str, Any]:
     """The outermost object, of a version that can be read and with a plan in it or the reason why there is none."""
+    from optimizer.readers.text import json_of
+
     try:
         document: Any = json_of(text, name)
     except InvalidFile as error:
