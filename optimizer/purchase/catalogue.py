@@ -72,12 +72,9 @@ def as_sold(design: Design) -> Design:
 
 
 def host_memory(design: Design) -> float | None:
-    """Memory of the host for one GPU [B]: the cluster's own, else that of prices.csv; None where it is not known."""
+    """Memory of the host for one GPU [B]; None where it is not known."""
     cluster = design.cluster
-    if cluster.host_memory:
-        return cluster.host_memory / cluster.gpus_per_node
-    row = find_price("host_memory", cluster.name)
-    return row.value / _gpus_of(row, cluster.gpus_per_node) if row else None
+    return cluster.host_memory / cluster.gpus_per_node if cluster.host_memory else None
 
 
 def rent_offer(campaign: Campaign, design: Design) -> Offer:
