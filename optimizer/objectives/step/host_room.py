@@ -1,4 +1,4 @@
-"""How much of a plan's optimizer state the host's memory can take, whatever its layout."""
+"""How much of a plan's optimizer state the host's memory can take."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.memory import STATES, state_bytes
-from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plans
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.memory import stage_memory, state_bytes
+from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
+UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
+ROUNDING = 1e-9
 
 
 def host_room(job: Job) -> float:
@@ -27,25 +30,40 @@ def host_room(job: Job) -> float:
     return FREE * cluster.host_memory / cluster.gpus_per_node if cluster.host_memory else float("inf")
 
 
-def most_offload(job: Job, plans: Plans) -> FloatArray:
-    """Share of each plan's optimizer state that may lie on the host in every layout of it [1].
+def most_offload(bill: Bill) -> FloatArray:
+    """Share of each plan's optimizer state that may lie on the host [1].
 
-    host room / ((o / (w + g)) safe memory), at most 1. Weights and gradients of a stage, w and g bytes an element, lie
-    on the device, so that it has no more elements than fit there, and o bytes of optimizer state for each. They are
-    those of optimizer.objectives.step.memory.state_bytes, of shared parameters or experts, whichever ask for more.
+    host room / (UNEVEN x what a stage keeps of it in the mean), at most 1. It hangs on no layout, so that every search
+    and every bound may use it; a layout with a stage still larger is left out by `holds`.
 
+    >>> from optimizer.objectives.layer.bill import bill_of
     >>> from optimizer.presets import load_cluster, load_model, load_stack
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.plan import Plan, Plans
     >>> from dataclasses import replace
     >>> cluster = replace(load_cluster("dgx-h100"), host_memory=1e12)
-    >>> job = Job(model=load_model("gpt3"), cluster=cluster, stack=load_stack("megatron-core"), gpus=64, seq_len=2048,
+    >>> job = Job(model=load_model("gpt3"), cluster=cluster, stack=load_stack("megatron-core"), gpus=16, seq_len=2048,
     ...     global_batch=64)
-    >>> most_offload(job, Plans.of([Plan(tp=8, pp=8, dp=1), Plan(tp=8, pp=4, dp=2)])).round(2).tolist()
-    [0.64, 1.0]
+    >>> most_offload(bill_of(job, Plans.of([Plan(tp=8, dp=2), Plan(tp=8, pp=2, dp=1)]))).round(2).tolist()
+    [0.76, 0.51]
     """
-    if not job.most_offload or job.usable_memory <= 0:
+    job, plans = bill.job, bill.plans
+    if not job.most_offload or not job.cluster.host_memory:
         return np.full(len(plans), job.most_offload)
-    weights, gradients, optimizer = (state_bytes(job, plans)[state] for state in STATES)
-    parts = range(2 if job.model.experts else 1)
-    ratios = [optimizer[part] / (weights[part] + gradients[part]) for part in parts]
-    return np.asarray(np.minimum(job.most_offload, host_room(job) / (np.maximum.reduce(ratios) * safe_memory(job))))
+    whole = bill.replicas.whole.take(bill.replicas.rows)
+    shared, experts = state_bytes(job, plans)["optimizer"]
+    mean = (whole.shared * shared + whole.experts * experts) / plans.pp
+    return np.minimum(job.most_offload, host_room(job) / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+
+
+def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
+    """The most optimizer state that a stage of each plan keeps on the host for a GPU [B]."""
+    stages = stages_of(bill.job.model, bill.plans)
+    states = stage_memory(bill, stages).terms["optimizer"] * stages.exists
+    return np.asarray(states.max(axis=0) * knobs.offload)
+
+
+def holds(job: Job, plan: Plan, knobs: Knobs) -> bool:
+    """Whether the host has room for what a plan, as it is laid out, keeps there."""
+    if not knobs.offload or not job.cluster.host_memory:
+        return True
+    return bool(on_host(bill_of(job, Plans.of([plan])), knobs)[0] <= host_room(job) * (1 + ROUNDING))

@@ -10,15 +10,14 @@ from optimizer.constraints.given_layout import rule_of
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.host_room import host_room, most_offload
+from optimizer.objectives.step.host_room import ROUNDING, host_room, on_host
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
 from optimizer.units import GB
-
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +68,9 @@ def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
     if not knobs.offload or not job.cluster.host_memory:
         return ()
-    most = float(most_offload(job, plans)[0])
-    reason = (
-        f"at most {most:.0%} of the optimizer state have room in {host_room(job) / GB:.0f} GB of host memory per GPU"
-    )
-    return (Finding(name="host-memory", holds=knobs.offload <= most + ROUNDING, reason=reason),)
+    kept = float(on_host(bill_of(job, plans), knobs)[0])
+    reason = f"{kept / GB:.1f} GB of optimizer state are kept in {host_room(job) / GB:.0f} GB of host memory per GPU"
+    return (Finding(name="host-memory", holds=kept <= host_room(job) * (1 + ROUNDING), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:

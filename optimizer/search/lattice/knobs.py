@@ -86,7 +86,7 @@ def columns(knobs: Knobs, count: int) -> KnobColumns:
 
 def at_most_offload(bill: Bill) -> KnobColumns:
     """The default settings with as much optimizer state of every plan on the host as may be."""
-    return replace(columns(Knobs(), len(bill)), offload=most_offload(bill.job, bill.plans))
+    return replace(columns(Knobs(), len(bill)), offload=most_offload(bill))
 
 
 def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
@@ -99,7 +99,7 @@ def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     state = memory.terms["optimizer"] * stages.exists
     excess = np.maximum(memory.reserved - safe_memory(bill.job), 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
-    most = most_offload(bill.job, bill.plans)
+    most = most_offload(bill)
     fits = share <= most
     whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
     return np.minimum(whole, most), fits

@@ -136,7 +136,7 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     fits = memory.reserved.max(axis=0) <= safe_memory(job)
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
-        most = most_offload(job, bill.plans)
+        most = most_offload(bill)
         without = memory.reserved - most * stages.exists * memory.terms["optimizer"]
         rescued = ~fits & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):

@@ -17,7 +17,7 @@ from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import most_offload
+from optimizer.objectives.step.host_room import holds, host_room, most_offload, on_host
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
@@ -248,8 +248,10 @@ def best_even(job: Job, points: Points) -> Candidate | None:
         return None
     some = points.take(chosen)
     plans = [laid_out(job, plan) for plan in some.plans.plans()]
-    costs = price_bill(some.bill.placed([plan.placement for plan in plans]), some.knobs)
-    seconds = np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)
+    placed = some.bill.placed([plan.placement for plan in plans])
+    costs = price_bill(placed, some.knobs)
+    fits = (costs.reserved <= safe_memory(job)) & (on_host(placed, some.knobs) <= host_room(job))
+    seconds = np.where(fits, costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
         return None
@@ -360,12 +362,21 @@ def _visit(search: _Search, settings: Iterable[Prospects], numbers: IntArray) ->
             if search.expired():
                 search.undecided.append(float(bounds[position]))
                 break
-            found = _solve(search, prospects, position)
+            found = _held_by_host(search, _solve(search, prospects, position), prospects, position)
             bounds[position] = found.seconds if isinstance(found, Candidate) else found
             if isinstance(found, Candidate):
                 _note(search, replace(found, knobs=knobs_at(prospects.knobs, position)), int(numbers[position]))
         least = np.minimum(least, bounds)
     return least
+
+
+def _held_by_host(search: _Search, found: Candidate | float, prospects: Prospects, position: int) -> Candidate | float:
+    """What was found, or the bound where the host has no room for it: another layout of the plan may be held."""
+    knobs = knobs_at(prospects.knobs, position)
+    if not isinstance(found, Candidate) or not found.solved or holds(search.job, found.plan, knobs):
+        return found
+    bound = float(prospects.bounds[position])
+    return replace(found, plan=prospects.floor.plans.plan(position), seconds=bound, solved=False, proven=False)
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
@@ -385,7 +396,7 @@ def _settings(tuning: Tuning, bill: Bill) -> Settings:
     if tuning.fixed is not None:
         return [(columns(tuning.fixed, len(bill)), every)]
     own = tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
-    none, most = np.zeros(len(bill)), most_offload(bill.job, bill.plans)
+    none, most = np.zeros(len(bill)), most_offload(bill)
     return [
         (own, every),
         (replace(own, offload=none), own.offload > 0),

@@ -161,7 +161,7 @@ def host_share(bill: Bill) -> FloatArray:
         for name, (shared, experts) in state_bytes(job, plans).items()
     }
     room = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, most_offload(job, plans))
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, most_offload(bill))
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)

@@ -12,7 +12,7 @@ from optimizer.constraints.given_layout import laid_out
 from optimizer.constraints.memory import Memory
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -39,10 +39,10 @@ class LeastMemory:
     knobs: Knobs = Knobs(offload=1.0)
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
 
-    def at(self, job: Job, plans: Plans) -> KnobColumns:
+    def at(self, bill: Bill) -> KnobColumns:
         """The knobs, with no more on the host than the job's software can put there and than the host can take."""
-        own = columns(self.knobs, len(plans))
-        return replace(own, offload=np.minimum(own.offload, most_offload(job, plans)))
+        own = columns(self.knobs, len(bill))
+        return replace(own, offload=np.minimum(own.offload, most_offload(bill)))
 
     def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
         """Whether some layout of some plan fits in the job's memory."""
@@ -60,7 +60,8 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                fits = even_memory(bill_of(job, some), self.at(job, some)) <= safe_memory(job)
+                bill = bill_of(job, some)
+                fits = even_memory(bill, self.at(bill)) <= safe_memory(job)
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -76,7 +77,7 @@ class LeastMemory:
         if job.layout_given:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
-        knobs = self.at(job, plans)
+        knobs = self.at(bill)
         table = byte_table(bill, knobs)
         low = np.flatnonzero(mean_need(job, plans, table) <= usable)
         if len(low):
@@ -102,7 +103,8 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            even = bounds[first] if job.layout_given else even_memory(bill_of(job, some), self.at(job, some))
+            bill = bill_of(job, some)
+            even = bounds[first] if job.layout_given else even_memory(bill, self.at(bill))
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))
@@ -136,8 +138,9 @@ class LeastMemory:
         Where it is soon seen to be more than `at_most` [B] it is infinite.
         """
         if job.layout_given:
-            return reserved_memory(job, plans, self.at(job, plans))
-        table = byte_table(bill_of(job, plans), self.at(job, plans))
+            return reserved_memory(job, plans, self.at(bill_of(job, plans)))
+        bill = bill_of(job, plans)
+        table = byte_table(bill, self.at(bill))
         low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
@@ -145,7 +148,8 @@ class LeastMemory:
         return found
 
     def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
-        table = byte_table(bill_of(job, plans), self.at(job, plans))
+        bill = bill_of(job, plans)
+        table = byte_table(bill, self.at(bill))
         return table, needs_of(job, plans, table)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:

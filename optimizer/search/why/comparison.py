@@ -14,6 +14,7 @@ from optimizer.constraints.pins import as_limits, code
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
 from optimizer.job import PLACING, Job
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import FIELDS, Plan, Plans
@@ -159,7 +160,7 @@ def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
     if plan is None:
         return None, None
     plans = Plans.of([plan])
-    return plan, estimate_of(job, price(job, plans, memory.at(job, plans)), 0)
+    return plan, estimate_of(job, price(job, plans, memory.at(bill_of(job, plans))), 0)
 
 
 def _verdict(ours: float, other: Best) -> str:

@@ -9,15 +9,12 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.host_room import host_room, most_offload
-from optimizer.objectives.step.memory import stage_memory
-from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.objectives.step.host_room import host_room, most_offload, on_host
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
+from optimizer.search.lattice.knobs import columns
 from optimizer.search.plan.planner import plan
-from tests.search.jobs import small_job
 
 
 def asked(model: str, gpus: int, hbm: float, host: float) -> Job:
@@ -33,11 +30,8 @@ def asked(model: str, gpus: int, hbm: float, host: float) -> Job:
     return job.with_limits(hbm=hbm, oom_risk=0.5)
 
 
-def on_host(job: Job, one: Plan, knobs: Knobs) -> float:
-    """The most that a stage of the plan keeps on the host for each GPU [B]."""
-    bill = bill_of(job, Plans.of([one]))
-    states = stage_memory(bill, stages_of(job.model, bill.plans), replace(knobs, offload=0.0)).terms["optimizer"]
-    return float(np.max(states) * knobs.offload)
+def kept(job: Job, one: Plan, knobs: Knobs) -> float:
+    return float(on_host(bill_of(job, Plans.of([one])), knobs)[0])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +42,7 @@ def test_no_answer_keeps_more_there_than_there_is(model: str, gpus: int, hbm: fl
     free = plan(asked(model, gpus, hbm, 0.0), trials=0, top=1)
     assert free.plan is not None
     assert free.knobs.offload > 0
-    needed = on_host(free.job, free.plan, free.knobs)
+    needed = kept(free.job, free.plan, free.knobs)
     tight = asked(model, gpus, hbm, 8 * needed / 2 / 0.8)
     assert host_room(tight) == pytest.approx(needed / 2)
     found = plan(tight, trials=0, top=1)
@@ -58,7 +52,7 @@ def test_no_answer_keeps_more_there_than_there_is(model: str, gpus: int, hbm: fl
         return
     assert found.estimate is not None
     assert free.estimate is not None
-    assert on_host(tight, found.plan, found.knobs) <= needed / 2 * (1 + 1e-9)
+    assert kept(tight, found.plan, found.knobs) <= needed / 2 * (1 + 1e-9)
     assert found.estimate.step_time >= free.estimate.step_time * (1 - 1e-9)
 
 
@@ -70,15 +64,17 @@ def test_room_enough_changes_nothing() -> None:
     assert (free.plan, free.knobs) == (roomy.plan, roomy.knobs)
 
 
-def test_the_share_holds_for_every_stage_that_fits_the_device() -> None:
-    """However many elements a stage has: if weights and gradients fit, so does the share of the state on the host."""
-    job = replace(small_job(8), cluster=replace(load_cluster("dgx-h100"), host_memory=3e11))
-    plans = Plans.of([Plan(tp=8, dp=1), Plan(tp=2, dp=4), Plan(tp=2, dp=4, zero_stage=0), Plan(tp=4, dp=2, shard=1)])
-    share, room = most_offload(job, plans), host_room(job)
-    elements = safe_memory(job) / (2 + 4)
-    shards = np.array([1, 4, 1, 1])
-    assert np.all(share * elements * 12 / shards <= room * (1 + 1e-9))
-    assert share[1] > share[0]
+@pytest.mark.parametrize("model", ["gpt3", "mixtral-8x7b"])
+def test_more_memory_on_the_device_leaves_as_much_room_there(model: str) -> None:
+    job = asked(model, 16, 60e9, 5e11)
+    plans = Plans.of([Plan(tp=8, dp=2), Plan(tp=8, pp=2, dp=1), Plan(tp=4, pp=4, dp=1, zero_stage=0)])
+    shares = [most_offload(bill_of(job.with_limits(hbm=hbm), plans)) for hbm in (40e9, 80e9, 160e9)]
+    assert np.array_equal(shares[0], shares[1])
+    assert np.array_equal(shares[1], shares[2])
+    assert np.all(shares[0] > 0)
+    assert shares[0][-1] < 1
+    kept = on_host(bill_of(job, plans), replace(columns(Knobs(), 3), offload=shares[0]))
+    assert np.all(kept <= host_room(job))
 
 
 def test_a_plan_that_keeps_more_there_is_found_out() -> None:
