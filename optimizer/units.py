@@ -154,7 +154,7 @@ def amount(text: str, thousand: int = 1000) -> float:
     """
     match = _COUNT.match(text)
     if match is None:
-        raise InputError(f"{text!r} is no number; write for example 15T, 300B, 1e13, 8k or 8192")
+        raise InputError(f"{text!r:.80} is no number; write for example 15T, 300B, 1e13, 8k or 8192")
     step = 1024 if match[2].endswith("i") else thousand
     return float(match[1].replace("_", "").replace(",", "")) * float(step ** _POWERS[match[2][:1].lower()])
 
@@ -169,8 +169,8 @@ def whole(text: str) -> int:
         found = amount(text, 1024)
     except InputError:
         found = 0.0
-    if found != int(found) or not 1 <= found <= LARGEST:
-        raise InputError(f"{text!r} is no whole number from 1 to {LARGEST:,}; write for example 8192 or 8k")
+    if not 1 <= found <= LARGEST or found != int(found):
+        raise InputError(f"{text!r:.80} is no whole number from 1 to {LARGEST:,}; write for example 8192 or 8k")
     return int(found)
 
 

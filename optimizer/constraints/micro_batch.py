@@ -25,7 +25,8 @@ class MicroBatch:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """micro_batch is at most the limit."""
-        program.restrict("micro_batch", range(1, min(job.limits.max_micro_batch, job.global_batch) + 1), literal)
+        low = [size for size in program.domains["micro_batch"] if size <= job.limits.max_micro_batch]
+        program.restrict("micro_batch", low, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
