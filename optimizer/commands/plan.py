@@ -35,9 +35,12 @@ ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
 POSITIVE = COUNT
 
-JOB_OPTIONS = (
-    click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one."),
-    click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs."),
+MODEL = click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
+GPUS = click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs.")
+GPUS_AT_MOST = click.option(
+    "--gpus", type=AtMost(), metavar="N", help="Number of GPUs, or at-most:N: fewer where that is faster."
+)
+ABOUT_THE_JOB = (
     click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
     click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
     click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
@@ -70,13 +73,11 @@ JOB_OPTIONS = (
         help="Change a field of model, cluster or stack: layers=4; repeatable.",
     ),
 )
-_MODEL, _, *_OTHERS = JOB_OPTIONS
+JOB_OPTIONS = (MODEL, GPUS, *ABOUT_THE_JOB)
 OPTIONS = (
-    _MODEL,
-    click.option(
-        "--gpus", type=AtMost(), metavar="N", help="Number of GPUs, or at-most:N: fewer where that is faster."
-    ),
-    *_OTHERS,
+    MODEL,
+    GPUS_AT_MOST,
+    *ABOUT_THE_JOB,
     click.option("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far: batch=5%."),
     click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
     click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),

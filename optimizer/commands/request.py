@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
-from optimizer.presets.usual_batch import EACH, LEAST, divisible_batch, usual_tokens
 from optimizer.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -196,6 +195,7 @@ def _seq_len(model: Model, assumed: list[str]) -> int:
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     from optimizer.presets import preset_model
+    from optimizer.presets.usual_batch import divisible_batch, usual_tokens
 
     published = PUBLISHED_BATCHES.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
@@ -213,6 +213,8 @@ def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
 
 def _usual(tokens: int, gpus: int) -> str:
     """Why a batch is as large as it is, where nobody published one for the model."""
+    from optimizer.presets.usual_batch import EACH, LEAST
+
     if tokens == LEAST:
         return "about 4Mi tokens per step"
     return f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"

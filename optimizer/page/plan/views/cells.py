@@ -11,14 +11,16 @@ import numpy as np
 from optimizer.constraints.pins import pins
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.objectives.step.price import price
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.plan import Plan, Plans
 from optimizer.reports.answer_page.chart import INK, Chart, layout
 from optimizer.search.lattice.enumerate import Space, lattice
+from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.why.comparison import broken_alone, pinned_job
 from optimizer.units import GB, seconds
@@ -99,10 +101,10 @@ def _fitting(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
 
 
 def _leanest(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
-    """The plan of each tp and pp that reserves least, with its bytes, all optimizer state on the host if it can be."""
+    """The plan of each tp and pp that reserves least, with its bytes, as much optimizer state on the host as may be."""
     found: dict[tuple[int, int], tuple[float, Plan]] = {}
     for plans in lattice(job, structural(job)):
-        reserved = price(job, plans, Knobs(offload=job.most_offload)).reserved
+        reserved = reserved_memory(job, plans, at_most_offload(bill_of(job, plans)))
         for index in np.argsort(reserved, kind="stable").tolist():
             key = int(plans.tp[index]), int(plans.pp[index])
             if key not in found or reserved[index] < found[key][0]:
