@@ -14,9 +14,11 @@ import numpy as np
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.pipeline.stall import stall
 from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
+from optimizer.search.layouts.table import StageCosts, pass_times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +27,10 @@ class Layout:
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
     micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline, and of what the slowest
-    stage does once per step [s]. proven: no other layout is faster (by more than the rounding of times to 1e-7 of a
-    micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so many layers of every
-    virtual stage are recomputed (0: all, or as `recomputed` says).
+    stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s]. proven: no other layout
+    is faster, but for what they add (by more than the rounding of times to 1e-7 of a micro-batch). chosen: a layer may
+    be recomputed or spared on each stage. first: the first so many layers of every virtual stage are recomputed (0:
+    all, or as `recomputed` says).
     """
 
     kinds: tuple[Runs, ...]
@@ -36,6 +39,7 @@ class Layout:
     stage_seconds: tuple[float, ...]
     memory: tuple[float, ...]
     objective: float
+    stalled: float = 0.0
     proven: bool = False
     chosen: bool = False
     first: int = 0
@@ -190,17 +194,29 @@ def assess(
         once.append(problem.once(tuple(held)))
         seconds.append(time)
         memory.append(space)
+    waits = _stalled(problem, runs, recomputed)
     return Layout(
         kinds=tuple(runs),
         pp=problem.pp,
         recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
-        objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
+        objective=problem.pipeline(max(seconds), sum(seconds)) + waits + max(once),
+        stalled=waits,
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,
     )
+
+
+def _stalled(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]]) -> float:
+    """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
+    if problem.vpp == 1:
+        return 0.0
+    costs = StageCosts(kinds=problem.kinds, seconds=problem.seconds)
+    times = pass_times(costs, runs, [tuple(stage.items()) for stage in recomputed], pp=problem.pp)
+    backward = np.array(times.backward) + np.array(times.recompute)
+    return stall(problem.microbatches, np.array(times.forward), backward)
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:
