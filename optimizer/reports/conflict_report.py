@@ -20,9 +20,13 @@ def conflict_sections(answer: Answer) -> list[RenderableType]:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 1))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
+    remedies = {clash.remedy for clash in answer.conflict}
+    alike = len(answer.conflict) > 1 and len(remedies) == 1
     for clash in answer.conflict:
         table.add_row(clash.rule, clash.reason)
-        if clash.remedy:
+        if clash.remedy and not alike:
             table.add_row("", clash.remedy)
     heading = "This rule alone cannot hold" if len(answer.conflict) == 1 else "These rules cannot all hold"
-    return [Text(f"\n{heading}", style="bold"), table]
+    shared = remedies.pop() if alike else ""
+    common = [Text(f" {shared[0].upper()}{shared[1:]}.")] if shared else []
+    return [Text(f"\n{heading}", style="bold"), table, *common]

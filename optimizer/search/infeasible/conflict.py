@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
+from optimizer.errors import TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plans
@@ -24,15 +26,20 @@ from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.units import GB
 
+CUT_SHORT = "the time was over before it was known whether less clashes, and what would be enough"
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Whether a job has a plan, in any layout of its layers, under some of its rules."""
+    """Whether a job has a plan, in any layout of its layers, under some of its rules.
+
+    Its methods raise TimeLimit after the `deadline` [s of perf_counter].
+    """
 
     job: Job
     memory: LeastMemory = field(default_factory=LeastMemory)
+    deadline: float = float("inf")
     others: dict[tuple[str, frozenset[str]], Job | None] = field(default_factory=dict)
     moves: dict[tuple[str, frozenset[str]], float] = field(default_factory=dict)
 
@@ -47,7 +54,19 @@ class Question:
 
     def plans(self, rules: Sequence[Rule]) -> Iterator[Plans]:
         """The plans that satisfy these rules but for memory."""
-        yield from lattice(self.asked(rules), rules)
+        for plans in lattice(self.asked(rules), rules):
+            self.go_on()
+            yield plans
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over."""
+        return perf_counter() > self.deadline
+
+    def go_on(self) -> None:
+        """Raise TimeLimit where the time is over."""
+        if self.expired:
+            raise TimeLimit(CUT_SHORT)
 
     def holds(self, rules: Sequence[Rule]) -> bool:
         """Whether some layout of some plan satisfies these rules."""
@@ -84,7 +103,8 @@ class Question:
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
         """Whether another job has a plan under the rules so named."""
-        other = Question(job=job, memory=replace(self.memory, unfit=set()))
+        self.go_on()
+        other = Question(job=job, memory=replace(self.memory, unfit=set()), deadline=self.deadline)
         return other.holds([rule for rule in other.rules() if rule.name in names])
 
     def least(self, rules: Sequence[Rule], rule: Measured) -> float:
@@ -112,34 +132,45 @@ class Question:
         return float("inf")
 
 
-def conflict(job: Job, *, memory: LeastMemory | None = None) -> tuple[Clash, ...]:
+def conflict(job: Job, *, memory: LeastMemory | None = None, time_limit: float | None = None) -> tuple[Clash, ...]:
     """A minimal conflict of an infeasible job, each rule with its numbers and its relaxation.
 
     Both hold for every layout of the layers; `memory` says at which knobs, else all optimizer state is on the host.
     Facts of model and software (heads, layers, ...) take part only when the job is infeasible before memory counts.
+    When the time is over [s] limits and pins that may clash are told, and a note says that fewer might.
     """
     if alone := [rule for rule in given_layouts(job) if rule.beyond(job)]:
         return tuple(Clash(rule=r.name, reason=r.explain(job), relaxation=r.relax(job, 1.0)[1]) for r in alone)
-    question = Question(job=job, memory=memory or LeastMemory())
+    deadline = float("inf") if time_limit is None else perf_counter() + time_limit
+    question = Question(job=job, memory=memory or LeastMemory(), deadline=deadline)
     rules = question.rules()
     names = minimal(question, rules)
     clashing = [rule for rule in rules if rule.name in names]
-    if question.holds(rules):
+    try:
+        holds = question.holds(rules)
+    except TimeLimit:
+        asked = [rule for rule in clashing if _soft(rule) or isinstance(rule, Pin | GivenLayout)]
+        return tuple(_cut_short(question, rule) for rule in asked or clashing)
+    if holds:
         return tuple(Clash(rule=rule.name, reason=_reason(question, rules, rule)) for rule in clashing)
     return tuple(_clash(question, rules, rule) for rule in clashing)
 
 
 def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Names of rules that clash, none of which can be left out (facts apart, see `conflict`)."""
+    """Names of rules that clash, none of which can be left out (facts apart, see `conflict`) while there is time."""
     before_memory = [rule for rule in rules if not isinstance(rule, Memory)]
-    structurally = not any(True for _ in question.plans(before_memory))
-    background = [] if structurally else [rule for rule in rules if not _soft(rule)]
-    clashing = before_memory if structurally else [rule for rule in rules if _soft(rule)]
-    clashing = _core(question, clashing) if structurally else clashing
-    for rule in sorted(clashing, key=_importance):
-        rest = [other for other in clashing if other is not rule]
-        if not question.feasible([*background, *rest]):
-            clashing = rest
+    clashing = list(rules)
+    try:
+        structurally = not any(True for _ in question.plans(before_memory))
+        background = [] if structurally else [rule for rule in rules if not _soft(rule)]
+        clashing = before_memory if structurally else [rule for rule in rules if _soft(rule)]
+        clashing = _core(question, clashing) if structurally else clashing
+        for rule in sorted(clashing, key=_importance):
+            rest = [other for other in clashing if other is not rule]
+            if not question.feasible([*background, *rest]):
+                clashing = rest
+    except TimeLimit:
+        pass
     return tuple(rule.name for rule in clashing)
 
 
@@ -155,7 +186,18 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
     return clashing if question.feasible(kept) else kept
 
 
+def _cut_short(question: Question, rule: Rule) -> Clash:
+    return Clash(rule=rule.name, reason=rule.explain(question.job), note=CUT_SHORT)
+
+
 def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
+    try:
+        return _remedied(question, rules, rule)
+    except TimeLimit:
+        return _cut_short(question, rule)
+
+
+def _remedied(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
     others = [other for other in rules if other.name != rule.name]
     relaxation = _relaxation(question, others, rule)
     note = "" if relaxation else _note(question, others, rule)

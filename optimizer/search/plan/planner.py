@@ -91,7 +91,7 @@ def _searched(
     with clock.phase("layouts"):
         laid, even = laid_out_best(job, space, swept, tuning, _left(time_limit, clock))
     if laid is None or laid.best is None:
-        return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock, explained)
+        return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock, explained, time_limit)
     with clock.phase("proof"):
         left = _left(time_limit, clock)
         certificate = certify(job, rules, swept, laid, even, seed=tuning.seed, time_limit=left)
@@ -143,10 +143,12 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
     )
 
 
-def _without_plan(job: Job, swept: Sweep, clock: Clock, explained: bool = True) -> Answer:
+def _without_plan(
+    job: Job, swept: Sweep, clock: Clock, explained: bool = True, time_limit: float | None = None
+) -> Answer:
     """Why there is no plan, where that is to be explained, or that the time was too short to tell."""
     if not swept.complete:
         return Answer(status="unknown", job=job, certificate=without_plan(job, swept))
     with clock.phase("conflict"):
-        clashes = conflict(job) if explained else ()
+        clashes = conflict(job, time_limit=_left(time_limit, clock)) if explained else ()
     return Answer(status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes)

@@ -11,9 +11,10 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
-from optimizer.search.infeasible.conflict import Question, conflict, minimal
+from optimizer.search.infeasible.conflict import CUT_SHORT, Question, conflict, minimal
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
+from optimizer.search.plan.planner import plan
 from tests.search.jobs import jobs, small_job
 
 
@@ -41,6 +42,15 @@ def test_a_prime_number_of_gpus_names_the_product_and_the_batch() -> None:
     assert [clash.rule for clash in clashes][:2] == ["gpu-product", "batch"]
     assert "1,009 is prime" in clashes[0].reason
     assert "->" in clashes[0].relaxation
+
+
+def test_when_the_time_is_over_all_that_may_clash_is_told_and_that_less_might() -> None:
+    job = small_job(4, hbm=3e9, oom_risk=0.5)
+    whole, hurried = conflict(job), conflict(job, time_limit=0)
+    assert {clash.rule for clash in whole} < {clash.rule for clash in hurried}
+    assert {clash.note for clash in hurried} == {CUT_SHORT}
+    answer = plan(job, time_limit=60)
+    assert answer.conflict == whole
 
 
 def test_contradictory_pins_are_named() -> None:
