@@ -13,7 +13,7 @@ FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
 
 
 class Pass(NamedTuple):
-    """One pass of one micro-batch through one virtual stage (virtual stage) of a stage.
+    """One pass of one micro-batch through one virtual stage of a stage.
 
     `kind` is "F" forward, "B" backward, or "W" where the weights' gradient is computed apart from the inputs'. A pass
     that is `joined` to the one before starts when both can, and both end together.
