@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from optimizer.commands.plan import job_options, limits_of
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options
 from optimizer.commands.study import print_screen
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InvalidFile

@@ -11,28 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optimizer.commands.best_use import best_use_of, hinted
+from optimizer.commands.answering import FAST, SIMPLE, answered
 from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
-from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
+from optimizer.commands.request import DEFAULT_CLUSTER, STACKS
 from optimizer.commands.study import HTML_FILE, write_page
-from optimizer.commands.values import AtMost, Bytes, Fixed, Flex, Share, joined, merged, storage_url
+from optimizer.commands.values import AtMost, Bytes, Fixed, Flex, Share, joined
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 from optimizer.names import without_passwords
-from optimizer.variables import LIMITS
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
-    from optimizer.job import Job
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
-FAST, SIMPLE = "fast", "simple"
-ANY = "any"  # every number format that the device has units for
-EVERY_STRUCTURE = 10**6
 POSITIVE = COUNT
 
 MODEL = click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
@@ -74,7 +69,14 @@ ABOUT_THE_JOB = (
     ),
 )
 JOB_OPTIONS = (MODEL, GPUS, *ABOUT_THE_JOB)
-OPTIONS = (
+PREFER = click.option(
+    "--prefer",
+    type=click.Choice([FAST, SIMPLE]),
+    default=FAST,
+    help="The fastest plan, or of those as fast within 1% the one with the fewest moving parts. [fast]",
+)
+# What decides the answer.
+ANSWER_OPTIONS = (
     MODEL,
     GPUS_AT_MOST,
     *ABOUT_THE_JOB,
@@ -85,13 +87,11 @@ OPTIONS = (
     click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search."),
     click.option("--seed", type=SEED, default=0, metavar="N", help="Seed of the search. [0]"),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
+    PREFER,
+)
+OPTIONS = (
+    *ANSWER_OPTIONS,
     click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
-    click.option(
-        "--prefer",
-        type=click.Choice([FAST, SIMPLE]),
-        default=FAST,
-        help="The fastest plan, or of those as fast within 1% the one with the fewest moving parts. [fast]",
-    ),
     click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
@@ -110,6 +110,13 @@ def job_options(command: Command) -> Command:
     return command
 
 
+def answer_options(command: Command) -> Command:
+    """Give a command the options that decide the answer to one job."""
+    for option in reversed(ANSWER_OPTIONS):
+        command = option(command)
+    return command
+
+
 def plan_options(command: Command) -> Command:
     """Give a command every option of planning."""
     for option in reversed(OPTIONS):
@@ -121,16 +128,8 @@ def run_plan(
     *,
     model: str | None,
     gpus: tuple[int, bool] | None,
-    flex: float | None,
-    top: int,
-    within: float | None,
-    trials: int,
-    time_limit: float | None,
-    seed: int,
-    study: str | None,
     as_json: bool,
     why_not: Mapping[str, Pinned] | None,
-    prefer: str,
     robust: bool,
     explained: bool,
     html: Path | None,
@@ -144,33 +143,9 @@ def run_plan(
         from optimizer.exports.folder import check_free
 
         check_free(export)
-    storage = storage_url(study) if study else None
-    limits, dtypes = limits_of(options), options.pop("dtype")
-    several = "," in dtypes or dtypes == ANY
-    request = Request(model=model, gpus=count, limits=limits, dtype="" if several else dtypes, **options)
-    at_most = bool(gpus and gpus[1])
-    job, assumed = best_use_of(request, at_most, flex) if at_most or flex else job_of(request)
-    from optimizer.search.plan.planner import plan
-    from optimizer.search.plan.precision import best_format, formats_of
-
-    formats = formats_of(dtypes, job) if several else (job.dtype,)
-    search = partial(
-        plan,
-        top=top if within is None else EVERY_STRUCTURE,
-        within=float("inf") if within is None else within,
-        trials=trials,
-        time_limit=time_limit and time_limit / len(formats),
-        seed=seed,
-        study=storage,
-    )
     with waiting("planning"):
-        answer = best_format(job, formats, search)
-        if prefer == SIMPLE:
-            answer, words = _simplest(answer, search)
-            assumed += words
-        if not (at_most or flex or time_limit):
-            answer = hinted(answer, request)
-    job = answer.job
+        answer = answered(model=model, gpus=count, at_most=bool(gpus and gpus[1]), **options)
+    job, assumed = answer.job, answer.assumptions or ()
     comparison = comparison_of(answer, why_not)
     steady = None
     if robust:
@@ -214,21 +189,6 @@ def run_plan(
     return EXIT_CODES[answer.status]
 
 
-def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:
-    """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
-    from optimizer.search.plan.simplicity import NOISE, held_to
-
-    other = answer.simpler
-    if other is None:
-        near = f"no plan within {NOISE:.0%} of the fastest has fewer moving parts (--prefer)"
-        return answer, (near,) if answer.plan else ()
-    why = (
-        f"the fewest moving parts within {NOISE:.0%} of the fastest plan, {other.slower:.1%} slower than it: every "
-        "variable is pinned as in that plan (--prefer)"
-    )
-    return search(held_to(answer.job, other.plan)), (why,)
-
-
 def _page(answer: Answer, assumed: Sequence[str]) -> str:
     """The answer as a page, with the command that was typed."""
     from optimizer.reports.answer_page.html import plan_html
@@ -242,10 +202,3 @@ def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str
         missing = " and ".join(name for name, value in (("--model", model), ("--gpus", gpus)) if value is None)
         raise click.UsageError(f"missing {missing}, as in: {command} --model gpt3 --gpus 1024")
     return model, gpus
-
-
-def limits_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that are limits out of the others; keyed by the fields of optimizer.job.Limits."""
-    pinned = merged(options.pop("fix"))
-    limits = {field: options.pop(option) for option, field in LIMITS.items()}
-    return {**limits, "max_tp": limits["max_tp"] or 0, **pinned}

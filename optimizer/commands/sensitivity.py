@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from optimizer.commands.plan import job_options, limits_of, required_job
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
 from optimizer.commands.values import Counts

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import numbers
-from optimizer.commands.plan import job_options, limits_of, required_job
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import print_screen
 from optimizer.errors import InputError

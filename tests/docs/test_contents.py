@@ -55,7 +55,7 @@ def test_python_blocks_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, m
     for block in blocks(TEXTS["python.md"]):
         if block.language == "python":
             exec(compile(block.text, "python.md", "exec"), names)
-    assert "optimal TP" in capsys.readouterr().out
+    assert "optimal TP 1" in capsys.readouterr().out
 
 
 def test_every_folder_in_the_picture_exists() -> None:
