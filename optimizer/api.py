@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +53,11 @@ def plan(
 ) -> Answer:
     """The proven best plan for a model on a number of GPUs, as `optimize` with the options of the same names.
 
-    `plan(model="gpt3", gpus=1024)` is `optimize --model gpt3 --gpus 1024`. Values are as on the command line: names of
-    presets, paths of files, "75GB", "10%", fix=["tp=8", "pp=2..8"]. Python's own do too: shares and sizes [B] as
-    numbers, pins and fields as {"tp": 8} and {"layers": 4}. None leaves an option to its default; what was assumed
-    then is in `Answer.assumptions`. A whole `Job` goes instead of the options that make one, beside top, within,
-    trials, time_limit, seed and study.
+    `plan(model="gpt3", gpus=1024)` is `optimize --model gpt3 --gpus 1024`, the user's own presets and defaults
+    included. Values are as on the command line: names of presets, paths of files, "75GB", "10%", fix=["tp=8",
+    "pp=2..8"]. Python's own do too: shares and sizes [B] as numbers, pins and fields as {"tp": 8} and {"layers": 4}.
+    None leaves an option to its default; what was assumed then is in `Answer.assumptions`. A whole `Job` goes instead
+    of the options that make one, beside top, within, trials, time_limit, seed and study.
 
     Raises InputError for what cannot be used. Without any plan the answer says why, in `Answer.conflict`.
     """
@@ -68,9 +68,10 @@ def plan(
         raise InputError(f'plan() needs {" and ".join(missing)}, as in plan(model="gpt3", gpus=1024), or a Job')
     from optimizer.commands.answering import answered
 
-    options = _read(given)
-    count, at_most = options.pop("gpus")
-    return answered(gpus=count, at_most=at_most, **options)
+    with _read(given) as context:
+        options = dict(context.params)
+        count, at_most = options.pop("gpus")
+        return answered(gpus=count, at_most=at_most, **options)
 
 
 def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
@@ -81,7 +82,7 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
     from optimizer.commands.values import storage_url
     from optimizer.search.plan.planner import plan as search
 
-    read = {name: value for name, value in _read(given).items() if name in given}
+    read = {name: value for name, value in _read(given).params.items() if name in given}
     if "within" in read:
         read["top"] = EVERY_STRUCTURE
     if "study" in read:
@@ -89,13 +90,16 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
     return search(job, **read)
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+def _read(given: Mapping[str, Any]) -> click.Context:
     """All options of planning, read as the command reads them; raises InputError for a value that it refuses."""
+    from optimizer.commands.defaults import option_texts
     from optimizer.commands.plan import answer_options
 
-    words = [word for name, value in given.items() for text in _texts(name, value) for word in (_option(name), text)]
+    words = [
+        word for name, value in given.items() for text in option_texts(name, value) for word in (_option(name), text)
+    ]
     try:
-        return dict(click.command(answer_options(_nothing)).make_context("plan", words).params)
+        return click.command(answer_options(_nothing)).make_context("plan", words)
     except click.ClickException as error:
         raise InputError(error.format_message()) from None
 
@@ -106,28 +110,3 @@ def _nothing(**options: Any) -> None:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _texts(name: str, value: Any) -> Iterator[str]:
-    """A value as one would type it, or several for an option that is repeated."""
-    if isinstance(value, Mapping):
-        yield from (f"{key}={_word(item)}" for key, item in value.items())
-    elif name in ("fix", "set") and not isinstance(value, str):
-        yield from (str(item) for item in value)
-    elif name == "hbm_limit" and not isinstance(value, str):
-        yield f"{value!r} B"
-    elif name == "flex" and not (isinstance(value, str) and "=" in value):
-        yield f"batch={value}"
-    else:
-        yield _word(value)
-
-
-def _word(value: Any) -> str:
-    """One value, or a list of them, as text."""
-    if isinstance(value, Path):
-        from optimizer.presets.places import spelled
-
-        return spelled(value)
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return ",".join(map(_word, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,10 @@ from optimizer.job import Job, Limits
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+
+# Own presets and defaults of whoever runs the tests change no test.
+os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).resolve().parent / "nowhere")
+os.environ.pop("OPTIMIZE_PRESETS", None)
 
 # The same examples on every run: a failure seen once is seen again.
 settings.register_profile("gate", deadline=None, derandomize=True, database=None)

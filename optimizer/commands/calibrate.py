@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, write_output
 from optimizer.errors import InputError
@@ -30,7 +31,7 @@ OUT = OutFile("toml")
 
 @click.command(help=HELP, short_help="Fit a software stack to your measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), required=True, metavar="FILE.csv", help="Measured runs.")
-@click.option("--stack", default="", metavar="NAME|FILE", help="Where to start. [the one stack that the rows name]")
+@options.stack(help="Where to start. [the one stack that the rows name]")
 @click.option("--out", type=OUT, metavar="STACK.toml", help="Write the fitted stack there.")
 @click.option("--evaluations", type=Whole(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
 @click.option(
@@ -44,7 +45,7 @@ OUT = OutFile("toml")
     is_flag=True,
     help="What the runs do not tell takes its default, not the value of the stack to start from.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the fitted stack and its residuals as JSON.")
+@options.as_json(help="Print the fitted stack and its residuals as JSON.")
 def calibrate(
     runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from optimizer.commands import options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options
 from optimizer.commands.study import print_screen
@@ -51,7 +52,7 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
     help="Check the plan in these arguments.",
 )
 @job_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 @click.pass_context
 def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, as_json: bool, **options: Any) -> None:
     """Read, verify, print."""

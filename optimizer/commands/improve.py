@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import print_screen
-from optimizer.commands.values import Bytes, Variable, words
+from optimizer.commands.values import Variable, words
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,14 +46,14 @@ optimize improve train.sh --diff --take one > better.patch
 
 @click.command(help=HELP)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--model", default="", metavar="NAME|FILE", help="Model, where the files do not say. [by its shape]")
+@options.model(default="", help="Model, where the files do not say. [by its shape]")
 @click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs. [as the files say]")
-@click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster.")
-@click.option("--cluster", default="", metavar="NAME|FILE", help="Cluster preset or file. [dgx-h100]")
-@click.option("--stack", default="", metavar="NAME|FILE", help="How well the software uses it. [by the files' kind]")
-@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence, where the files do not say.")
-@click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per step, where the files do not say.")
-@click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
+@options.device()
+@options.cluster()
+@options.stack(help="Training software. [by the files' kind]")
+@options.seq_len(help="Tokens per sequence, where the files do not say.")
+@options.global_batch(help="Sequences per step, where the files do not say.")
+@options.hbm_limit()
 @click.option("--args", "arguments", default="", metavar="TEXT", help="Arguments that a script is started with.")
 @click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="A variable it is started with.")
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
@@ -63,7 +64,7 @@ optimize improve train.sh --diff --take one > better.patch
 @PROVIDER
 @click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
 @click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
     from optimizer.improve.edits import improve as improved

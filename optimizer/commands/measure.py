@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
@@ -56,11 +57,11 @@ def measure() -> None:
 
 
 @measure.command(help=HELP)
-@click.option("--model", required=True, metavar="NAME|FILE", help="Model whose shapes are measured.")
-@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence. [the model's longest, at most 8,192]")
+@options.model(required=True, help="Model whose shapes are measured.")
+@options.seq_len(help="Tokens per sequence. [the model's longest, at most 8,192]")
 @click.option("--seconds", type=click.FloatRange(SHORTEST, LONGEST), default=480.0, help="Time of all parts. [480]")
 @click.option("--out", type=OUT, default=Path("measure.py"), metavar="FILE.py", help="[measure.py]")
-@click.option("--force", is_flag=True, help="Overwrite the file.")
+@options.force()
 def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
     """The shapes of the job, written into the program."""
     from optimizer.measure.program import program_text
@@ -75,10 +76,10 @@ def write(model: str, seq_len: int | None, seconds: float, out: Path, force: boo
 @measure.command("read", help=READ_HELP)
 @click.argument("file", type=OUT)
 @click.option("--out", type=OUT, metavar="FILE.toml", help="Write the cluster there, and its device beside it.")
-@click.option("--device", default="", metavar="NAME", help="Device preset, where the GPU's name does not tell it.")
-@click.option("--cluster", default="", metavar="NAME", help="Cluster preset for what was not measured.")
-@click.option("--force", is_flag=True, help="Overwrite the files.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.device(help="Device preset, where the GPU's name does not tell it.")
+@options.cluster(metavar="NAME", help="Cluster preset for what was not measured.")
+@options.force()
+@options.as_json()
 def read(file: Path, out: Path | None, device: str, cluster: str, force: bool, as_json: bool) -> None:
     """Read, fit, write, print."""
     from optimizer.measure.hardware_of import hardware_of

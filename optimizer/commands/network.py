@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
+from optimizer.commands.completion import presets_of
 from optimizer.commands.numbers import COUNT, Whole
 
 if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
     from optimizer.hardware import Link
 
+LINK_NAMES = presets_of("link")
 WIDTH = 80  # columns of a terminal
 FILE = click.Path(dir_okay=False, path_type=Path)
 LINK_HELP = """Fit a link to the output of nccl-tests (text, or the JSON of -J), as a tier for a cluster file.
@@ -36,12 +39,12 @@ nvidia-smi topo -m > topo.txt; optimize topology topo.txt --link nvlink4
 
 @click.command("calibrate-link", help=LINK_HELP)
 @click.argument("logs", nargs=-1, required=True, type=FILE)
-@click.option("--link", required=True, metavar="NAME", help="Link preset to start from.")
+@click.option("--link", required=True, metavar="NAME", help="Link preset to start from.", shell_complete=LINK_NAMES)
 @click.option("--scale-up", metavar="NAME", help="Link inside the node, when the logs cross nodes.")
 @click.option("--gpus-per-node", type=COUNT, default=8, metavar="N", help="[8]")
 @click.option("--kind", metavar="NAME", help="Collective of logs that do not say, such as all_reduce.")
 @click.option("--ranks", type=Whole(2), metavar="N", help="GPUs of logs that do not say.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def calibrate_link(
     logs: Sequence[Path],
     link: str,
@@ -64,7 +67,9 @@ def calibrate_link(
 
 @click.command(help=TOPOLOGY_HELP)
 @click.argument("file", type=FILE)
-@click.option("--link", metavar="NAME", help="NVLink generation of the node, to tell its bandwidth.")
+@click.option(
+    "--link", metavar="NAME", help="NVLink generation of the node, to tell its bandwidth.", shell_complete=LINK_NAMES
+)
 def topology(file: Path, link: str | None) -> None:
     """Read the matrix, print what it means."""
     from optimizer.presets import load_link

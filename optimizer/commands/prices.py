@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import print_screen
 
@@ -30,8 +31,8 @@ optimize prices --prices examples/quotes.csv --term on_demand --json
 @PRICES
 @TERM
 @PROVIDER
-@click.option("--device", default="", metavar="NAME", help="Only offers of this device.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.device(help="Only offers of this device.")
+@options.as_json()
 def prices(*, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool) -> None:
     """Choose the rows, print them."""
     from optimizer.presets import load_cluster

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import read_stream
 
@@ -42,12 +43,12 @@ optimize read rank*.log --append runs.csv --set model=llama3-8b \\
 @click.argument("logs", nargs=-1, required=True, type=FILE)
 @click.option("--plan", "plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.")
 @click.option("--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.")
-@click.option("--cluster", default="", metavar="NAME|FILE", help="With --script: where it ran. [as the script says]")
+@options.cluster(help="With --script: where it ran. [as the script says]")
 @click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
 @click.option(
     "--set", "settings", multiple=True, metavar="COLUMN=VALUE", help="What the log does not say: gpus=64; repeatable."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def read(
     logs: Sequence[Path],
     plan: str | None,

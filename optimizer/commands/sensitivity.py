@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
@@ -29,7 +30,7 @@ optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
 @click.command(help=HELP)
 @job_options
 @click.option("--lost-nodes", type=Counts(), default=(), metavar="N,...", help="Plan without so many nodes: 1,2.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def sensitivity(
     *, model: str | None, gpus: int | None, lost_nodes: tuple[int, ...], as_json: bool, **options: Any
 ) -> None:

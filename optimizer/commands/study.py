@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optimizer.commands.numbers import BATCH, COUNT, SEQUENCE
-from optimizer.commands.output import OutFile, write_output
-from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.values import Bytes, Fixed, Share, joined, merged
+from optimizer.commands import options
+from optimizer.commands.numbers import COUNT
+from optimizer.commands.output import write_output
+from optimizer.commands.request import Request, job_of
+from optimizer.commands.values import merged
 from optimizer.commands.waiting import waiting
 from optimizer.files import HTML
 
@@ -26,53 +27,27 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = COUNT
-HTML_FILE = OutFile(HTML)
 
 OPTIONS = (
-    click.option("--model", required=True, metavar="NAME|FILE", help="Model preset, or a file that describes one."),
-    click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
-    click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
-    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
-    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
-    click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
-    click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
-    click.option(
-        "--fix",
-        type=Fixed(),
-        callback=joined,
-        multiple=True,
-        metavar="VAR=VALUE",
-        help="Pin a plan variable; repeatable.",
-    ),
-    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="FIELD=VALUE",
-        help="Change a field of model, cluster or stack: layers=4; repeatable.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    options.model(required=True),
+    *options.STUDIED,
+    options.as_json(),
     click.option("--csv", "as_csv", is_flag=True, help="Print CSV."),
-    click.option("--html", type=HTML_FILE, metavar="FILE", help="Write the chart there, a page of its own."),
+    options.html(),
 )
 
 
 def study_options(command: Command) -> Command:
     """Give a command the options of a job and of the output."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return options.given(command, OPTIONS)
 
 
 def study_job(
-    gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, options: Mapping[str, Any]
+    gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, asked: Mapping[str, Any]
 ) -> tuple[Job, tuple[str, ...]]:
     """The job of the options, and what was assumed."""
-    others = {name: value for name, value in options.items() if name != "oom_risk"}
-    limits = {"hbm": hbm_limit, "oom_risk": options["oom_risk"], **merged(fix)}
+    others = {name: value for name, value in asked.items() if name != "oom_risk"}
+    limits = {"hbm": hbm_limit, "oom_risk": asked["oom_risk"], **merged(fix)}
     return job_of(Request(gpus=gpus, limits=limits, **others))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands import numbers
+from optimizer.commands import numbers, options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
@@ -53,7 +53,7 @@ TOKENS = click.option(
     metavar="N",
     help="Of the whole run, which a faster plan shortens. [20 per parameter]",
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+AS_JSON = options.as_json()
 
 
 @click.group(
@@ -67,7 +67,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
 @click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
 @click.option("--steps", type=numbers.Whole(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
-@click.option("--seed", type=numbers.SEED, default=0, metavar="N", help="Seed of the search. [0]")
+@options.seed()
 @AS_JSON
 @click.pass_context
 def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, seed: int, **options: Any) -> None:
