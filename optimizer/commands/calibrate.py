@@ -11,6 +11,7 @@ import click
 from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.study import show
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,8 +47,16 @@ OUT = OutFile("toml")
     help="What the runs do not tell takes its default, not the value of the stack to start from.",
 )
 @options.as_json(help="Print the fitted stack and its residuals as JSON.")
+@options.html()
 def calibrate(
-    runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
+    runs: Path,
+    stack: str,
+    out: Path | None,
+    evaluations: int,
+    keep: str | None,
+    anew: bool,
+    as_json: bool,
+    html: Path | None,
 ) -> None:
     """Fit, print, write."""
     from optimizer.calibration.calibrate import calibrate as fit
@@ -67,15 +76,11 @@ def calibrate(
         from optimizer.calibration.stack_file import stack_toml
 
         write_output(out, stack_toml(found.stack), "toml")
-    if as_json:
-        from optimizer.calibration.report.calibration_json import calibration_json
-
-        click.echo(calibration_json(found))
-        return
     from optimizer.calibration.report.calibration import calibration_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.calibration.report.calibration_json import calibration_json
 
-    click.echo(screen_text(calibration_report(found)), nl=False)
+    text = (lambda: calibration_json(found)) if as_json else None
+    show("Calibration", html, lambda: calibration_report(found), text)
 
 
 def _day_of(path: Path) -> str:

@@ -38,12 +38,12 @@ TOPOLOGY_HELP = """The links of a node from the output of nvidia-smi topo -m, an
 \b
 nvidia-smi topo -m > topo.txt
 optimize topology topo.txt --link nvlink4
-optimize topology topo.txt --device h100 --network infiniband-ndr --out mine.toml
+optimize topology topo.txt --device h100 --out mine.toml
 optimize --model llama3-8b --gpus 64 --cluster ./mine.toml
 """
 
 
-@click.command("calibrate-link", help=LINK_HELP)
+@click.command("calibrate-link", help=LINK_HELP, short_help="Fit a link to nccl-tests logs, for a cluster file.")
 @click.argument("logs", nargs=-1, required=True, type=FILE)
 @click.option("--link", required=True, metavar="NAME", help="Link preset to start from.", shell_complete=LINK_NAMES)
 @click.option("--scale-up", metavar="NAME", help="Link inside the node, when the logs cross nodes.")
@@ -71,7 +71,7 @@ def calibrate_link(
     click.echo(_as_json(fit) if as_json else _as_text(fit, link), nl=as_json)
 
 
-@click.command(help=TOPOLOGY_HELP)
+@click.command(help=TOPOLOGY_HELP, short_help="Read nvidia-smi topo -m; write a cluster file of it.")
 @click.argument("file", type=FILE)
 @click.option(
     "--link",

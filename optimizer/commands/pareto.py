@@ -38,7 +38,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 """
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="Which machines give the best time, cost and energy.")
 @options.model(default="")
 @click.option("--tokens", type=TOKENS, default=None, metavar="N", help="Tokens to train on, such as 15T or 15.6e12.")
 @click.option(
@@ -112,7 +112,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option(
     "--sampler", type=click.Choice(["nsga2", "tpe"]), default="tpe", help="How those trials are chosen. [tpe]"
 )
-@click.option("--seed", type=int, default=0, metavar="N", help="Seed of those trials. [0]")
+@options.seed(help="Seed of those trials. [0]")
 @options.as_json()
 @click.option("--csv", "as_csv", is_flag=True, help="Print every design as CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a short report in Markdown.")

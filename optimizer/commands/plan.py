@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,12 +13,11 @@ from optimizer.commands import options
 from optimizer.commands.answering import FAST, SIMPLE, answered
 from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import COUNT, SECONDS
-from optimizer.commands.study import write_page
+from optimizer.commands.study import typed, write_page
 from optimizer.commands.values import AtMost, Share
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
-from optimizer.names import without_passwords
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -153,7 +150,7 @@ def _page(answer: Answer, assumed: Sequence[str]) -> str:
     """The answer as a page, with the command that was typed."""
     from optimizer.reports.answer_page.html import plan_html
 
-    return plan_html(answer, without_passwords(shlex.join(["optimize", *sys.argv[1:]])), assumed)
+    return plan_html(answer, typed(), assumed)
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from optimizer.commands import options
 from optimizer.commands.completion import presets_of
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="List models, devices, links, clusters and stacks.")
 @options.as_json(help="Print the names as JSON.")
 @click.pass_context
 def presets(ctx: click.Context, as_json: bool) -> None:
@@ -34,7 +34,7 @@ def presets(ctx: click.Context, as_json: bool) -> None:
     click.echo(screen_text(names_report(names, own)), nl=False)
 
 
-@presets.command()
+@presets.command(short_help="Print each number of one preset with its source.")
 @click.argument("name", shell_complete=presets_of("model", "device", "link", "cluster", "stack"))
 @options.as_json(help="Print the numbers as JSON.")
 def show(name: str, as_json: bool) -> None:

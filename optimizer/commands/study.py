@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +18,7 @@ from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import merged
 from optimizer.commands.waiting import waiting
 from optimizer.files import HTML
+from optimizer.names import without_passwords
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,6 +83,25 @@ def warn(room: Room) -> None:
     """Say on stderr that a plan cannot run, whatever else is printed."""
     if room.warning:
         click.echo(f"warning: the plan {room.warning}", err=True)
+
+
+def show(
+    title: str, html: Path | None, report: Callable[[], RenderableType], text: Callable[[], str] | None = None
+) -> None:
+    """Print a report for people, or a text for programs instead; write the report as a page where one was asked for."""
+    if text is None:
+        print_screen(report())
+    else:
+        click.echo(text())
+    if html is not None:
+        from optimizer.reports.screen_page import screen_page
+
+        write_page(html, lambda: screen_page(title, typed(), report()))
+
+
+def typed() -> str:
+    """The command as it was typed, without passwords."""
+    return without_passwords(shlex.join(["optimize", *sys.argv[1:]]))
 
 
 def print_screen(report: RenderableType) -> None:
