@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from optimizer.names import one_line
+from optimizer.names import one_line, terminal_text
 from optimizer.reports.page import rendered
 from optimizer.reports.screen import USUAL
 
@@ -32,7 +32,6 @@ def screen_page(title: str, command: str, report: RenderableType) -> str:
     )
     console.print(report)
     shown = console.export_html(inline_styles=True, code_format="{code}")
-    lines = "\n".join(line.rstrip() for line in shown.splitlines())
-    return rendered(
-        "optimizer.reports", "screen.html", title=one_line(title), command=one_line(command), report=Markup(lines)
-    )
+    lines = Markup("\n".join(line.rstrip() for line in terminal_text(shown).split("\n")))
+    typed = one_line(command)
+    return rendered("optimizer.reports", "screen.html", title=one_line(title), command=typed, report=lines)
