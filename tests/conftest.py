@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
 
 # Own presets and defaults of whoever runs the tests change no test.
-os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).resolve().parent / "nowhere")
+_EMPTY = tempfile.TemporaryDirectory()
+os.environ["XDG_CONFIG_HOME"] = _EMPTY.name
 os.environ.pop("OPTIMIZE_PRESETS", None)
 
 # The same examples on every run: a failure seen once is seen again.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from optimizer.errors import OptimizerError
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def presets_of(*kinds: str) -> Complete:
     """Names of these kinds of presets; a path is completed as one, and the last word of a list alone."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         from optimizer.presets import names_of
 
         if incomplete.startswith((".", "/", "~")):
@@ -32,6 +37,8 @@ def presets_of(*kinds: str) -> Complete:
 
 def variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Variables of a plan, as `--fix` pins them."""
+    from click.shell_completion import CompletionItem
+
     from optimizer.plan import Plan
 
     names = (name.replace("_", "-") for name in Plan.__dataclass_fields__)

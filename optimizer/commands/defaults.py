@@ -9,8 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from optimizer.config import config_folder, shown
 from optimizer.errors import InputError, InvalidFile, nearest
-from optimizer.presets.own import config_folder, shown
 
 FILE = "defaults.toml"
 ALLOWED = (

@@ -140,8 +140,9 @@ def routing_settings(text: str) -> tuple[str, ...]:
 
 def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     """What was taken of the user's own presets, and where a preset and a file have one name."""
+    from optimizer.config import shown
     from optimizer.presets import KINDS
-    from optimizer.presets.own import own_file, shown
+    from optimizer.presets.own import own_file
     from optimizer.presets.places import clash, file_of
 
     said = []

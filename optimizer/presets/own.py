@@ -10,20 +10,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from optimizer.config import config_folder
 from optimizer.errors import InputError
 from optimizer.names import refusal
 
-VARIABLE, CONFIG, PROGRAM = "OPTIMIZE_PRESETS", "XDG_CONFIG_HOME", "mfu-optimizer"
+VARIABLE = "OPTIMIZE_PRESETS"
 ENDINGS = {"model": (".toml", ".json"), "cluster": (".toml",), "stack": (".toml",)}
-
-
-def config_folder() -> Path:
-    """Where a user's own files lie; it need not exist.
-
-    Source: XDG Base Directory Specification, 0.8: $XDG_CONFIG_HOME counts where it is an absolute path.
-    """
-    home = os.environ.get(CONFIG, "")
-    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config")) / PROGRAM
 
 
 def folders() -> tuple[Path, ...]:
@@ -59,13 +51,6 @@ def spelling(name: str) -> str:
     'gpt3175b'
     """
     return name.lower().translate({ord(character): None for character in "-_ "})
-
-
-def shown(path: Path) -> str:
-    """A path as one would type it, with "~" for the user's home."""
-    home = os.path.expanduser("~")
-    text = str(path)
-    return f"~{text[len(home) :]}" if home != os.sep and text.startswith(home + os.sep) else text
 
 
 def _files(kind: str, folder: Path) -> Iterator[Path]:

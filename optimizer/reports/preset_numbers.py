@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
+from optimizer.config import shown
 from optimizer.errors import UnknownName
 from optimizer.model import Model, Provenance
 from optimizer.presets import KINDS, load_model, load_stack, names_of
 from optimizer.presets.hardware import CLUSTERS, DEVICES, LINKS
-from optimizer.presets.own import own_file, own_files, shown
+from optimizer.presets.own import own_file, own_files
 from optimizer.presets.rows import rows
 from optimizer.stack import PARAMETERS, Stack
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
+from optimizer.config import config_folder, shown
 from optimizer.errors import InputError, UnknownName
 from optimizer.presets import (
     known_model,
@@ -20,7 +21,7 @@ from optimizer.presets import (
     names_of,
     preset_model,
 )
-from optimizer.presets.own import config_folder, folders, own_file, shown
+from optimizer.presets.own import folders, own_file
 from optimizer.sweep.task import Effort, key_of
 
 MODEL = """\
