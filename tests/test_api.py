@@ -105,6 +105,10 @@ def test_the_names_are_those_of_the_options() -> None:
         ({"model": "gpt3", "gpus": 8, "hbm_limit": "75"}, "write 75GB"),
         ({"model": "gpt3", "gpus": 8, "prefer": "best"}, "--prefer"),
         ({"model": "gpt3", "gpus": 8, "fix": {"tp": "x"}}, "tp"),
+        ({"model": "gpt3", "gpus": 10**5000}, "thousands of digits"),
+        ({"model": "gpt3", "gpus": 8, "oom_risk": float("nan")}, "not a share"),
+        ({"model": "gpt3", "gpus": 8, "hbm_limit": float("inf")}, "--hbm-limit"),
+        ({"model": "--help", "gpus": 8}, "unknown model"),
     ],
 )
 def test_what_cannot_be_used_is_one_message(given: dict[str, Any], message: str) -> None:

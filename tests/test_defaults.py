@@ -84,7 +84,7 @@ def test_an_answer_is_checked_as_it_was_made(defaults: Path, tmp_path: Path) -> 
         ("html = 'x.html'", "no option that has a default"),
         ('oom_risk = "7x"', "defaults.toml: oom_risk: '7x' is not a share"),
         ("seq_len = true", "expected a number, a text"),
-        ("a = = 2", "no TOML"),
+        ("a = = 2", "not TOML"),
         ('cluster = "nowhere"', "unknown cluster 'nowhere'"),
     ],
 )

@@ -58,14 +58,9 @@ def read_defaults(path: Path) -> dict[str, Any]:
     """The defaults in a file by option, nothing where there is none; raises InvalidFile with every problem."""
     if not path.exists():
         return {}
-    import tomllib
+    from optimizer.readers.text import read_toml
 
-    from optimizer.readers.text import readable
-
-    try:
-        document = tomllib.loads(readable(str(path), "give one key for each option"))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidFile(shown(path), [f"no TOML: {error}"]) from None
+    document = read_toml(path, "give one key for each option")
     found = {key.replace("-", "_"): value for key, value in document.items()}
     problems = [_unknown(key) for key in found if key not in ALLOWED]
     problems += [
@@ -104,7 +99,12 @@ def _word(value: Any) -> str:
         return spelled(value)
     if isinstance(value, bool):
         return "on" if value else "off"
-    return ",".join(map(_word, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(_word, value))
+    try:
+        return str(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        raise InputError("a number of thousands of digits counts nothing") from None
 
 
 def _is_plain(key: str, value: Any) -> bool:
