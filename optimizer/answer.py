@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,17 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import interval, mfu
+from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
+from optimizer.objectives.step.time_terms import TIME_TERMS
+from optimizer.picture import bar
 from optimizer.plan import Knobs, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
+WIDEST = 98  # columns of a line of `repr`
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 
@@ -132,13 +136,14 @@ class Clash:
         return f"enough: {self.relaxation}" if self.relaxation else self.note
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Answer:
     """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
 
     `formats` are the number formats besides the job's that were searched too; `safety` is None where what it costs was
     not looked for; `simpler` is as fast as the best within what a measurement tells apart, with fewer moving parts;
-    `trials` and `seed` are those of the search for knobs.
+    `trials` and `seed` are those of the search for knobs; `assumptions` say what was chosen unasked, None
+    where a whole Job was given.
     """
 
     status: str
@@ -157,6 +162,7 @@ class Answer:
     trials: int = 0
     seed: int = 0
     search_s: Mapping[str, float] = field(default_factory=dict)
+    assumptions: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keyed as `optimize --json` prints them."""
@@ -195,31 +201,59 @@ class Answer:
             "flags": list(self.flags),
             "search": {"trials": self.trials, "seed": self.seed},
             "search_s": dict(self.search_s),
-        }
+        } | ({} if self.assumptions is None else {"assumptions": list(self.assumptions)})
 
     def to_frame(self) -> pd.DataFrame:
-        """The best plan and the runners-up, one row each, best first; empty when there is no plan."""
+        """The best plan and the runners-up, one row each, best first; the same columns without rows when there is none.
+
+        Columns: the plan's variables, its knobs, figures with their 90 % intervals, then each term of the step as
+        `TERM_s` and of the memory as `TERM_bytes`.
+        """
         import pandas as pd
 
         rows = []
         if self.plan and self.estimate:
-            rows.append(plan_dict(self.plan) | _figures(self.estimate) | {"slower": 0.0})
-        rows += [plan_dict(o.plan) | _figures(o.estimate) | {"slower": o.slower} for o in self.alternatives]
-        return pd.DataFrame(rows)
+            rows.append(_row(self.job, self.plan, self.knobs, self.estimate, 0.0))
+        rows += [_row(self.job, o.plan, o.knobs, o.estimate, o.slower) for o in self.alternatives]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def __repr__(self) -> str:
+        job, title = self.job, self.job.model.title or self.job.model.name
+        head = f"<Answer {self.status}: {title} on {job.gpus:,} x {job.cluster.device.name}"
+        if not self.plan or not self.estimate:
+            rules = ", ".join(clash.rule for clash in self.conflict)
+            return _lines(head, f"these rules cannot all hold: {rules}" if rules else "no plan was found")
+        step, gap = self.estimate, self.certificate.gap if self.certificate else float("inf")
+        return _lines(
+            f"{head}, MFU {step.mfu:.1%}, {step.step_time:.4g} s per step",
+            self.plan.summary(),
+            f"{step.reserved / 1e9:.1f} of {job.usable_memory / 1e9:.1f} GB, gap {gap:.2%}, "
+            f"{len(self.alternatives)} runners-up",
+        )
 
     def _repr_html_(self) -> str:
-        title = f"<p><b>{escape(self.job.model.name)}</b> on {self.job.gpus:,} GPUs: {escape(self.status)}</p>"
+        title = escape(self.job.model.title or self.job.model.name)
+        device = escape(self.job.cluster.device.name)
+        head = f"<p><b>{title}</b> on {self.job.gpus:,} × {device}: {escape(self.status)}</p>"
         if not self.plan or not self.estimate:
             reasons = "".join(f"<li><b>{escape(c.rule)}</b>: {escape(c.reason)}</li>" for c in self.conflict)
-            return f"{title}<ul>{reasons}</ul>"
-        rows = [(self.plan, self.estimate), *((o.plan, o.estimate) for o in self.alternatives)]
+            return f"{head}<ul>{reasons}</ul>"
+        step = self.estimate
+        time = bar(f"Where the time goes: {step.step_time:.4g} s per step", _labelled(step.time), step.step_time)
+        usable = self.job.usable_memory
+        memory = bar(
+            f"Where the memory goes: {step.reserved / 1e9:.1f} of {usable / 1e9:.1f} GB per GPU",
+            _labelled(step.memory),
+            max(usable, step.reserved),
+        )
+        rows = [(self.plan, step), *((o.plan, o.estimate) for o in self.alternatives)]
         body = "".join(
             f"<tr><td>{escape(plan.summary())}</td><td>{estimate.step_time:.3f} s</td>"
             f"<td>{estimate.mfu:.1%}</td><td>{estimate.reserved / 1e9:.1f} GB</td></tr>"
             for plan, estimate in rows
         )
-        head = "<tr><th>plan</th><th>step</th><th>MFU</th><th>memory</th></tr>"
-        return f"{title}<table>{head}{body}</table>"
+        columns = "<tr><th>plan</th><th>step</th><th>MFU</th><th>memory</th></tr>"
+        return f"{head}<p>{time}</p><p>{memory}</p><table>{columns}{body}</table>"
 
 
 def job_dict(job: Job) -> dict[str, Any]:
@@ -311,11 +345,44 @@ def certificate_dict(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _figures(estimate: Estimate) -> dict[str, float]:
+FIGURES = (
+    *("step_time_s", "step_time_low_s", "step_time_high_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu"),
+    *("bubble_fraction", "peak_reserved_bytes", "peak_reserved_low_bytes", "peak_reserved_high_bytes"),
+    *("chance_to_fit", "slower"),
+)
+COLUMNS = (
+    *(item.name for item in (*fields(Plan), *fields(Knobs))),
+    *FIGURES,
+    *(f"{name}_s" for name in TIME_TERMS),
+    *(f"{name}_bytes" for name in MEMORY_TERMS),
+)
+
+
+def _row(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, slower: float) -> dict[str, Any]:
+    """One plan as a row of `Answer.to_frame`."""
+    time = interval(job, plan, estimate.step_time)
+    memory = interval(job, plan, estimate.reserved, "memory")
+    figures = (
+        *(estimate.step_time, time.low, time.high, estimate.mfu, estimate.hfu, estimate.flops_per_gpu / 1e12),
+        *(estimate.tokens_per_s_per_gpu, estimate.bubble_fraction, estimate.reserved, memory.low, memory.high),
+        *(chance_to_fit(job, estimate.reserved), slower),
+    )
     return {
-        "step_time_s": estimate.step_time,
-        "mfu": estimate.mfu,
-        "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
-        "tokens_per_s_per_gpu": estimate.tokens_per_s_per_gpu,
-        "peak_reserved_bytes": estimate.reserved,
+        **plan_dict(plan),
+        **asdict(knobs),
+        **dict(zip(FIGURES, figures, strict=True)),
+        **{f"{name}_s": value for name, value in estimate.time.items()},
+        **{f"{name}_bytes": value for name, value in estimate.memory.items()},
     }
+
+
+def _labelled(terms: Mapping[str, float]) -> dict[str, float]:
+    """Terms by their names for people."""
+    known = {**TIME_TERMS, **MEMORY_TERMS}
+    return {known[name].label: value for name, value in terms.items()}
+
+
+def _lines(*lines: str) -> str:
+    """Lines in angle brackets, each cut where a terminal ends."""
+    whole = [*lines[:-1], f"{lines[-1]}>"]
+    return "\n ".join(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in whole)

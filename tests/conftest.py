@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,11 @@ from optimizer.job import Job, Limits
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+
+# Own presets and defaults of whoever runs the tests change no test.
+_EMPTY = tempfile.TemporaryDirectory()
+os.environ["XDG_CONFIG_HOME"] = _EMPTY.name
+os.environ.pop("OPTIMIZE_PRESETS", None)
 
 # The same examples on every run: a failure seen once is seen again.
 settings.register_profile("gate", deadline=None, derandomize=True, database=None)

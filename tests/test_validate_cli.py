@@ -10,8 +10,6 @@ from click.testing import CliRunner, Result
 from optimizer.cli import cli
 from optimizer.presets import load_stack
 from optimizer.stack import PARAMETERS
-from optimizer.tools.readme import replaced
-from optimizer.tools.validation_readme import published_section
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "id,model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack,quality,status\n"
@@ -205,10 +203,3 @@ def test_calibrate_asks_which_of_several_stacks(tmp_path: Path) -> None:
     kept = run("calibrate", "--runs", path, "--stack", "nemo-2024", "--keep", "all", "--json")
     assert kept.exit_code == 0
     assert json.loads(kept.stdout)["stack"]["runs"] == 1
-
-
-def test_the_readme_shows_what_validate_finds() -> None:
-    """`python -m optimizer.tools.validation_readme` rewrites the section after a new fit."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert published_section() in text
-    assert replaced(text, published_section()) == text

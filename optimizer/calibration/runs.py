@@ -33,7 +33,7 @@ from optimizer.files import MB, read_bytes
 from optimizer.job import Job
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
-from optimizer.presets import load_stack, preset_device, stack_names
+from optimizer.presets import preset_device, preset_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK, default_stack
 from optimizer.readers.text import decoded
 from optimizer.stack import Stack
@@ -109,7 +109,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
     measured = Run(id=identity, row=row, stack_name=name, **_measured(row))
     try:
-        job, plan = _job(recipe, stack or load_stack(name), assumed)
+        job, plan = _job(recipe, stack or preset_stack(name), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
     if measured.step_time is None and one_micro_batch(row) and row.get("status", "ok") in ("", "ok"):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optimizer.sweep.study import Study
     from optimizer.sweep.task import Task
 
-HELP = """Plan every combination of a study file: models x clusters x GPU counts x batches x ...
+HELP = """Plan every combination of a study file: models x clusters x GPU counts x batches and more.
 
 \b
 A study is a TOML file; each key takes one value or a list:
@@ -107,12 +107,18 @@ DASHBOARD = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 
 
-@click.group(cls=Batch, help=HELP, no_args_is_help=True, subcommand_metavar="STUDY | COMMAND [ARGS]...")
+@click.group(
+    cls=Batch,
+    help=HELP,
+    short_help="Plan every combination of a study file.",
+    no_args_is_help=True,
+    subcommand_metavar="STUDY | COMMAND [ARGS]...",
+)
 def batch() -> None:
     """Only a name for its commands."""
 
 
-@batch.command()
+@batch.command(short_help="Plan the jobs that have no answer yet.")
 @click.argument("study", type=click.Path(path_type=Path))
 @STORE
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Who does the work. [local]")
@@ -217,7 +223,7 @@ def show(
     _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
 
 
-@batch.command()
+@batch.command(short_help="Copy the answers of stores into one.")
 @click.argument("into")
 @click.argument("stores", nargs=-1, required=True)
 def merge(into: str, stores: tuple[str, ...]) -> None:

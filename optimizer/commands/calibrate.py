@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.study import show
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ OUT = OutFile("toml")
 
 @click.command(help=HELP, short_help="Fit a software stack to your measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), required=True, metavar="FILE.csv", help="Measured runs.")
-@click.option("--stack", default="", metavar="NAME|FILE", help="Where to start. [the one stack that the rows name]")
+@options.stack(help="Where to start. [the one stack that the rows name]")
 @click.option("--out", type=OUT, metavar="STACK.toml", help="Write the fitted stack there.")
 @click.option("--evaluations", type=Whole(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
 @click.option(
@@ -44,9 +46,17 @@ OUT = OutFile("toml")
     is_flag=True,
     help="What the runs do not tell takes its default, not the value of the stack to start from.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the fitted stack and its residuals as JSON.")
+@options.as_json(help="Print the fitted stack and its residuals as JSON.")
+@options.html()
 def calibrate(
-    runs: Path, stack: str, out: Path | None, evaluations: int, keep: str | None, anew: bool, as_json: bool
+    runs: Path,
+    stack: str,
+    out: Path | None,
+    evaluations: int,
+    keep: str | None,
+    anew: bool,
+    as_json: bool,
+    html: Path | None,
 ) -> None:
     """Fit, print, write."""
     from optimizer.calibration.calibrate import calibrate as fit
@@ -66,15 +76,11 @@ def calibrate(
         from optimizer.calibration.stack_file import stack_toml
 
         write_output(out, stack_toml(found.stack), "toml")
-    if as_json:
-        from optimizer.calibration.report.calibration_json import calibration_json
-
-        click.echo(calibration_json(found))
-        return
     from optimizer.calibration.report.calibration import calibration_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.calibration.report.calibration_json import calibration_json
 
-    click.echo(screen_text(calibration_report(found)), nl=False)
+    text = (lambda: calibration_json(found)) if as_json else None
+    show("Calibration", html, lambda: calibration_report(found), text)
 
 
 def _day_of(path: Path) -> str:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from optimizer.commands.plan import job_options, limits_of
-from optimizer.commands.study import print_screen
+from optimizer.commands import options
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options
+from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InvalidFile
 from optimizer.files import read_stream
@@ -41,7 +43,7 @@ PLACES = ("model", "cluster", "stack")
 SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="Check an answer: find every value and the bound again.")
 @click.argument("plan", required=False)
 @click.option(
     "--megatron-args",
@@ -50,9 +52,18 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
     help="Check the plan in these arguments.",
 )
 @job_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
+@options.html()
 @click.pass_context
-def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, as_json: bool, **options: Any) -> None:
+def check(
+    ctx: click.Context,
+    /,
+    plan: str | None,
+    megatron_args: Path | None,
+    as_json: bool,
+    html: Path | None,
+    **options: Any,
+) -> None:
     """Read, verify, print."""
     if (plan is None) == (megatron_args is None):
         raise click.UsageError("give one plan: PLAN (a file, or - for stdin) or --megatron-args FILE")
@@ -67,14 +78,11 @@ def check(ctx: click.Context, /, plan: str | None, megatron_args: Path | None, a
 
     with waiting("checking"):
         found = verify(saved)
-    if as_json:
-        from optimizer.reports.table import json_text
+    from optimizer.reports.check_report import check_report
+    from optimizer.reports.table import json_text
 
-        click.echo(json_text({**found.to_dict(), "assumptions": list(assumed)}))
-    else:
-        from optimizer.reports.check_report import check_report
-
-        print_screen(check_report(found, assumed))
+    content = {**found.to_dict(), "assumptions": list(assumed)}
+    show("Check", html, lambda: check_report(found, assumed), (lambda: json_text(content)) if as_json else None)
     ctx.exit(BROKEN if found.broken else 0)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.study import POSITIVE, Output, study_job, study_options, study_plan, warn
+from optimizer.commands import options
+from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
 
 if TYPE_CHECKING:
     from optimizer.job import Job
@@ -26,8 +27,8 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
 """
 
 
-@click.command(help=HELP)
-@click.option("--gpus", type=POSITIVE, required=True, metavar="N", help="Number of GPUs.")
+@click.command(help=HELP, short_help="What a plan sends over which hops, and what that costs.")
+@options.GPUS_NEEDED
 @click.option("--strategy", multiple=True, metavar="NAME", help="dp, fsdp, tp or pp; repeatable. [all]")
 @click.option("--best", is_flag=True, help="Study the best plan, with the pins of --fix.")
 @click.option(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study import print_screen
-from optimizer.commands.values import Bytes, Variable, words
+from optimizer.commands.study import show
+from optimizer.commands.values import Variable, words
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,16 +45,16 @@ optimize improve train.sh --diff --take one > better.patch
 """
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="What your launch is worth, and which flags to change.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--model", default="", metavar="NAME|FILE", help="Model, where the files do not say. [by its shape]")
+@options.model(default="", help="Model, where the files do not say. [by its shape]")
 @click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs. [as the files say]")
-@click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster.")
-@click.option("--cluster", default="", metavar="NAME|FILE", help="Cluster preset or file. [dgx-h100]")
-@click.option("--stack", default="", metavar="NAME|FILE", help="How well the software uses it. [by the files' kind]")
-@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence, where the files do not say.")
-@click.option("--global-batch", type=POSITIVE, metavar="N", help="Sequences per step, where the files do not say.")
-@click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
+@options.device()
+@options.cluster()
+@options.stack(help="Training software. [by the files' kind]")
+@options.seq_len(help="Tokens per sequence, where the files do not say.")
+@options.global_batch(help="Sequences per step, where the files do not say.")
+@options.hbm_limit()
 @click.option("--args", "arguments", default="", metavar="TEXT", help="Arguments that a script is started with.")
 @click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="A variable it is started with.")
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
@@ -63,8 +65,9 @@ optimize improve train.sh --diff --take one > better.patch
 @PROVIDER
 @click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
 @click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **options: Any) -> None:
+@options.as_json()
+@options.html()
+def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
     from optimizer.improve.edits import improve as improved
     from optimizer.improve.edits import unset
@@ -72,8 +75,8 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     from optimizer.scripts.question import Controls
     from optimizer.scripts.read import read_files, read_launch
 
-    if diff and as_json:
-        raise click.UsageError("give one of --diff and --json")
+    if diff and (as_json or html):
+        raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     prices = book(options.pop("prices_file"), options.pop("term"), options.pop("provider"))
@@ -89,14 +92,11 @@ def improve(*, files: tuple[str, ...], as_json: bool, diff: bool, take: str, **o
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)
-    if as_json:
-        from optimizer.improve.as_json import improvement_dict
+    from optimizer.improve.as_json import improvement_dict
+    from optimizer.improve.report import improve_report
 
-        click.echo(json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False))
-    else:
-        from optimizer.improve.report import improve_report
-
-        print_screen(improve_report(found, files, flags, run))
+    text = (lambda: json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False)) if as_json else None
+    show("What to change", html, lambda: improve_report(found, files, flags, run), text)
 
 
 def _question(launch: Any, controls: Controls, files: Sequence[str]) -> Question:

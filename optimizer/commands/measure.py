@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
@@ -55,12 +56,12 @@ def measure() -> None:
     """Write the program, or read what it measured."""
 
 
-@measure.command(help=HELP)
-@click.option("--model", required=True, metavar="NAME|FILE", help="Model whose shapes are measured.")
-@click.option("--seq-len", type=POSITIVE, metavar="N", help="Tokens per sequence. [the model's longest, at most 8,192]")
+@measure.command(help=HELP, short_help="Write the Python file that measures your nodes.")
+@options.model(required=True, help="Model whose shapes are measured.")
+@options.seq_len(help="Tokens per sequence. [the model's longest, at most 8,192]")
 @click.option("--seconds", type=click.FloatRange(SHORTEST, LONGEST), default=480.0, help="Time of all parts. [480]")
 @click.option("--out", type=OUT, default=Path("measure.py"), metavar="FILE.py", help="[measure.py]")
-@click.option("--force", is_flag=True, help="Overwrite the file.")
+@options.force()
 def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
     """The shapes of the job, written into the program."""
     from optimizer.measure.program import program_text
@@ -72,14 +73,17 @@ def write(model: str, seq_len: int | None, seconds: float, out: Path, force: boo
     click.echo(f"run it where you train: torchrun --nproc-per-node GPUS_OF_A_NODE {out}", err=True)
 
 
-@measure.command("read", help=READ_HELP)
+@measure.command("read", help=READ_HELP, short_help="Turn measure.json into files for --cluster.")
 @click.argument("file", type=OUT)
 @click.option("--out", type=OUT, metavar="FILE.toml", help="Write the cluster there, and its device beside it.")
-@click.option("--device", default="", metavar="NAME", help="Device preset, where the GPU's name does not tell it.")
-@click.option("--cluster", default="", metavar="NAME", help="Cluster preset for what was not measured.")
-@click.option("--force", is_flag=True, help="Overwrite the files.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def read(file: Path, out: Path | None, device: str, cluster: str, force: bool, as_json: bool) -> None:
+@options.device(help="Device preset, where the GPU's name does not tell it.")
+@options.cluster(metavar="NAME", help="Cluster preset for what was not measured.")
+@options.force()
+@options.as_json()
+@options.html()
+def read(
+    file: Path, out: Path | None, device: str, cluster: str, force: bool, as_json: bool, html: Path | None
+) -> None:
     """Read, fit, write, print."""
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml, device_toml
@@ -95,14 +99,11 @@ def read(file: Path, out: Path | None, device: str, cluster: str, force: bool, a
     if out is not None:
         beside = out.with_name(f"{out.stem}-device.toml")
         _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
-    if as_json:
-        from optimizer.reports.table import json_text
+    from optimizer.commands.study import show
+    from optimizer.reports.table import json_text
 
-        click.echo(json_text(measured_dict(made, measured)))
-        return
-    from optimizer.commands.study import print_screen
-
-    print_screen(measured_report(made, measured))
+    text = (lambda: json_text(measured_dict(made, measured))) if as_json else None
+    show("What was measured", html, lambda: measured_report(made, measured), text)
 
 
 def _save(files: dict[Path, str], force: bool) -> None:

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
+from optimizer.commands.completion import presets_of
 from optimizer.commands.numbers import COUNT, Whole
+from optimizer.commands.output import OutFile, write_output
+from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
     from optimizer.hardware import Link
+    from optimizer.readers.nvidia_topo import Topology
 
+LINK_NAMES = presets_of("link")
 WIDTH = 80  # columns of a terminal
 FILE = click.Path(dir_okay=False, path_type=Path)
 LINK_HELP = """Fit a link to the output of nccl-tests (text, or the JSON of -J), as a tier for a cluster file.
@@ -27,21 +33,24 @@ optimize calibrate-link all_reduce.log all_gather.log --link nvlink4
 optimize calibrate-link multi_node.log --link infiniband-ndr \\
     --scale-up nvlink4 --gpus-per-node 8
 """
-TOPOLOGY_HELP = """The links of a node from the output of nvidia-smi topo -m.
+TOPOLOGY_HELP = """The links of a node from the output of nvidia-smi topo -m, and a cluster file of such nodes.
 
 \b
-nvidia-smi topo -m > topo.txt; optimize topology topo.txt --link nvlink4
+nvidia-smi topo -m > topo.txt
+optimize topology topo.txt --link nvlink4
+optimize topology topo.txt --device h100 --out mine.toml
+optimize --model llama3-8b --gpus 64 --cluster ./mine.toml
 """
 
 
-@click.command("calibrate-link", help=LINK_HELP)
+@click.command("calibrate-link", help=LINK_HELP, short_help="Fit a link to nccl-tests logs, for a cluster file.")
 @click.argument("logs", nargs=-1, required=True, type=FILE)
-@click.option("--link", required=True, metavar="NAME", help="Link preset to start from.")
+@click.option("--link", required=True, metavar="NAME", help="Link preset to start from.", shell_complete=LINK_NAMES)
 @click.option("--scale-up", metavar="NAME", help="Link inside the node, when the logs cross nodes.")
 @click.option("--gpus-per-node", type=COUNT, default=8, metavar="N", help="[8]")
 @click.option("--kind", metavar="NAME", help="Collective of logs that do not say, such as all_reduce.")
 @click.option("--ranks", type=Whole(2), metavar="N", help="GPUs of logs that do not say.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
 def calibrate_link(
     logs: Sequence[Path],
     link: str,
@@ -62,16 +71,34 @@ def calibrate_link(
     click.echo(_as_json(fit) if as_json else _as_text(fit, link), nl=as_json)
 
 
-@click.command(help=TOPOLOGY_HELP)
+@click.command(help=TOPOLOGY_HELP, short_help="Read nvidia-smi topo -m; write a cluster file of it.")
 @click.argument("file", type=FILE)
-@click.option("--link", metavar="NAME", help="NVLink generation of the node, to tell its bandwidth.")
-def topology(file: Path, link: str | None) -> None:
-    """Read the matrix, print what it means."""
+@click.option(
+    "--link",
+    metavar="NAME",
+    help="NVLink generation of the node, to tell its bandwidth. [the device's]",
+    shell_complete=LINK_NAMES,
+)
+@options.device(help="Device preset of the GPUs, for --out.")
+@click.option(
+    "--network",
+    metavar="NAME",
+    help="Link preset of one port between nodes. [as the device's usual cluster]",
+    shell_complete=LINK_NAMES,
+)
+@click.option("--out", type=OutFile(""), metavar="FILE.toml", help="Write the cluster there, for --cluster.")
+@options.force()
+def topology(file: Path, link: str | None, device: str, network: str | None, out: Path | None, force: bool) -> None:
+    """Read the matrix, print what it means, write the cluster."""
     from optimizer.presets import load_link
     from optimizer.readers.nvidia_topo import read_topo
     from optimizer.units import show
 
+    if (out is None) != (not device):
+        raise click.UsageError("--out and --device go together: a cluster file needs the GPUs of the node")
     node = read_topo(file)
+    if out is not None:
+        _write_cluster(node, out, device, link, network, force)
     print_lines(f"{len(node.gpus)} GPUs, {node.scale_up_size} of them in one NVLink domain, {len(node.nics)} NICs")
     if link:
         bandwidth = node.nvlink_bandwidth(load_link(link))
@@ -80,6 +107,25 @@ def topology(file: Path, link: str | None) -> None:
         links = {other: node.nvlinks(number, place) for place, other in enumerate(node.gpus) if place != number}
         nearest = ", ".join(node.nearest_nics(number)) or "no NIC listed"
         print_lines(f"{gpu}: {peers(links)}; nearest NIC: {nearest}")
+
+
+def _write_cluster(node: Topology, out: Path, device: str, link: str | None, network: str | None, force: bool) -> None:
+    """Write the file, where nothing is in its way that may not be overwritten."""
+    from optimizer.calibration.node_cluster import NodeCluster
+    from optimizer.presets import load_device, load_link, preset_cluster
+
+    if out.suffix != ".toml":
+        raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists already; give --force to overwrite it, or another --out")
+    made = NodeCluster(
+        name=out.stem,
+        node=node,
+        usual=preset_cluster(load_device(device).name),
+        link=load_link(link) if link else None,
+        network=load_link(network) if network else None,
+    )
+    write_output(out, made.toml(), "")
 
 
 def peers(links: Mapping[str, int]) -> str:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.numbers import BATCH, SEQUENCE, TOKENS
+from optimizer.commands import options
+from optimizer.commands.numbers import TOKENS
 from optimizer.commands.pareto_values import Money, Named, Positive
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM
 from optimizer.commands.request import STACKS
-from optimizer.commands.study import HTML_FILE, write_page
-from optimizer.commands.values import Fixed, Flex, Share, joined
+from optimizer.commands.study import write_page
+from optimizer.commands.values import Fixed, Share, joined
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 """
 
 
-@click.command(help=HELP)
-@click.option("--model", default="", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
+@click.command(help=HELP, short_help="Which machines give the best time, cost and energy.")
+@options.model(default="")
 @click.option("--tokens", type=TOKENS, default=None, metavar="N", help="Tokens to train on, such as 15T or 15.6e12.")
 @click.option(
     "--portfolio",
@@ -46,16 +47,22 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     metavar="CSV",
     help="Several runs instead, one after the other: model,tokens[,seq_len,global_batch,by].",
 )
-@click.option("--hardware", required=True, metavar="NAMES", help="Clusters or devices, such as h100,gb200-nvl72.")
+@click.option(
+    "--hardware",
+    required=True,
+    metavar="NAMES",
+    help="Clusters or devices, such as h100,gb200-nvl72.",
+    shell_complete=options.CLUSTER_NAMES,
+)
 @click.option(
     "--gpus",
     required=True,
     metavar="COUNTS",
     help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000.",
 )
-@click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence.")
-@click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per step that --tokens holds for.")
-@click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software, on every device. [{STACKS}]")
+@options.seq_len()
+@options.global_batch(help="Sequences per step that --tokens holds for.")
+@options.stack(help=f"Training software, on every device. [{STACKS}]")
 @click.option("--dtype", default="bf16", metavar="TYPES", help="bf16, fp8 or both: bf16,fp8. [bf16]")
 @click.option("--deadline", type=Positive("s", "90d"), metavar="TIME", help="Latest end, such as 90d.")
 @click.option("--budget", type=Money(), metavar="USD", help="Largest cost, such as 200M.")
@@ -83,7 +90,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--scale-up", default="", metavar="LIST", help="GPUs in the NVLink domain.")
 @click.option("--power-cap", default="", metavar=LIST, help="Share of the GPU's power limit, such as 100%,80%.")
 @click.option("--batch-factor", default="", metavar=LIST, help="Multiples of the global batch.")
-@click.option("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far, such as batch=5%.")
+@options.flex()
 @click.option("--bubble-ceiling", type=Share(), default=1.0, metavar="SHARE", help="Largest pipeline bubble. [100%]")
 @click.option(
     "--fix",
@@ -105,11 +112,11 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option(
     "--sampler", type=click.Choice(["nsga2", "tpe"]), default="tpe", help="How those trials are chosen. [tpe]"
 )
-@click.option("--seed", type=int, default=0, metavar="N", help="Seed of those trials. [0]")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@options.seed(help="Seed of those trials. [0]")
+@options.as_json()
 @click.option("--csv", "as_csv", is_flag=True, help="Print every design as CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a short report in Markdown.")
-@click.option("--html", type=HTML_FILE, metavar="FILE", help="Also write the report as one page.")
+@options.html()
 @click.pass_context
 def pareto(ctx: click.Context, /, **options: Any) -> None:
     """Run the command; the exit code says what came of it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,132 +9,90 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optimizer.commands.best_use import best_use_of, hinted
-from optimizer.commands.numbers import BATCH, COUNT, SECONDS, SEED, SEQUENCE, TRIALS
-from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.study import HTML_FILE, write_page
-from optimizer.commands.values import AtMost, Bytes, Fixed, Flex, Share, joined, merged, storage_url
+from optimizer.commands import options
+from optimizer.commands.answering import FAST, SIMPLE, answered
+from optimizer.commands.defaults import Usual
+from optimizer.commands.numbers import COUNT, SECONDS
+from optimizer.commands.study import typed, write_page
+from optimizer.commands.values import AtMost, Share
 from optimizer.commands.waiting import waiting
 from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
-from optimizer.names import without_passwords
-from optimizer.variables import LIMITS
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
-    from optimizer.job import Job
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
-FAST, SIMPLE = "fast", "simple"
-ANY = "any"  # every number format that the device has units for
-EVERY_STRUCTURE = 10**6
-POSITIVE = COUNT
-
-MODEL = click.option("--model", metavar="NAME|FILE", help="Model preset, or a file that describes one.")
-GPUS = click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs.")
 GPUS_AT_MOST = click.option(
     "--gpus", type=AtMost(), metavar="N", help="Number of GPUs, or at-most:N: fewer where that is faster."
 )
-ABOUT_THE_JOB = (
-    click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
-    click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
-    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
-    click.option("--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]"),
-    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]"),
-    click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]"),
-    click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
-    click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
-    click.option("--max-tp", type=POSITIVE, metavar="N", help="Largest tp. [the scale-up domain]"),
-    click.option("--max-micro-batch", type=POSITIVE, default=16, metavar="N", help="Largest micro-batch. [16]"),
-    click.option("--max-vpp", type=POSITIVE, default=16, metavar="N", help="Most virtual stages per stage. [16]"),
-    click.option("--min-cp-tokens", type=POSITIVE, default=2048, metavar="N", help="Fewest tokens per cp rank. [2048]"),
-    click.option("--vocab-padding", type=Share(), default=0.25, metavar="SHARE", help="Most vocabulary padding. [25%]"),
-    click.option(
-        "--fix",
-        type=Fixed(),
-        callback=joined,
-        multiple=True,
-        metavar="VAR=VALUE",
-        help="Pin variables: tp=8, pp=2..8, vpp=1,6, tp=1,pp=1; repeatable.",
-    ),
-    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="FIELD=VALUE",
-        help="Change a field of model, cluster or stack: layers=4; repeatable.",
-    ),
-)
-JOB_OPTIONS = (MODEL, GPUS, *ABOUT_THE_JOB)
-OPTIONS = (
-    MODEL,
+JOB_OPTIONS = (options.model(), options.GPUS, *options.PLANNED)
+# What decides the answer.
+ANSWER_OPTIONS = (
+    options.model(),
     GPUS_AT_MOST,
-    *ABOUT_THE_JOB,
-    click.option("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far: batch=5%."),
-    click.option("--top", type=POSITIVE, default=5, metavar="N", help="Runners-up to show. [5]"),
-    click.option("--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%."),
-    click.option("--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]"),
-    click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search."),
-    click.option("--seed", type=SEED, default=0, metavar="N", help="Seed of the search. [0]"),
+    *options.PLANNED,
+    options.flex(cls=Usual),
+    click.option("--top", type=COUNT, default=5, metavar="N", help="Runners-up to show. [5]", cls=Usual),
+    click.option(
+        "--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%.", cls=Usual
+    ),
+    options.TRIALS_OPTION,
+    click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search.", cls=Usual),
+    options.seed(cls=Usual),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
-    click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
     click.option(
         "--prefer",
         type=click.Choice([FAST, SIMPLE]),
         default=FAST,
         help="The fastest plan, or of those as fast within 1% the one with the fewest moving parts. [fast]",
+        cls=Usual,
     ),
+)
+OPTIONS = (
+    *ANSWER_OPTIONS,
+    click.option("--why-not", type=Pins(), metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."),
     click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
     click.option("--explain", "explained", is_flag=True, help="Add each term's formula, inputs, source and label."),
-    click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-    click.option("--html", type=HTML_FILE, metavar="FILE", help="Write a report there, a page of its own."),
+    options.as_json(help="Print the answer as JSON."),
+    options.html(),
     click.option(
         "--export", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write launch files there."
     ),
-    click.option("--force", is_flag=True, help="Let --export overwrite files."),
+    options.force(help="Let --export overwrite files."),
 )
 
 
 def job_options(command: Command) -> Command:
     """Give a command the options that describe a job and its limits."""
-    for option in reversed(JOB_OPTIONS):
-        command = option(command)
-    return command
+    return options.given(command, JOB_OPTIONS)
+
+
+def answer_options(command: Command) -> Command:
+    """Give a command the options that decide the answer to one job."""
+    return options.given(command, ANSWER_OPTIONS)
 
 
 def plan_options(command: Command) -> Command:
     """Give a command every option of planning."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return options.given(command, OPTIONS)
 
 
 def run_plan(
     *,
     model: str | None,
     gpus: tuple[int, bool] | None,
-    flex: float | None,
-    top: int,
-    within: float | None,
-    trials: int,
-    time_limit: float | None,
-    seed: int,
-    study: str | None,
     as_json: bool,
     why_not: Mapping[str, Pinned] | None,
-    prefer: str,
     robust: bool,
     explained: bool,
     html: Path | None,
     export: Path | None,
     force: bool,
-    **options: Any,
+    **asked: Any,
 ) -> int:
     """Plan, print, export; the exit code."""
     model, count = required_job(model, gpus and gpus[0], "optimize")
@@ -144,33 +100,9 @@ def run_plan(
         from optimizer.exports.folder import check_free
 
         check_free(export)
-    storage = storage_url(study) if study else None
-    limits, dtypes = limits_of(options), options.pop("dtype")
-    several = "," in dtypes or dtypes == ANY
-    request = Request(model=model, gpus=count, limits=limits, dtype="" if several else dtypes, **options)
-    at_most = bool(gpus and gpus[1])
-    job, assumed = best_use_of(request, at_most, flex) if at_most or flex else job_of(request)
-    from optimizer.search.plan.planner import plan
-    from optimizer.search.plan.precision import best_format, formats_of
-
-    formats = formats_of(dtypes, job) if several else (job.dtype,)
-    search = partial(
-        plan,
-        top=top if within is None else EVERY_STRUCTURE,
-        within=float("inf") if within is None else within,
-        trials=trials,
-        time_limit=time_limit and time_limit / len(formats),
-        seed=seed,
-        study=storage,
-    )
     with waiting("planning"):
-        answer = best_format(job, formats, search)
-        if prefer == SIMPLE:
-            answer, words = _simplest(answer, search)
-            assumed += words
-        if not (at_most or flex or time_limit):
-            answer = hinted(answer, request)
-    job = answer.job
+        answer = answered(model=model, gpus=count, at_most=bool(gpus and gpus[1]), **asked)
+    job, assumed = answer.job, answer.assumptions or ()
     comparison = comparison_of(answer, why_not)
     steady = None
     if robust:
@@ -214,26 +146,11 @@ def run_plan(
     return EXIT_CODES[answer.status]
 
 
-def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:
-    """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
-    from optimizer.search.plan.simplicity import NOISE, held_to
-
-    other = answer.simpler
-    if other is None:
-        near = f"no plan within {NOISE:.0%} of the fastest has fewer moving parts (--prefer)"
-        return answer, (near,) if answer.plan else ()
-    why = (
-        f"the fewest moving parts within {NOISE:.0%} of the fastest plan, {other.slower:.1%} slower than it: every "
-        "variable is pinned as in that plan (--prefer)"
-    )
-    return search(held_to(answer.job, other.plan)), (why,)
-
-
 def _page(answer: Answer, assumed: Sequence[str]) -> str:
     """The answer as a page, with the command that was typed."""
     from optimizer.reports.answer_page.html import plan_html
 
-    return plan_html(answer, without_passwords(shlex.join(["optimize", *sys.argv[1:]])), assumed)
+    return plan_html(answer, typed(), assumed)
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:
@@ -242,10 +159,3 @@ def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str
         missing = " and ".join(name for name, value in (("--model", model), ("--gpus", gpus)) if value is None)
         raise click.UsageError(f"missing {missing}, as in: {command} --model gpt3 --gpus 1024")
     return model, gpus
-
-
-def limits_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that are limits out of the others; keyed by the fields of optimizer.job.Limits."""
-    pinned = merged(options.pop("fix"))
-    limits = {field: options.pop(option) for option, field in LIMITS.items()}
-    return {**limits, "max_tp": limits["max_tp"] or 0, **pinned}

@@ -7,29 +7,36 @@ from dataclasses import asdict
 
 import click
 
+from optimizer.commands import options
+from optimizer.commands.completion import presets_of
 
-@click.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the names as JSON.")
+
+@click.group(invoke_without_command=True, short_help="List models, devices, links, clusters and stacks.")
+@options.as_json(help="Print the names as JSON.")
 @click.pass_context
 def presets(ctx: click.Context, as_json: bool) -> None:
-    """List the models, devices, links, clusters and stacks that are known by name."""
+    """List the models, devices, links, clusters and stacks that are known by name, yours too.
+
+    Your own are files in the folders models, clusters and stacks of ~/.config/mfu-optimizer/presets,
+    or of the folders that $OPTIMIZE_PRESETS names.
+    """
     if ctx.invoked_subcommand is not None:
         return
-    from optimizer.reports.preset_numbers import preset_names
+    from optimizer.reports.preset_numbers import own_places, preset_names
 
-    names = preset_names()
+    names, own = preset_names(), own_places()
     if as_json:
-        click.echo(json.dumps(names, indent=2))
+        click.echo(json.dumps({**names, "own": own} if own else names, indent=2))
         return
     from optimizer.reports.preset_report import names_report
     from optimizer.reports.screen import screen_text
 
-    click.echo(screen_text(names_report(names)), nl=False)
+    click.echo(screen_text(names_report(names, own)), nl=False)
 
 
-@presets.command()
-@click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+@presets.command(short_help="Print each number of one preset with its source.")
+@click.argument("name", shell_complete=presets_of("model", "device", "link", "cluster", "stack"))
+@options.as_json(help="Print the numbers as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Print each number of one preset with its unit, scope, source, date and grade."""
     from optimizer.reports.preset_numbers import find_preset

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study import print_screen
+from optimizer.commands.study import show
 
 if TYPE_CHECKING:
     from optimizer.presets.offers import Offer
@@ -26,13 +27,16 @@ optimize prices --prices examples/quotes.csv --term on_demand --json
 """
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="List the price book: every offer with date and source.")
 @PRICES
 @TERM
 @PROVIDER
-@click.option("--device", default="", metavar="NAME", help="Only offers of this device.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def prices(*, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool) -> None:
+@options.device(help="Only offers of this device.")
+@options.as_json()
+@options.html()
+def prices(
+    *, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool, html: Path | None
+) -> None:
     """Choose the rows, print them."""
     from optimizer.presets import load_cluster
     from optimizer.presets.offers import OLD, RENTS
@@ -50,14 +54,11 @@ def prices(*, prices_file: Path | None, term: str, provider: str, device: str, a
     today = date.today()
     devices = {offer.device for offer in rows if offer.term in RENTS}
     taken = {id(found.rent(name)) for name in devices}
-    if as_json:
-        click.echo(
-            json.dumps({"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}, indent=2)
-        )
-    else:
-        from optimizer.reports.price_table import price_table
+    from optimizer.reports.price_table import price_table
 
-        print_screen(price_table(rows, taken, today))
+    content = {"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}
+    text = (lambda: json.dumps(content, indent=2)) if as_json else None
+    show("Prices", html, lambda: price_table(rows, taken, today), text)
     stale = [offer for offer in rows if (offer.age(today) or 0) > OLD]
     if stale:
         click.echo(f"optimize: {len(stale)} of {len(rows)} prices are older than {OLD} days; ask again", err=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
+from optimizer.commands.study import show
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import read_stream
 
@@ -42,12 +44,13 @@ optimize read rank*.log --append runs.csv --set model=llama3-8b \\
 @click.argument("logs", nargs=-1, required=True, type=FILE)
 @click.option("--plan", "plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.")
 @click.option("--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.")
-@click.option("--cluster", default="", metavar="NAME|FILE", help="With --script: where it ran. [as the script says]")
+@options.cluster(help="With --script: where it ran. [as the script says]")
 @click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
 @click.option(
     "--set", "settings", multiple=True, metavar="COLUMN=VALUE", help="What the log does not say: gpus=64; repeatable."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
+@options.html()
 def read(
     logs: Sequence[Path],
     plan: str | None,
@@ -56,6 +59,7 @@ def read(
     append: Path | None,
     settings: Sequence[str],
     as_json: bool,
+    html: Path | None,
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.logs.measured import read_runs_of
@@ -70,15 +74,11 @@ def read(
     diagnoses = _diagnoses(runs, held)
     if append is not None:
         _append(append, runs, held)
-    if as_json:
-        from optimizer.logs.report.as_json import logs_json
-
-        click.echo(logs_json(runs, diagnoses, held))
-        return
+    from optimizer.logs.report.as_json import logs_json
     from optimizer.logs.report.text import logs_report
-    from optimizer.reports.screen import screen_text
 
-    click.echo(screen_text(logs_report(runs, diagnoses, held)), nl=False)
+    text = (lambda: logs_json(runs, diagnoses, held)) if as_json else None
+    show("What the log says", html, lambda: logs_report(runs, diagnoses, held), text)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:

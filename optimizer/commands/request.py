@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optimizer.commands.defaults import in_effect
 from optimizer.errors import InputError
 from optimizer.stack import ROUTING
 
@@ -114,7 +115,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         assumed.append(
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"
         )
-    return job, tuple(assumed)
+    return job, (*assumed, *in_effect())
 
 
 def routing_settings(text: str) -> tuple[str, ...]:
@@ -138,12 +139,23 @@ def routing_settings(text: str) -> tuple[str, ...]:
 
 
 def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
-    """What was taken where a preset and a file have one name."""
+    """What was taken of the user's own presets, and where a preset and a file have one name."""
+    from optimizer.config import shown
     from optimizer.presets import KINDS
-    from optimizer.presets.places import clash
+    from optimizer.presets.own import own_file
+    from optimizer.presets.places import clash, file_of
 
-    asked = {kind: typed for kind in names if (typed := getattr(request, kind))}
-    return [said for kind, typed in asked.items() if (said := clash(kind, typed, names[kind], KINDS[kind][0]()))]
+    said = []
+    for kind, name in names.items():
+        typed, shipped = getattr(request, kind), KINDS[kind][0]()
+        plain = name.partition("@")[0]
+        path = None if typed and file_of(typed) else own_file(kind, plain)
+        if path:
+            over = ", not the shipped preset of that name" if plain in shipped else ""
+            said.append(f"{kind} {plain} of your {shown(path)}{over} (--{kind})")
+        elif typed and (words := clash(kind, typed, name, shipped)):
+            said.append(words)
+    return said
 
 
 def _stack_of(target: str) -> str:

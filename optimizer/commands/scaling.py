@@ -42,7 +42,7 @@ class Measured(click.ParamType[tuple[int, float]]):
         return int(count), mfu
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="MFU and throughput over GPU counts.")
 @click.option("--gpus", type=Counts(), required=True, metavar="N,N,...", help="GPU counts.")
 @click.option("--weak/--strong", "weak", default=False, help="Grow the batch with the GPUs, or keep it. [--strong]")
 @click.option(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from optimizer.commands.plan import job_options, limits_of, required_job
+from optimizer.commands import options
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.study import print_screen
+from optimizer.commands.study import show
 from optimizer.commands.values import Counts
 from optimizer.commands.waiting import waiting
 from optimizer.errors import Infeasible
@@ -25,12 +28,19 @@ optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
 """
 
 
-@click.command(help=HELP)
+@click.command(help=HELP, short_help="What more of each thing buys, and lost nodes cost.")
 @job_options
 @click.option("--lost-nodes", type=Counts(), default=(), metavar="N,...", help="Plan without so many nodes: 1,2.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.as_json()
+@options.html()
 def sensitivity(
-    *, model: str | None, gpus: int | None, lost_nodes: tuple[int, ...], as_json: bool, **options: Any
+    *,
+    model: str | None,
+    gpus: int | None,
+    lost_nodes: tuple[int, ...],
+    as_json: bool,
+    html: Path | None,
+    **options: Any,
 ) -> None:
     """Plan, vary, print."""
     model, gpus = required_job(model, gpus, "optimize sensitivity")
@@ -44,12 +54,9 @@ def sensitivity(
         found = effects_of(job)
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
-    if as_json:
-        from optimizer.reports.table import json_text
+    from optimizer.reports.sensitivity_report import sensitivity_report
+    from optimizer.reports.table import json_text
 
-        left = [loss.to_dict() for loss in lost]
-        click.echo(json_text({**found.to_dict(), "losses": left, "assumptions": list(assumed)}))
-    else:
-        from optimizer.reports.sensitivity_report import sensitivity_report
-
-        print_screen(sensitivity_report(found, lost, assumed))
+    content = {**found.to_dict(), "losses": [loss.to_dict() for loss in lost], "assumptions": list(assumed)}
+    text = (lambda: json_text(content)) if as_json else None
+    show("What binds", html, lambda: sensitivity_report(found, lost, assumed), text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optimizer.commands.numbers import BATCH, COUNT, SEQUENCE
-from optimizer.commands.output import OutFile, write_output
-from optimizer.commands.request import DEFAULT_CLUSTER, STACKS, Request, job_of
-from optimizer.commands.values import Bytes, Fixed, Share, joined, merged
+from optimizer.commands import options
+from optimizer.commands.numbers import COUNT
+from optimizer.commands.output import write_output
+from optimizer.commands.request import Request, job_of
+from optimizer.commands.values import merged
 from optimizer.commands.waiting import waiting
 from optimizer.files import HTML
+from optimizer.names import without_passwords
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,53 +30,27 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = COUNT
-HTML_FILE = OutFile(HTML)
 
 OPTIONS = (
-    click.option("--model", required=True, metavar="NAME|FILE", help="Model preset, or a file that describes one."),
-    click.option("--cluster", default="", metavar="NAME|FILE", help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]"),
-    click.option("--device", default="", metavar="NAME", help="Device preset: picks its default cluster."),
-    click.option("--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]"),
-    click.option("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence."),
-    click.option("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step."),
-    click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]"),
-    click.option("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB."),
-    click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]"),
-    click.option(
-        "--fix",
-        type=Fixed(),
-        callback=joined,
-        multiple=True,
-        metavar="VAR=VALUE",
-        help="Pin a plan variable; repeatable.",
-    ),
-    click.option("--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor."),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="FIELD=VALUE",
-        help="Change a field of model, cluster or stack: layers=4; repeatable.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    options.model(required=True),
+    *options.STUDIED,
+    options.as_json(),
     click.option("--csv", "as_csv", is_flag=True, help="Print CSV."),
-    click.option("--html", type=HTML_FILE, metavar="FILE", help="Write the chart there, a page of its own."),
+    options.html(),
 )
 
 
 def study_options(command: Command) -> Command:
     """Give a command the options of a job and of the output."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return options.given(command, OPTIONS)
 
 
 def study_job(
-    gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, options: Mapping[str, Any]
+    gpus: int, fix: tuple[tuple[str, Any], ...], hbm_limit: float, asked: Mapping[str, Any]
 ) -> tuple[Job, tuple[str, ...]]:
     """The job of the options, and what was assumed."""
-    others = {name: value for name, value in options.items() if name != "oom_risk"}
-    limits = {"hbm": hbm_limit, "oom_risk": options["oom_risk"], **merged(fix)}
+    others = {name: value for name, value in asked.items() if name != "oom_risk"}
+    limits = {"hbm": hbm_limit, "oom_risk": asked["oom_risk"], **merged(fix)}
     return job_of(Request(gpus=gpus, limits=limits, **others))
 
 
@@ -105,6 +83,25 @@ def warn(room: Room) -> None:
     """Say on stderr that a plan cannot run, whatever else is printed."""
     if room.warning:
         click.echo(f"warning: the plan {room.warning}", err=True)
+
+
+def show(
+    title: str, html: Path | None, report: Callable[[], RenderableType], text: Callable[[], str] | None = None
+) -> None:
+    """Print a report for people, or a text for programs instead; write the report as a page where one was asked for."""
+    if text is None:
+        print_screen(report())
+    else:
+        click.echo(text())
+    if html is not None:
+        from optimizer.reports.screen_page import screen_page
+
+        write_page(html, lambda: screen_page(title, typed(), report()))
+
+
+def typed() -> str:
+    """The command as it was typed, without passwords."""
+    return without_passwords(shlex.join(["optimize", *sys.argv[1:]]))
 
 
 def print_screen(report: RenderableType) -> None:

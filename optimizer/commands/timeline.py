@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from optimizer.commands.study import POSITIVE, Output, study_job, study_options, study_plan, warn
+from optimizer.commands import options
+from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.
 
@@ -21,8 +22,8 @@ optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
 """
 
 
-@click.command(help=HELP)
-@click.option("--gpus", type=POSITIVE, required=True, metavar="N", help="Number of GPUs.")
+@click.command(help=HELP, short_help="Draw the pipeline schedule of a plan.")
+@options.GPUS_NEEDED
 @click.option("--best", is_flag=True, help="Draw the best plan under the pins of --fix; the default without them.")
 @click.option(
     "--layout", type=click.Choice(("even", "best")), default="even", help="How the layers lie on the stages. [even]"

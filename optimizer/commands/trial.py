@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands import numbers
-from optimizer.commands.plan import job_options, limits_of, required_job
+from optimizer.commands import numbers, options
+from optimizer.commands.answering import limits_of
+from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.study import print_screen
+from optimizer.commands.study import show
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ TOKENS = click.option(
     metavar="N",
     help="Of the whole run, which a faster plan shortens. [20 per parameter]",
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+AS_JSON = options.as_json()
 
 
 @click.group(
@@ -66,14 +67,15 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
 @click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
 @click.option("--steps", type=numbers.Whole(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
-@click.option("--seed", type=numbers.SEED, default=0, metavar="N", help="Seed of the search. [0]")
+@options.seed()
 @AS_JSON
+@options.html()
 @click.pass_context
 def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, seed: int, **options: Any) -> None:
     """Choose, write, print; nothing where a subcommand was named."""
     if ctx.invoked_subcommand is not None:
         return
-    as_json = options.pop("as_json")
+    as_json, html = options.pop("as_json"), options.pop("html")
     model, gpus = required_job(options.pop("model"), options.pop("gpus"), "optimize trial")
     if out is None:
         raise click.UsageError("missing --out, as in: optimize trial --model gpt3 --gpus 1024 --out trials/")
@@ -94,22 +96,21 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)
     start(trials)
     click.echo(f"wrote {out}", err=True)
-    if as_json:
-        from optimizer.trial.as_json import started_dict
-
-        click.echo(json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False))
-        return
     from optimizer.presets.offers import PriceBook
+    from optimizer.trial.as_json import started_dict
     from optimizer.trial.report import started_report
 
-    print_screen(started_report(trials, belief, assumed, PriceBook().rent(job.cluster.device.name, job.cluster.name)))
+    rent = PriceBook().rent(job.cluster.device.name, job.cluster.name)
+    text = (lambda: json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False)) if as_json else None
+    show("Trials", html, lambda: started_report(trials, belief, assumed, rent), text)
 
 
 @trial.command("read", help=READ_HELP, short_help="What the logs of trials decide.")
 @click.argument("folder", type=FOLDER)
 @TOKENS
 @AS_JSON
-def read(folder: Path, tokens: float | None, as_json: bool) -> None:
+@options.html()
+def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -> None:
     """Read, decide, move the stack, print."""
     import datetime
 
@@ -124,14 +125,11 @@ def read(folder: Path, tokens: float | None, as_json: bool) -> None:
         write_stack(local.stack, path)
         written = str(path)
         click.echo(f"wrote {path}", err=True)
-    if as_json:
-        from optimizer.trial.as_json import verdict_dict
-
-        click.echo(json.dumps(verdict_dict(found, local, written), indent=2, allow_nan=False))
-        return
+    from optimizer.trial.as_json import verdict_dict
     from optimizer.trial.report import verdict_report
 
-    print_screen(verdict_report(found, local, written))
+    text = (lambda: json.dumps(verdict_dict(found, local, written), indent=2, allow_nan=False)) if as_json else None
+    show("What the trials decide", html, lambda: verdict_report(found, local, written), text)
 
 
 @trial.command("next", help=NEXT_HELP, short_help="Add the trial that pays most.")

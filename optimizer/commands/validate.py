@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.commands import options
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.waiting import waiting
 from optimizer.files import CSV, HTML
@@ -29,8 +30,8 @@ PUBLISHED = "published.csv"
 
 @click.command(help=HELP, short_help="Compare predictions with measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), metavar="FILE.csv", help="Measured runs. [published ones]")
-@click.option("--json", "as_json", is_flag=True, help="Print groups and rows as JSON.")
-@click.option("--html", type=OutFile(HTML), metavar="FILE", help="Write a page with a plot there.")
+@options.as_json(help="Print groups and rows as JSON.")
+@options.html()
 @click.option("--csv", "csv_file", type=OutFile(CSV), metavar="FILE", help="Write every row with its prediction there.")
 def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path | None) -> None:
     """Price every run, compare, print."""

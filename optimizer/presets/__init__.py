@@ -6,6 +6,7 @@ from typing import Any
 from optimizer.presets.hardware import (
     cluster_names,
     device_names,
+    known_cluster,
     link_names,
     load_cluster,
     load_device,
@@ -13,10 +14,11 @@ from optimizer.presets.hardware import (
     preset_cluster,
     preset_device,
 )
-from optimizer.presets.models import load_model, model_names, model_spellings, preset_model
-from optimizer.presets.stacks import load_stack, preset_stack, stack_names
+from optimizer.presets.models import known_model, load_model, model_names, model_spellings, preset_model
+from optimizer.presets.own import own_files
+from optimizer.presets.stacks import known_stack, load_stack, preset_stack, stack_names
 
-# Every kind of preset: its names, and what loads one.
+# Every kind of preset that is shipped: its names, and what loads one.
 KINDS: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], Any]]] = {
     "model": (model_names, load_model),
     "device": (device_names, load_device),
@@ -25,10 +27,20 @@ KINDS: Mapping[str, tuple[Callable[[], tuple[str, ...]], Callable[[str], Any]]] 
     "stack": (stack_names, load_stack),
 }
 
+
+def names_of(kind: str) -> tuple[str, ...]:
+    """Names of all presets of a kind, the user's own first."""
+    own, shipped = own_files(kind), KINDS[kind][0]()
+    return (*own, *(name for name in shipped if name not in own)) if own else shipped
+
+
 __all__ = [
     "KINDS",
     "cluster_names",
     "device_names",
+    "known_cluster",
+    "known_model",
+    "known_stack",
     "link_names",
     "load_cluster",
     "load_device",
@@ -37,6 +49,7 @@ __all__ = [
     "load_stack",
     "model_names",
     "model_spellings",
+    "names_of",
     "preset_cluster",
     "preset_device",
     "preset_model",

@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.errors import InputError
 from optimizer.hardware import DIMENSIONS, Cluster, Device, Link, Tier
 from optimizer.model import Provenance
+from optimizer.presets.own import own_file, own_files
 from optimizer.presets.places import existing, file_of
 from optimizer.presets.rows import Row, canonical, index, names, plain, rows
 
@@ -71,16 +72,29 @@ def load_cluster(name: str | Path) -> Cluster:
     ('dgx-h100', ['scale_up', 'rail', 'spine'])
     """
     if path := file_of(name):
-        from optimizer.readers.hardware_file import read_cluster
+        return _read_cluster(existing("cluster", path))
+    return known_cluster(str(name))
 
-        return read_cluster(existing("cluster", path), find_device=preset_device, find_link=load_link)
-    return preset_cluster(str(name))
+
+def known_cluster(name: str) -> Cluster:
+    """The user's own or the shipped preset of this name; no other file is opened. Raises UnknownName."""
+    if path := own_file("cluster", name):
+        return replace(_read_cluster(path), name=path.stem)
+    return preset_cluster(name)
+
+
+def _read_cluster(path: Path) -> Cluster:
+    from optimizer.readers.hardware_file import read_cluster
+
+    return read_cluster(path, find_device=preset_device, find_link=load_link)
 
 
 def preset_cluster(name: str) -> Cluster:
-    """The preset of this name or alias, or the default one of a device; no file is opened. Raises UnknownName."""
+    """The shipped preset of this name or alias, or the default one of a device. Raises UnknownName."""
     device = index(DEVICES, "alias").get(plain(name), name)
-    return _cluster(canonical("cluster", CLUSTERS, device, cluster_names(), "alias", "default_for"))
+    return _cluster(
+        canonical("cluster", CLUSTERS, device, (*own_files("cluster"), *cluster_names()), "alias", "default_for")
+    )
 
 
 def with_network(

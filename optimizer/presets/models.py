@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from optimizer.errors import InvalidFile, UnknownName, nearest
 from optimizer.model import Experts, LatentAttention, Model, Provenance, SlidingWindow
 from optimizer.presets.files import csv_rows, presets_folder
+from optimizer.presets.own import own_file, own_files, spelling
 from optimizer.presets.places import existing, file_of
 
 _PARTS: Mapping[str, type[Experts] | type[LatentAttention] | type[SlidingWindow]] = {
@@ -53,20 +54,26 @@ def load_model(name_or_path: str | Path) -> Model:
     """
     if path := file_of(name_or_path):
         # A name as on a hub, owner/model, is no path where nothing lies there.
-        if (preset := _index().get(_key(str(name_or_path)))) and not os.path.exists(path):
+        if (preset := _index().get(spelling(str(name_or_path)))) and not os.path.exists(path):
             return _preset(preset)
         return _read(existing("model", path))
     name = str(name_or_path)
-    if _key(name) not in _index() and name and os.path.exists(name):
+    if spelling(name) not in _index() and not own_file("model", name) and name and os.path.exists(name):
         return _read(Path(name))
-    return preset_model(name)
+    return known_model(name)
+
+
+def known_model(name: str) -> Model:
+    """The user's own or the shipped preset of this name; no other file is opened. Raises UnknownName."""
+    path = own_file("model", name)
+    return replace(_read(path), name=path.stem) if path else preset_model(name)
 
 
 def preset_model(name: str) -> Model:
-    """The preset of this name or alias; no file is opened. Raises UnknownName."""
-    preset = _index().get(_key(name))
+    """The shipped preset of this name or alias; no file of a user is opened. Raises UnknownName."""
+    preset = _index().get(spelling(name))
     if preset is None:
-        raise UnknownName("model", name, (*model_names(), *_aliases()))
+        raise UnknownName("model", name, (*own_files("model"), *model_names(), *_aliases()))
     return _preset(preset)
 
 
@@ -91,10 +98,6 @@ def _read(path: Path) -> Model:
     return read_config(path)
 
 
-def _key(name: str) -> str:
-    return name.lower().translate({ord(character): None for character in "-_ "})
-
-
 def _rows_in(folder: Path) -> Mapping[str, _Row]:
     paths = sorted(folder.glob("*.csv"))
     rows = (_Row(path=path, line=line, cells=cells) for path in paths for line, cells in csv_rows(path))
@@ -113,7 +116,7 @@ def _aliases() -> Mapping[str, str]:
 
 @cache
 def _index() -> Mapping[str, str]:
-    return {_key(name): preset for name, preset in _aliases().items()} | {_key(name): name for name in _rows()}
+    return {spelling(name): preset for name, preset in _aliases().items()} | {spelling(name): name for name in _rows()}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from optimizer.errors import UnknownName
 from optimizer.hardware import Device
 from optimizer.model import Provenance
 from optimizer.presets.files import presets_folder
+from optimizer.presets.own import own_file, own_files
 from optimizer.presets.places import ENDINGS, existing, file_of
 from optimizer.stack import PARAMETERS, Features, Fixed, Stack
 from optimizer.target import AT, aimed
@@ -46,16 +48,30 @@ def load_stack(name: str) -> Stack:
         from optimizer.readers.stack_file import read_stack
 
         return read_stack(existing("stack", path))
+    return known_stack(name)
+
+
+def known_stack(name: str) -> Stack:
+    """The user's own or the shipped preset of this name, for another target after "@"; no other file is opened.
+
+    Raises UnknownName.
+    """
+    plain, at, target = name.partition(AT)
+    if path := own_file("stack", plain):
+        from optimizer.readers.stack_file import read_stack
+
+        own = replace(read_stack(path), name=path.stem)
+        return aimed(own, target) if at else own
     return preset_stack(name)
 
 
 def preset_stack(name: str) -> Stack:
-    """The preset of this name, for another target after "@"; no file is opened. Raises UnknownName."""
+    """The shipped preset of this name, for another target after "@". Raises UnknownName."""
     plain, at, target = name.partition(AT)
     if at:
         return aimed(preset_stack(plain), target)
     if name not in stack_names():
-        raise UnknownName("stack", name, stack_names())
+        raise UnknownName("stack", name, (*own_files("stack"), *stack_names()))
     return _preset(name)
 
 

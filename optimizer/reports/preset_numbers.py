@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 
+from optimizer.config import shown
 from optimizer.errors import UnknownName
 from optimizer.model import Model, Provenance
-from optimizer.presets import KINDS, load_model, load_stack
+from optimizer.presets import KINDS, load_model, load_stack, names_of
 from optimizer.presets.hardware import CLUSTERS, DEVICES, LINKS
+from optimizer.presets.own import own_file, own_files
 from optimizer.presets.rows import rows
 from optimizer.stack import PARAMETERS, Stack
 
@@ -57,7 +60,13 @@ class Preset:
 
 def preset_names() -> dict[str, list[str]]:
     """Names of all presets by kind, as `optimize presets --json` prints them."""
-    return {f"{kind}s": list(names()) for kind, (names, _) in KINDS.items()}
+    return {f"{kind}s": list(names_of(kind)) for kind in KINDS}
+
+
+def own_places() -> dict[str, dict[str, str]]:
+    """The files of the user's own presets by kind and name, kinds without any left out."""
+    found = {f"{kind}s": {name: shown(path) for name, path in own_files(kind).items()} for kind in KINDS}
+    return {kind: places for kind, places in found.items() if places}
 
 
 def find_preset(name: str) -> Preset:
@@ -66,6 +75,9 @@ def find_preset(name: str) -> Preset:
     Raises UnknownName with the nearest names of every kind.
     """
     for kind, (_, load) in KINDS.items():
+        if path := own_file(kind, name):
+            load(name)  # what is wrong with the file is said as everywhere
+            return Preset(kind=kind, name=path.stem, numbers=tuple(_own_numbers(path)))
         try:
             found = load(name).name
         except UnknownName:
@@ -80,6 +92,32 @@ def _numbers(kind: str, name: str) -> Iterable[Number]:
     if kind == "stack":
         return _stack_numbers(load_stack(name))
     return _row_numbers({"device": DEVICES, "link": LINKS, "cluster": CLUSTERS}[kind], name)
+
+
+def _own_numbers(path: Path) -> Iterator[Number]:
+    """What a file of the user's own says, key by key."""
+    import json
+    import tomllib
+
+    text = path.read_text(encoding="utf-8")
+    document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    yield from (Number(quantity=key, value=value, source=shown(path)) for key, value in _flat(document))
+
+
+def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The values of a file with their dotted keys.
+
+    >>> list(_flat({"tiers": [{"size": 8}], "name": "mine"}))
+    [('tiers.0.size', '8'), ('name', 'mine')]
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(item, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for place, item in enumerate(value):
+            yield from _flat(item, f"{prefix}.{place}")
+    else:
+        yield prefix, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _row_numbers(file: str, name: str) -> Iterator[Number]:

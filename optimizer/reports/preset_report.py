@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.presets import KINDS
 from optimizer.reports.preset_numbers import Number, Preset
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 GRADES = "Grades: A primary source, B secondary naming its primary, C derived or unconfirmed (marked with !)."
 
 
-def names_report(names: Mapping[str, Sequence[str]]) -> Group:
-    """Every kind and its names, wrapped."""
+def names_report(names: Mapping[str, Sequence[str]], own: Mapping[str, Mapping[str, str]] | None = None) -> Group:
+    """Every kind and its names, wrapped, and the files of the user's own by kind and name."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -23,6 +24,13 @@ def names_report(names: Mapping[str, Sequence[str]]) -> Group:
     for kind, known in names.items():
         parts.append(Text(f"{kind} ({len(known)})", style="bold"))
         parts.append(Padding(Text("  ".join(known)), (0, 0, 1, 2)))
+    for kind, places in (own or {}).items():
+        shipped = KINDS[kind.removesuffix("s")][0]()
+        parts.append(Text(f"your own {kind}", style="bold"))
+        lines = (
+            f"{name}  {path}{'  (before the shipped one)' if name in shipped else ''}" for name, path in places.items()
+        )
+        parts.append(Padding(Text("\n".join(lines)), (0, 0, 1, 2)))
     parts.append(Text("`optimize presets show NAME` prints each number with its unit, scope, source and date."))
     return Group(*parts)
 

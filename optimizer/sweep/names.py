@@ -29,16 +29,17 @@ def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
     from optimizer import presets
     from optimizer.presets.places import file_of, spelled
 
-    names, load = presets.KINDS[kind.removesuffix("s")]
+    load = presets.KINDS[kind.removesuffix("s")][1]
+    known = presets.names_of(kind.removesuffix("s"))
     if path := file_of(name, folder):
         if not os.path.exists(path):
             raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")
         load(spelled(path))
         return [spelled(path)]
     if any(character in name for character in "*?["):
-        found = [preset for preset in names() if fnmatchcase(preset, name.lower())]
+        found = [preset for preset in known if fnmatchcase(preset, name.lower())]
         if not found:
-            close = nearest(name.strip("*?"), names())
+            close = nearest(name.strip("*?"), known)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise InputError(f"no preset matches {name!r}{hint}")
         return found

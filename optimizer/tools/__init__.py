@@ -1,1 +1,1 @@
-"""Programs for maintainers: fits of kernels, pooled intervals, tables of the README."""
+"""Programs for maintainers: fits of kernels, pooled intervals, tables of the documentation."""

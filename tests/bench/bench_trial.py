@@ -1,6 +1,6 @@
 """What trials are worth on measured runs: `python -m pytest -s tests/bench/bench_trial.py` (some two minutes).
 
-The figures of README's table are printed by `python -m optimizer.tools.trial_replay --runs ... --runs ...`.
+The table in docs/accuracy.md is printed by `python -m optimizer.tools.trial_replay --runs ... --runs ...`.
 """
 
 from __future__ import annotations

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
-from optimizer.presets import load_cluster
+from optimizer.presets import load_cluster, load_link
 from optimizer.readers.nccl_tests import read_nccl_tests
+from optimizer.readers.nvidia_topo import read_topo
 
 DATA = Path(__file__).resolve().parents[1] / "readers" / "data"
 
@@ -52,3 +54,68 @@ def test_topology_tells_the_domain_and_its_bandwidth() -> None:
     assert done.exit_code == 0, done.output
     assert "8 GPUs, 8 of them in one NVLink domain" in done.output
     assert "450 GB/s one way" in done.output
+
+
+@pytest.mark.parametrize(
+    ("file", "device", "names", "sizes"),
+    [
+        ("topo_h100.txt", "h100", ["nvlink", "network"], [8]),
+        ("topo_a100.txt", "a100-80", ["nvlink", "network"], [8]),
+        ("topo_nics.txt", "h100", None, None),
+        ("topo_bridge.txt", "a100-80", None, None),
+        ("topo_pcie.txt", "l40s", ["pcie", "network"], None),
+    ],
+)
+def test_topology_ends_in_a_cluster_that_plans(
+    file: str, device: str, names: list[str] | None, sizes: list[int] | None, tmp_path: Path
+) -> None:
+    out = tmp_path / "mine.toml"
+    words = ["topology", str(DATA / file), "--device", device, "--out", str(out)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    node, cluster = read_topo(DATA / file), load_cluster(out)
+    assert (cluster.name, cluster.device.name, cluster.gpus_per_node) == ("mine", device, len(node.gpus))
+    inner = cluster.tiers[0]
+    if node.scale_up_size > 1:
+        assert (inner.name, inner.size) == ("nvlink", node.scale_up_size)
+        assert inner.link.bandwidth == pytest.approx(node.nvlink_bandwidth(load_cluster(device).tiers[0].link))
+    assert names is None or [tier.name for tier in cluster.tiers] == names
+    assert sizes is None or [tier.size for tier in cluster.tiers[:-1]] == sizes
+    again = CliRunner().invoke(cli, words)
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    gpus = str(2 * len(node.gpus))
+    planned = CliRunner().invoke(
+        cli, ["--model", "llama3.2-1b", "--gpus", gpus, "--cluster", str(out), "--trials", "0", "--json"]
+    )
+    assert planned.exit_code == 0, planned.stderr
+    assert json.loads(planned.stdout)["job"]["cluster"] == "mine"
+
+
+def test_a_cluster_file_counts_the_ports_and_takes_the_network_named(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    words = ["--device", "h100", "--network", "roce-400", "--link", "nvlink4", "--out", str(out)]
+    done = CliRunner().invoke(cli, ["topology", str(DATA / "topo_nics.txt"), *words])
+    assert done.exit_code == 0, done.output
+    node, network = read_topo(DATA / "topo_nics.txt"), load_cluster(out).tiers[-1]
+    near = {nic for number in range(len(node.gpus)) for nic in node.nearest_nics(number)}
+    assert network.link.bandwidth == pytest.approx(load_link("roce-400").bandwidth * len(near) / len(node.gpus))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "x.toml"], "--out and --device go together"),
+        (["--device", "h100"], "--out and --device go together"),
+        (["--device", "h100", "--out", "x.txt"], "write x.toml"),
+        (["--device", "h100", "--network", "nothing", "--out", "x.toml"], "unknown link 'nothing'"),
+    ],
+)
+def test_what_makes_no_cluster_file_is_said(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["topology", str(DATA / "topo_h100.txt"), *words])
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -57,6 +57,11 @@ def test_other_programs_are_not_run() -> None:
     assert filled("<!-- not run: it would hurt -->\n```bash\nrm -r x\n```\n", echo)
 
 
+def test_an_output_may_name_its_command() -> None:
+    page = '```bash\noptimize first\n```\n\n<!-- output of "optimize second | optimize third" -->\n```text\n```\n'
+    assert "```text\nsecond\nthird\n```" in filled(page, echo)
+
+
 def test_messages_and_lines_that_are_not_there() -> None:
     page = "```bash\noptimize a\n```\n\n<!-- messages -->\n```text\n```\n"
     assert "said" in filled(page, echo)

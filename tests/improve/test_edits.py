@@ -192,15 +192,6 @@ def test_a_missing_file_is_said() -> None:
     assert "cannot be read" in result.stderr
 
 
-def test_the_sample_in_the_readme_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).resolve().parents[2]
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    sample = readme.split("<!-- output of: optimize improve examples/llama3-8b.sh -->\n```text\n")[1].split("```\n")[0]
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("COLUMNS", "100")
-    assert run("examples/llama3-8b.sh").stdout == sample
-
-
 def test_what_cannot_fit_is_said(tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     text = launches.ARRAYS.replace("NUM_NODES:-32", "NUM_NODES:-1").replace(

@@ -241,8 +241,8 @@ def test_names_in_the_ways_people_write_them(given, name):
 
 
 def test_no_name_or_alias_means_two_models():
-    spellings = [(catalogue._key(alias), name) for alias, name in catalogue._aliases().items()]
-    spellings += [(catalogue._key(name), name) for name in NAMES]
+    spellings = [(catalogue.spelling(alias), name) for alias, name in catalogue._aliases().items()]
+    spellings += [(catalogue.spelling(name), name) for name in NAMES]
     assert len(dict(spellings)) == len(spellings)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_model, load_stack, preset_cluster, preset_model, preset_stack
+from optimizer.presets import known_cluster, known_model, known_stack, load_cluster, load_model, load_stack
 from optimizer.presets.settings import Asked, with_settings
 
 SCHEMA_VERSION = 1
@@ -76,7 +76,8 @@ class SavedAnswer:
 def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: str = "", stack: str = "") -> SavedAnswer:
     """The answer in a JSON text; `name` is what messages call it.
 
-    The JSON names presets of model, cluster and stack; `model`, `cluster` and `stack` say where to find them instead.
+    The JSON names presets, shipped or of the user's own, of model, cluster and stack; `model`, `cluster` and `stack`
+    say where to find them instead.
     Raises InvalidFile with everything that is wrong, UnknownName for a preset that does not exist.
     """
     from optimizer.readers.problems import validated
@@ -88,9 +89,9 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
         raise InvalidFile(name, problems)
     asked = table.job
     found = Asked(
-        model=load_model(model) if model else preset_model(asked.model),
-        cluster=load_cluster(cluster) if cluster else preset_cluster(asked.cluster),
-        stack=load_stack(stack) if stack else preset_stack(asked.stack),
+        model=load_model(model) if model else known_model(asked.model),
+        cluster=load_cluster(cluster) if cluster else known_cluster(asked.cluster),
+        stack=load_stack(stack) if stack else known_stack(asked.stack),
     )
     found = with_settings(found, asked.settings)
     return SavedAnswer(

@@ -11,7 +11,8 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _FROM_TO = re.compile(
-    r'(?P<stream>output|messages)(?: from "(?P<first>[^"]+)")?(?: (?P<end>to|until) "(?P<last>[^"]+)")?$'
+    r'(?P<stream>output|messages)(?: of "(?P<command>[^"]+)")?(?: from "(?P<first>[^"]+)")?'
+    r'(?: (?P<end>to|until) "(?P<last>[^"]+)")?$'
 )
 CUT = "...\n"
 COMMANDS, PRINTED = "bash", "text"
@@ -41,6 +42,16 @@ class Block:
     def generated(self) -> bool:
         """Whether it holds what the commands before it print."""
         return self.language == PRINTED and _FROM_TO.match(self.note) is not None
+
+    @property
+    def command(self) -> str:
+        r"""The command whose output it holds, "" where the block of commands before it says that.
+
+        >>> next(blocks('<!-- output of "optimize presets" -->\n```text\n```\n')).command
+        'optimize presets'
+        """
+        asked = _FROM_TO.match(self.note)
+        return (asked["command"] or "") if asked else ""
 
     @property
     def exit_code(self) -> int:

@@ -66,8 +66,9 @@ def filled(page: str, run: Run) -> str:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         elif block.runs:
-            last = _run_all(block, run)
+            last = _run_all(lines_of(block), run, block.exit_code)
         elif block.generated:
+            last = _run_all([block.command], run) if block.command else last
             text += page[done : block.start] + block.chosen(last.output, last.messages)
             done = block.end
     return text + page[done:]
@@ -83,11 +84,11 @@ def lines_of(block: Block) -> list[str]:
     return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def _run_all(block: Block, run: Run) -> Ran:
+def _run_all(lines: list[str], run: Run, exit_code: int = 0) -> Ran:
     """What all commands of a block print; only the last may return something else than 0."""
-    results = [_run_line(line, run) for line in lines_of(block)]
-    wanted = [0] * (len(results) - 1) + [block.exit_code]
-    for line, result, code in zip(lines_of(block), results, wanted, strict=True):
+    results = [_run_line(line, run) for line in lines]
+    wanted = [0] * (len(results) - 1) + [exit_code]
+    for line, result, code in zip(lines, results, wanted, strict=True):
         if result.code != code:
             raise InputError(f"{line} returned {result.code}, not {code}:\n{result.messages}")
     return Ran(

@@ -9,25 +9,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optimizer.errors import InputError
-from optimizer.tools.docs import format_page, model_page, schemas, trust_section
+from optimizer.tools.docs import accuracy_page, format_page, model_page, schemas, trust_section
 from optimizer.tools.docs.commands import ROOT, Run, apart, brought, filled
-from optimizer.tools.readme import replaced
+from optimizer.tools.docs.marked import replaced
 
 DOCS = ROOT / "docs"
+README = "README.md"
 SCHEMAS = DOCS / "schemas"
 SECTIONS: Mapping[str, Callable[[], list[str]]] = {
-    page.PAGE: page.sections for page in (model_page, format_page, trust_section)
+    **{page.PAGE: page.sections for page in (accuracy_page, format_page, model_page)},
+    **dict.fromkeys((README, "index.md"), trust_section.sections),
 }
 
 
 def pages() -> list[str]:
-    """Every page, by its path inside of docs/."""
+    """Every page of the site, by its path inside of docs/."""
     return sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def file_of(name: str) -> Path:
+    """The file of a page, or of the README, which is made as the pages are."""
+    return ROOT / README if name == README else DOCS / name
 
 
 def with_sections(name: str) -> str:
     """A page with its generated sections as the code has them."""
-    text = (DOCS / name).read_text(encoding="utf-8")
+    text = file_of(name).read_text(encoding="utf-8")
     for block in SECTIONS[name]() if name in SECTIONS else ():
         text = replaced(text, block)
     return text
@@ -47,11 +54,12 @@ def rewrite(names: Sequence[str] = ()) -> None:
     """
     if not DOCS.is_dir():
         raise InputError(f"{DOCS} is no folder: run this in a checkout")
-    if unknown := set(names) - set(pages()):
-        raise InputError(f"no page {', '.join(sorted(unknown))}; known: {', '.join(pages())}")
+    known = [README, *pages()]
+    if unknown := set(names) - set(known):
+        raise InputError(f"no page {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     schemas.write(SCHEMAS)
-    for name in names or pages():
-        (DOCS / name).write_text(written(name, apart), encoding="utf-8")
+    for name in names or known:
+        file_of(name).write_text(written(name, apart), encoding="utf-8")
 
 
 @contextmanager

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from optimizer.calibration.report.validation_words import coverage_line, headline
-from optimizer.calibration.runs import read_runs
-from optimizer.calibration.validation import validate
-from optimizer.presets.files import presets_folder
+from optimizer.tools.docs.accuracy_page import published
 
-PAGE = "index.md"
 MOST = 3
 
 
 def sections() -> list[str]:
     """The section, between the lines that mark it."""
-    validation = validate(read_runs(presets_folder() / "published.csv"))
+    validation = published()
     sources = [score for score in validation.by("source") if score.time]
     sources.sort(key=lambda score: -(score.time.runs if score.time else 0))
     errors = sorted(score.time.mape for score in sources if score.time)

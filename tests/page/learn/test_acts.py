@@ -251,8 +251,8 @@ def test_every_chart_has_words_and_the_same_numbers_as_a_table() -> None:
         assert json.loads(chart.figure.to_json())["data"]  # type: ignore[attr-defined]
 
 
-def test_the_readme_says_how_far_off_the_textbook_is() -> None:
+def test_the_page_for_teachers_says_how_far_off_the_textbook_is() -> None:
     found = data_parallel_runs()
     told = f"on {len(found)} data-parallel runs the textbook's formula is {100 * error(found, 'textbook'):.0f} % off"
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs/tutorials/learn.md").read_text(encoding="utf-8").split())
     assert f"{told} on average, the cost model {100 * error(found, 'priced'):.0f} %" in text

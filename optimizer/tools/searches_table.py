@@ -1,4 +1,4 @@
-"""The README's table of searches, generated: `python -m optimizer.tools.layout_readme` rewrites it."""
+"""The table of searches in docs/search.md: `python -m optimizer.tools.searches_table` rewrites it, its times too."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from optimizer.recomputation import modules_of
 from optimizer.reports.plan_report import chance
 from optimizer.reports.terms import runs
 from optimizer.search.plan.planner import plan
-from optimizer.tools.readme import rewrite
+from optimizer.tools.docs.marked import replaced
+from optimizer.tools.docs.site import DOCS
 
+PAGE = "search.md"
 START, END = "<!-- searches: start -->", "<!-- searches: end -->"
 COLUMNS = (
     *("job", "plans", "band", "laid out", "even split", "best", "gain", "layers per stage", "recomputed"),
@@ -100,4 +102,5 @@ def recomputed(plan: Plan) -> str:
 
 
 if __name__ == "__main__":
-    rewrite(searches_section())
+    page = DOCS / PAGE
+    page.write_text(replaced(page.read_text(encoding="utf-8"), searches_section()), encoding="utf-8")

@@ -1,16 +1,15 @@
-"""The README's table of searches is what the program finds; only its times may differ."""
+"""The table of searches of the documentation is what the program finds; only its times may differ."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from optimizer.errors import InputError
-from optimizer.tools.layout_readme import END, START, TIMES, searches_section
-from optimizer.tools.readme import replaced
+from optimizer.tools.docs.marked import replaced
+from optimizer.tools.docs.site import DOCS
+from optimizer.tools.searches_table import END, PAGE, START, TIMES, searches_section
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+TEXT = (DOCS / PAGE).read_text(encoding="utf-8")
 
 
 def without_times(block: str) -> list[list[str]]:
@@ -18,7 +17,7 @@ def without_times(block: str) -> list[list[str]]:
 
 
 def test_the_table_is_what_the_searches_find() -> None:
-    block = README[README.index(START) : README.index(END)]
+    block = TEXT[TEXT.index(START) : TEXT.index(END)]
     assert without_times(block) == without_times(searches_section())
 
 

@@ -1,8 +1,9 @@
-"""The README's section on accuracy, generated: `python -m optimizer.tools.validation_readme` rewrites it."""
+"""How accurate the shipped stacks are: errors on the published runs by source, and on the runs of each fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from optimizer.calibration.report.validation_words import TIME_COLUMNS, coverage_line, headline, time_cells
 from optimizer.calibration.runs import read_runs
@@ -11,8 +12,8 @@ from optimizer.presets import load_stack, stack_names
 from optimizer.presets.files import presets_folder
 from optimizer.reports.table import cell
 from optimizer.stack import Stack
-from optimizer.tools.readme import rewrite
 
+PAGE = "accuracy.md"
 START, END = "<!-- validation: start -->", "<!-- validation: end -->"
 LEFT_OUT = "left_out_mape"
 EXPLAINED = """
@@ -23,10 +24,15 @@ some are fixed as facts about the software or taken from another stack, and the 
 """
 
 
-def published_section() -> str:
+def sections() -> list[str]:
     """The accuracy of the shipped stacks on the published runs, as Markdown between the markers."""
-    validation = validate(read_runs(presets_folder() / "published.csv"))
-    return section(validation, [load_stack(name) for name in stack_names()])
+    return [section(published(), [load_stack(name) for name in stack_names()])]
+
+
+@cache
+def published() -> Validation:
+    """The predictions for the published runs."""
+    return validate(read_runs(presets_folder() / "published.csv"))
 
 
 def section(validation: Validation, stacks: Sequence[Stack] = ()) -> str:
@@ -63,7 +69,3 @@ def _fitted(stacks: Sequence[Stack]) -> list[str]:
         values = (stack.name, f"{stack.runs:,}", ", ".join(stack.devices), *counts, *(f"{x:.1%}" for x in shares))
         lines.append(f"| {' | '.join(values)} |")
     return lines
-
-
-if __name__ == "__main__":
-    rewrite(published_section())

@@ -1,12 +1,8 @@
-"""Sections of the README that are generated: each begins and ends with a line that marks it."""
+"""Sections of a page that are generated: each begins and ends with a line that marks it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from optimizer.errors import InputError
-
-README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def replaced(text: str, block: str) -> str:
@@ -18,8 +14,3 @@ def replaced(text: str, block: str) -> str:
     if start not in text or end not in text:
         raise InputError(f"the text lacks the lines {start} and {end}")
     return text[: text.index(start)] + block + text[text.index(end) + len(end) :]
-
-
-def rewrite(block: str) -> None:
-    """Write a section into the README."""
-    README.write_text(replaced(README.read_text(encoding="utf-8"), block), encoding="utf-8")

@@ -1,0 +1,112 @@
+"""`optimizer.plan`: the command in Python, with its names, its defaults and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.answer import Answer
+    from optimizer.job import Job
+
+Number = int | float | str
+Value = str | int | float | bool | Sequence[str | int | float | bool]
+SEARCH = ("top", "within", "trials", "time_limit", "seed", "study")  # what a whole Job goes with
+
+
+def plan(
+    job: Job | None = None,
+    *,
+    model: str | Path | None = None,
+    gpus: int | str | None = None,
+    cluster: str | Path | None = None,
+    device: str | None = None,
+    stack: str | Path | None = None,
+    target: str | None = None,
+    seq_len: int | str | None = None,
+    global_batch: int | str | None = None,
+    dtype: str | Sequence[str] | None = None,
+    bubble_ceiling: Number | None = None,
+    hbm_limit: Number | None = None,
+    oom_risk: Number | None = None,
+    max_tp: int | None = None,
+    max_micro_batch: int | None = None,
+    max_vpp: int | None = None,
+    min_cp_tokens: int | None = None,
+    vocab_padding: Number | None = None,
+    fix: str | Sequence[str] | Mapping[str, Value] | None = None,
+    routing: Number | None = None,
+    set: str | Sequence[str] | Mapping[str, Value] | None = None,
+    flex: Number | None = None,
+    top: int | None = None,
+    within: Number | None = None,
+    trials: int | None = None,
+    time_limit: Number | None = None,
+    seed: int | None = None,
+    study: str | None = None,
+    prefer: str | None = None,
+) -> Answer:
+    """The proven best plan for a model on a number of GPUs, as `optimize` with the options of the same names.
+
+    `plan(model="gpt3", gpus=1024)` is `optimize --model gpt3 --gpus 1024`, the user's own presets and defaults
+    included. Values are as on the command line: names of presets, paths of files, "75GB", "10%", fix=["tp=8",
+    "pp=2..8"]. Python's own do too: shares and sizes [B] as numbers, pins and fields as {"tp": 8} and {"layers": 4}.
+    None leaves an option to its default; what was assumed then is in `Answer.assumptions`. A whole `Job` goes instead
+    of the options that make one, beside top, within, trials, time_limit, seed and study.
+
+    Raises InputError for what cannot be used. Without any plan the answer says why, in `Answer.conflict`.
+    """
+    given = {name: value for name, value in locals().items() if name != "job" and value is not None}
+    if job is not None:
+        return _of_job(job, given)
+    if missing := [name for name in ("model", "gpus") if name not in given]:
+        raise InputError(f'plan() needs {" and ".join(missing)}, as in plan(model="gpt3", gpus=1024), or a Job')
+    from optimizer.commands.answering import answered
+
+    with _read(given) as context:
+        options = dict(context.params)
+        count, at_most = options.pop("gpus")
+        return answered(gpus=count, at_most=at_most, **options)
+
+
+def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
+    """The answer to a whole Job."""
+    if beside := [name for name in given if name not in SEARCH]:
+        raise InputError(f"a Job holds {', '.join(beside)} already; beside it go {', '.join(SEARCH)}")
+    from optimizer.commands.answering import EVERY_STRUCTURE
+    from optimizer.commands.values import storage_url
+    from optimizer.search.plan.planner import plan as search
+
+    read = {name: value for name, value in _read(given).params.items() if name in given}
+    if "within" in read:
+        read["top"] = EVERY_STRUCTURE
+    if "study" in read:
+        read["study"] = storage_url(read["study"])
+    return search(job, **read)
+
+
+def _read(given: Mapping[str, Any]) -> click.Context:
+    """All options of planning, read as the command reads them; raises InputError for a value that it refuses."""
+    from optimizer.commands.defaults import option_texts
+    from optimizer.commands.plan import answer_options
+
+    words = [
+        word for name, value in given.items() for text in option_texts(name, value) for word in (_option(name), text)
+    ]
+    try:
+        return click.command(answer_options(_nothing)).make_context("plan", words)
+    except click.ClickException as error:
+        raise InputError(error.format_message()) from None
+
+
+def _nothing(**options: Any) -> None:
+    """What the options belong to: they are only read."""
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

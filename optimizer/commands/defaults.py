@@ -1,0 +1,121 @@
+"""What a user wants unasked: `defaults.toml` in the folder of own files, one key an option, told in the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from optimizer.config import config_folder, shown
+from optimizer.errors import InputError, InvalidFile, nearest
+
+FILE = "defaults.toml"
+ALLOWED = (
+    *("cluster", "device", "stack", "target", "seq_len", "global_batch", "dtype", "bubble_ceiling", "hbm_limit"),
+    *("oom_risk", "max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding", "fix", "routing", "set"),
+    *("flex", "top", "within", "trials", "time_limit", "seed", "prefer"),
+)
+# Each says what the other would: of these pairs the one that is typed counts.
+INSTEAD = {"cluster": "device", "device": "cluster", "stack": "target", "target": "stack"}
+WITHOUT = ("check",)  # what is checked says itself what it was made with
+_USED, _READ = f"{__name__}.used", f"{__name__}.read"
+
+
+class Usual(click.Option):
+    """An option that the user's defaults may fill where it is not typed."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """What was typed, else the user's default, else the program's."""
+        value, source = super().consume_value(ctx, opts)
+        key = self.opts[0][2:].replace("-", "_")
+        if source is not ParameterSource.DEFAULT or ctx.resilient_parsing or ctx.info_name in WITHOUT:
+            return value, source
+        path = config_folder() / FILE
+        found = ctx.meta[_READ] if _READ in ctx.meta else ctx.meta.setdefault(_READ, read_defaults(path))
+        if key not in found or ctx.get_parameter_source(INSTEAD.get(key, "")) is ParameterSource.COMMANDLINE:
+            return value, source
+        texts = list(option_texts(key, found[key]))
+        mine = texts if self.multiple else texts[0]
+        try:
+            self.type_cast_value(ctx, mine)
+        except click.BadParameter as error:
+            raise InputError(f"{shown(path)}: {key}: {error.message}") from None
+        said = " ".join(f"{self.opts[0]} {text}" for text in texts)
+        ctx.meta.setdefault(_USED, {}).setdefault(ctx.command_path, []).append(f"{said}, of your {shown(path)}")
+        return mine, ParameterSource.DEFAULT_MAP
+
+
+def in_effect() -> tuple[str, ...]:
+    """The user's defaults that the running command took, as they would be typed, and their file."""
+    ctx = click.get_current_context(silent=True)
+    return tuple(ctx.meta.get(_USED, {}).get(ctx.command_path, ())) if ctx else ()
+
+
+def read_defaults(path: Path) -> dict[str, Any]:
+    """The defaults in a file by option, nothing where there is none; raises InvalidFile with every problem."""
+    if not path.exists():
+        return {}
+    from optimizer.readers.text import read_toml
+
+    document = read_toml(path, "give one key for each option")
+    found = {key.replace("-", "_"): value for key, value in document.items()}
+    problems = [_unknown(key) for key in found if key not in ALLOWED]
+    problems += [
+        f"{key}: expected a number, a text, or a list of them, got {value!r}"
+        for key, value in found.items()
+        if key in ALLOWED and not _is_plain(key, value)
+    ]
+    if problems:
+        raise InvalidFile(shown(path), problems)
+    return found
+
+
+def option_texts(name: str, value: Any) -> Iterator[str]:
+    """A value of Python or TOML as one would type it, or several for an option that is repeated.
+
+    >>> list(option_texts("fix", {"tp": [1, 2]})), list(option_texts("hbm_limit", 75e9))
+    (['tp=1,2'], ['75000000000.0 B'])
+    """
+    if isinstance(value, Mapping):
+        yield from (f"{key}={_word(item)}" for key, item in value.items())
+    elif name in ("fix", "set") and not isinstance(value, str):
+        yield from map(str, value)
+    elif name == "hbm_limit" and not isinstance(value, str):
+        yield f"{value!r} B"
+    elif name == "flex" and not (isinstance(value, str) and "=" in value):
+        yield f"batch={value}"
+    else:
+        yield _word(value)
+
+
+def _word(value: Any) -> str:
+    """One value, or a list of them, as text."""
+    if isinstance(value, Path):
+        from optimizer.presets.places import spelled
+
+        return spelled(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(_word, value))
+    try:
+        return str(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        raise InputError("a number of thousands of digits counts nothing") from None
+
+
+def _is_plain(key: str, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return key in ("fix", "set") and all(_is_plain("", item) for item in value.values())
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(item, str | int | float) for item in value)
+    return isinstance(value, str | int | float) and (not isinstance(value, bool) or not key)
+
+
+def _unknown(key: str) -> str:
+    close = nearest(key, ALLOWED)
+    hint = f"; nearest: {' or '.join(close)}" if close else ""
+    return f"{key}: no option that has a default of yours{hint}; these have one: {', '.join(ALLOWED)}"
