@@ -87,7 +87,9 @@ def _() -> tuple[Any, ...]:
 
 @app.cell
 def _() -> None:
-    mo.vstack([mo.md(texts.HEADER), mo.md("## Read first"), view.html(markup.listed(texts.READING, "reading"))])
+    mo.vstack(
+        [view.look(), mo.md(texts.HEADER), mo.md("## Read first"), view.html(markup.listed(texts.READING, "reading"))]
+    )
     return
 
 

@@ -17,6 +17,8 @@ from optimizer.page.learn.desk import Desk
 from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
+from optimizer.reports.page import filled
+from optimizer.reports.pages.drawing import drawing
 
 
 def sheet() -> Path | None:
@@ -29,6 +31,11 @@ def sheet() -> Path | None:
 def html(text: str) -> Any:
     """Markup of this package as marimo shows it."""
     return mo.Html(text)
+
+
+def look() -> Any:
+    """The look of charts, which reports have too."""
+    return html(f"<style>{filled('optimizer.reports', 'drawn.css')}</style>")
 
 
 def choices(question: Question) -> Any:
@@ -87,26 +94,19 @@ def reveal(question: Question, key: str) -> Any:
     )
 
 
-def chart(shown: Chart) -> tuple[Any, Any]:
-    """A chart, and below it what it says with its numbers as a table."""
+def chart(shown: Chart) -> tuple[Any, ...]:
+    """A chart, and below it what it says with its numbers as a table.
+
+    As markup that no program draws it changes in place when a slider moves, at any width.
+    """
+    title = f"<figcaption>{escape(shown.title)}</figcaption>"
     return (
-        _framed(shown),
+        html(f'<figure class="learn-chart" id="{shown.name}">{title}{drawing(shown.figure.data, shown.name)}</figure>'),
         html(
             markup.paragraph(shown.words, f"{shown.name}-words")
             + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
         ),
     )
-
-
-def _framed(shown: Chart) -> Any:
-    """A chart in a frame of its own height, which it would lose when the window changes.
-
-    As plain output, not as an element that answers, it is redrawn in place when a slider moves.
-    """
-    height = int(shown.figure.layout.height)
-    plot = mo.as_html(shown.figure)
-    frame = f'<figure class="learn-chart" style="height:{height}px" aria-label="{escape(shown.title)}">{plot}</figure>'
-    return html(frame)
 
 
 def when(asked_for: bool, shown: Callable[[], Sequence[Any]]) -> Sequence[Any]:

@@ -126,7 +126,7 @@ def _plane(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
             marks += line(trace, places)
         if "markers" in trace["mode"]:
             marks += [point(trace, index, x, y, across) for index, (x, y) in enumerate(places)]
-    marks += [_shape(shape, across) for shape in layout.get("shapes", ())]
+    marks += [_shape(shape, across, down) for shape in layout.get("shapes", ())]
     widest = max((label for _, label in down.ticks), key=len, default="")
     ticks = "".join(
         f'<span style="top:{100 - down.at(value):.2f}%">{escape(label)}</span>' for value, label in down.ticks
@@ -151,10 +151,15 @@ def _scale(across: Axis) -> str:
     return f'<div class="scale"><div class="ticks{many}">{ticks}</div>{title}</div>'
 
 
-def _shape(shape: Mapping[str, Any], across: Axis) -> str:
-    """An upright line over the whole height."""
+def _shape(shape: Mapping[str, Any], across: Axis, down: Axis | None = None) -> str:
+    """An upright line over the whole height, or a level one with its name over the whole width."""
     dashed = "dashed" if shape["line"].get("dash", "solid") != "solid" else "solid"
-    return cross_line(across.at(shape["x0"]), f"limit {dashed}", colour=shape["line"]["color"])
+    colour = shape["line"]["color"]
+    if down is None or "x0" in shape:
+        return cross_line(across.at(shape["x0"]), f"limit {dashed}", colour=colour)
+    at, text = 100.0 - down.at(shape["y0"]), shape.get("label", {}).get("text", "")
+    name = f'<text class="named" x="100%" y="{at:.3f}%" dy="-8">{escape(text)}</text>' if text else ""
+    return cross_line(at, f"limit {dashed}", level=True, colour=colour) + name
 
 
 def _lines(label: str) -> str:

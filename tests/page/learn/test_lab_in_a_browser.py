@@ -41,6 +41,7 @@ def act_one(student: Student) -> None:
     student.lock("act-1", "B. Adding up gradients")
     student.becomes("act1-all-reduce", "27.222 ms")
     assert student.text("act1-compute") == "1.306 ms"
+    assert "52, 38 and 19 %" in student.text("act1-chart-words")
     for gpus, seconds, mfu in ((64, "68.906 ms", "0.97 %"), (512, "69.863 ms", "0.95 %")):
         student.slide("GPUs (replicas)", gpus)
         student.becomes("act1-all-reduce", seconds)
