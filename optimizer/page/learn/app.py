@@ -510,8 +510,32 @@ def _() -> None:
 
 
 @app.cell
-def _(ask_one: Any, ask_two: Any, context: Any, design: Any, get_one: Any, get_two: Any, get_designs: Any) -> None:
-    view.html(footer(context.value, view.rightness({ask_one: get_one(), ask_two: get_two()}), design, get_designs()))
+def _(
+    ask_five: Any,
+    ask_four: Any,
+    ask_one: Any,
+    ask_six: Any,
+    ask_three: Any,
+    ask_two: Any,
+    context: Any,
+    design: Any,
+    get_designs: Any,
+    get_five: Any,
+    get_four: Any,
+    get_one: Any,
+    get_six: Any,
+    get_three: Any,
+    get_two: Any,
+) -> None:
+    _answers = {
+        ask_one: get_one(),
+        ask_two: get_two(),
+        ask_three: get_three(),
+        ask_four: get_four(),
+        ask_five: get_five(),
+        ask_six: get_six(),
+    }
+    view.html(footer(context.value, view.rightness(_answers), design, get_designs()))
     return
 
 

@@ -143,6 +143,8 @@ def test_the_whole_lab_with_right_predictions(
     assert student.text("footer-tier") == "optimal"
     priced(student)
     further_acts(student)
+    assert [student.text(f"footer-act{act}") for act in range(1, 7)] == ["right"] * 6
+    assert student.text("footer-tier") == "optimal"
     rows = list(csv.DictReader(io.StringIO(downloaded(student, "Ledger as CSV"))))
     assert [row["kind"] for row in rows].count("prediction") == 6
     assert [row["kind"] for row in rows].count("reflection") == 2

@@ -206,10 +206,10 @@ async function copy(text, button) {
   }
 }
 
-// What is in the box and in the files chosen, each with its name: together one launch.
+// The files chosen, each with its name, or the text of the box: together one launch.
 async function paste(chosen, text) {
-  const files = await Promise.all([...chosen].map(async (file) => [file.name, await file.text()]));
-  if (text.trim() || !files.length) files.push(["", text]);
+  const files = await Promise.all(chosen.map(async (file) => [file.name, await file.text()]));
+  if (!files.length) files.push(["", text]);
   const body = JSON.stringify({ pasted: files });
   const controller = new AbortController();
   const done = progress(controller, "Reading");
@@ -257,7 +257,10 @@ document.addEventListener("change", (event) => {
   if (event.target.matches(".slide")) {
     delete event.target.dataset.held;
     slid(event.target, true);
-  } else if (event.target.id === "in-file") paste(event.target.files, "");
+  } else if (event.target.id === "in-file") {
+    if (event.target.files.length) paste([...event.target.files], "");
+    event.target.value = ""; // so that the same file can be chosen again
+  }
   else if (event.target.closest("#question") && event.target.name) soon(true);
 });
 document.addEventListener("keydown", (event) => {
@@ -276,7 +279,7 @@ document.addEventListener("click", (event) => {
   if (target.id === "undo") history.back();
   if (target.id === "copy-flags") copy(byId("flags").textContent, target);
   if (target.id === "copy-link") copy(location.href, target);
-  if (target.id === "read-pasted") paste(byId("in-file").files, byId("pasted").value);
+  if (target.id === "read-pasted") paste([], byId("pasted").value);
   if (target.matches(".to-control")) {
     event.preventDefault();
     document.querySelector(target.getAttribute("href")).focus();

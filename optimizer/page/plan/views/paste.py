@@ -36,6 +36,7 @@ KINDS = (".sh", ".json", ".toml", ".yaml", ".py")  # what a pasted text may be, 
 Own = Mapping[str, Any]  # what files of the visitor say of a question: model="file", model_file=its text
 DESCRIBING = (".json", ".toml")  # how files end that describe a model or a cluster
 MOST_FILES, LONGEST_NAME = 8, 80
+HEAD = re.compile(rb"^==> (.+) <==[ \t]*\r?\n", re.MULTILINE)
 NAME = "pasted"
 LOGGED = ("gpus", "seq_len", "global_batch")  # what a log may say of the question
 # What a launch may leave open, by what it is called, and what is taken from the room until it is enough.
@@ -79,16 +80,26 @@ def paste_view(before: Asked, body: bytes) -> dict[str, Any]:
 
 
 def _files(body: bytes) -> list[tuple[str, bytes]]:
-    """What was sent, by name: {"pasted": [[name, text], ...]}, or a text of no name.
+    r"""What was sent, by name: {"pasted": [[name, text], ...]}, or a text of no name.
+
+    In a text of no name, a line ==> name <== begins a file, as `head` and `tail` print several.
 
     >>> _files(b'{"pasted": [["../run.sh", "torchrun"]]}'), _files(b"torchrun")
     ([('run.sh', b'torchrun')], [('', b'torchrun')])
+    >>> _files(b"==> a.sh <==\ntorchrun\n==> b.json <==\n{}")
+    [('a.sh', b'torchrun\n'), ('b.json', b'{}')]
     """
     try:
         sent = json.loads(body)["pasted"]
         files = [(_harmless(str(name)), str(text).encode("utf-8", "replace")) for name, text in sent]
     except (ValueError, TypeError, KeyError):
         files = [("", body)]
+    if len(files) == 1 and not files[0][0]:
+        first, *more = HEAD.split(files[0][1])
+        files = [
+            ("", first),
+            *((_harmless(n.decode("utf-8", "replace")), d) for n, d in zip(more[::2], more[1::2], strict=True)),
+        ]
     size = sum(len(data) for _, data in files)
     if size > LARGEST:
         raise InputError(f"{size / 1e6:.1f} MB were pasted: at most {LARGEST / 1e6:.0f} MB are read")
