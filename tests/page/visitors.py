@@ -7,13 +7,13 @@ a moved slider to its answer, what the server took of the processor, and how man
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +86,11 @@ def plan(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
             title = json.load(response)["title"]
         return time.perf_counter() - start, f" on {gpus:,} " in title
 
-    async def all_at_once() -> list[tuple[float, bool]]:
-        found: list[tuple[float, bool]] = []
-        for turn in range(1, rounds + 1):
-            found += await asyncio.gather(*(asyncio.to_thread(asked, visitor, turn) for visitor in range(count)))
-        return found
-
     before = cpu_of(served.process.pid)
-    found = asyncio.run(all_at_once())
+    found: list[tuple[float, bool]] = []
+    with ThreadPoolExecutor(count) as together:
+        for turn in range(1, rounds + 1):
+            found += together.map(asked, range(count), [turn] * count)
     return Seen(
         room="Plan",
         seconds=tuple(seconds for seconds, _ in found),

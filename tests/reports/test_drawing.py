@@ -139,3 +139,11 @@ def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(tmp_path: Path) -> None:
                 )
                 assert outside == []
         browser.close()
+
+
+def test_a_level_line_is_within_the_axis_it_stands_on() -> None:
+    points = {"type": "scatter", "mode": "markers", "x": [1, 2], "y": [10, 20]}
+    line = {"type": "line", "y0": 50, "y1": 50, "line": {"color": "#000"}, "label": {"text": "<ideal>"}}
+    found = drawing({"data": [points], "layout": layout(300, shapes=[line])}, "x")
+    (at,) = re.findall(r'<text class="named" x="100%" y="([\d.]+)%" dy="-8">&lt;ideal&gt;</text>', found)
+    assert 0 < float(at) < 50

@@ -63,7 +63,8 @@ def _around(values: Sequence[float], log: bool, from_zero: bool) -> tuple[float,
     low, high = min(known), max(known)
     if from_zero and not log:
         return min(0.0, low), high * (1 + ROOM) or 1.0
-    room = ROOM * (high - low) or 0.1
+    span = high - low if high - low > 1e-6 * abs(high) else abs(high)  # of one value, or of values all alike
+    room = ROOM * span or 0.1
     return low - room, high + room
 
 

@@ -117,7 +117,8 @@ def _bars_of(traces: Sequence[Trace], mode: str, across: Axis, labels: Mapping[A
 def _plane(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
     """Points and lines between two axes."""
     across = axis_of(layout["xaxis"], _values(traces, "x"))
-    down = axis_of(layout["yaxis"], _values(traces, "y"))
+    levels = [shape["y0"] for shape in layout.get("shapes", ()) if "x0" not in shape]
+    down = axis_of(layout["yaxis"], [*_values(traces, "y"), *levels])
     marks = [cross_line(across.at(value), "grid") for value, _ in across.ticks]
     marks += [cross_line(100.0 - down.at(value), "grid", level=True) for value, _ in down.ticks]
     for trace in traces:
