@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,20 +39,24 @@ def look() -> Any:
     return html(f"<style>{filled('optimizer.reports', 'drawn.css')}</style>")
 
 
-def choices(question: Question) -> Any:
-    """The choices to pick from."""
-    return mo.ui.radio(options=dict(question.options), label=question.text)
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """The choices of a question, and the button that makes the picked one final; without a choice it does nothing."""
+
+    picked: Any
+    button: Any
 
 
-def lock(question: Question, picked: Any, desk: Desk) -> Any:
-    """The button that makes the picked choice final; without one it does nothing."""
+def form(question: Question, desk: Desk) -> Form:
+    """The choices and the button, as elements that answer for as long as somebody holds them."""
     word = "prediction" if question.kind == PREDICTION else "answer"
+    picked = mo.ui.radio(options=dict(question.options), label=question.text)
 
     def take(_: Any) -> None:
         if picked.value is not None:
             desk.answer(question, picked.value)
 
-    return mo.ui.button(label=f"Lock my {word}", on_click=take)
+    return Form(picked=picked, button=mo.ui.button(label=f"Lock my {word}", on_click=take))
 
 
 def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
@@ -63,12 +68,12 @@ def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
     return mo.ui.button(label="Save this design", on_click=save)
 
 
-def asked(question: Question, answer: str, picked: Any, button: Any) -> Any:
+def asked(question: Question, answer: str, form: Form) -> Any:
     """The question while it is open; once it is locked, what was chosen."""
     if answer:
         choice = question.choice(answer)
         return html(markup.banner(markup.PLAIN, "Locked in:", choice.label, f"{question.name}-locked"))
-    return mo.vstack([picked, button])
+    return mo.vstack([form.picked, form.button])
 
 
 def waiting(question: Question, answer: str) -> Any | None:
