@@ -98,7 +98,7 @@ def test_a_name_with_markup_stays_text_in_html(tmp_path: Path) -> None:
     path, page = tmp_path / "runs.csv", tmp_path / "v.html"
     path.write_text(HEADER + "<b>x</b>,llama3-8b,H100,64,1,1,256,6.0,nemo-2024,,ok\n", encoding="utf-8")
     assert run("validate", "--runs", path, "--html", page).exit_code == 0
-    assert "&lt;b&gt;x&lt;/b&gt;</td>" in page.read_text(encoding="utf-8")
+    assert "&lt;b&gt;x&lt;/b&gt;</th>" in page.read_text(encoding="utf-8")
 
 
 def test_without_a_file_the_published_runs_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

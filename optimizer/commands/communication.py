@@ -84,7 +84,7 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
         **study.room.to_dict(),
     }
     screen = partial(report.communication_report, study, assumed)
-    output.show(content, assumed, records, screen, lambda: _charts().plan_page(study))
+    output.show(content, assumed, records, screen, lambda: _charts().plan_page(study, assumed))
 
 
 def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output: Output) -> None:
@@ -96,7 +96,7 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
     records = report.strategies_records(strategies)
     content = {"job": job_dict(job), "strategies": records}
     screen = partial(report.strategies_report, job, strategies, assumed)
-    output.show(content, assumed, records, screen, lambda: _charts().strategies_page(job, strategies))
+    output.show(content, assumed, records, screen, lambda: _charts().strategies_page(job, strategies, assumed))
 
 
 def _judge(
@@ -114,7 +114,9 @@ def _judge(
     records = report.networks_records(verdicts)
     content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}
     screen = partial(report.networks_report, plan, verdicts, room, assumed)
-    output.show(content, assumed, records, screen, lambda: _charts().networks_page(job, verdicts, plan.summary(), room))
+    output.show(
+        content, assumed, records, screen, lambda: _charts().networks_page(job, verdicts, plan.summary(), room, assumed)
+    )
 
 
 def _charts() -> Any:

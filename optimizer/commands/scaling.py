@@ -70,9 +70,9 @@ def scaling(
     records = scaling_records(study)
 
     def page() -> str:
-        from optimizer.studies.report.charts import scaling_page
+        from optimizer.studies.report.scaling_page import scaling_page
 
-        return scaling_page(study, dict(measured))
+        return scaling_page(study, dict(measured), assumed)
 
     content = {"job": job_dict(job), "points": records}
     output.show(content, assumed, records, lambda: scaling_report(study, assumed), page)

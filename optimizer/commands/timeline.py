@@ -58,5 +58,5 @@ def timeline(
         "closed_form_s": study.closed_form,
         "stages": report.timeline_records(study),
     }
-    screen, page = partial(report.timeline_report, study, assumed), partial(report.timeline_page, study)
+    screen, page = partial(report.timeline_report, study, assumed), partial(report.timeline_page, study, assumed)
     output.show(content, assumed, report.pass_records(study), screen, page)

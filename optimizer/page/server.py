@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PATIENCE = 2  # for open requests when the server ends [s]
 SESSION_S = 600  # that a visitor who lost the connection finds the lab as it was [s]
-# marimo's charts fetch MathJax unless a script of this address is there: one that is of no type, and so never fetched.
-HEAD = (
-    '<script type="text/plain" data-status="error" '
-    'src="https://cdn.jsdelivr.net/npm/mathjax-full@3.2.2/es5/tex-mml-svg.min.js"></script>'
-)
 
 
 def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
@@ -79,7 +74,7 @@ def _lab(file: Path) -> Any:
     """The Learn room: a marimo app, one session to a visitor."""
     import marimo
 
-    builder = marimo.create_asgi_app(quiet=True, include_code=False, session_ttl=SESSION_S, html_head=HEAD)
+    builder = marimo.create_asgi_app(quiet=True, include_code=False, session_ttl=SESSION_S)
     return builder.with_app(path=LEARN.path, root=str(file)).build()
 
 

@@ -1,4 +1,4 @@
-"""Figures of plotly as HTML: with the library inside, with names as texts, the same bytes every time.
+"""Figures of plotly as HTML: with names as texts, the same bytes every time.
 
 plotly takes tags and links in its titles, labels and hover texts for markup; only the few that our own labels are made
 of are left.
@@ -9,31 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from optimizer.reports.page import secured
-
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 # Our own tags: no attribute but a style of words and numbers, which can name no address.
 _OURS = re.compile(r"<(?!(?:br|/?b|/?span|/?extra|(?:b|span) style='[-\w:;#,. ]*')>)")
-CONFIG = {"displaylogo": False, "responsive": True}
 
 
-def figure_page(figure: Figure, title: str) -> str:
-    """A whole page with one figure."""
-    from html import escape
-
-    fragment = figure_fragment(figure, "chart", CONFIG, library=True)
-    head = f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n</head>'
-    return secured(f"{head}\n<body>\n{fragment}\n</body>\n</html>\n")
-
-
-def figure_fragment(figure: Figure, name: str, config: dict[str, Any] = CONFIG, *, library: bool = False) -> str:
-    """A figure as a part of a page, of this id; with plotly itself where the page does not have it."""
+def figure_fragment(figure: Figure, name: str, config: dict[str, Any]) -> str:
+    """A figure as a part of a page that has plotly, of this id."""
     from plotly.io import to_html
 
     drawn = texts_only(figure.to_plotly_json())
-    html: str = to_html(drawn, full_html=False, include_plotlyjs=library, config=config, div_id=name, validate=False)
+    html: str = to_html(drawn, full_html=False, include_plotlyjs=False, config=config, div_id=name, validate=False)
     return html
 
 

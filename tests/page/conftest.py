@@ -107,7 +107,7 @@ class Visitor:
     def open(self, address: str) -> None:
         """Go to an address and wait for the answer and its charts."""
         self.page.goto(address)
-        self.page.wait_for_selector("#answer[data-answered] .js-plotly-plot")
+        self.page.wait_for_selector("#answer[data-answered] .drawn")
 
     @property
     def headline(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.page.conftest import ROOT, Served
+from tests.page.test_own_files import CLUSTER, MODEL
 
 VIEWS = ("mine", "map", "pipeline", "scaling", "sensitivity", "runs")
 SMALL = "model=llama3-8b&gpus=64"
@@ -75,7 +76,7 @@ def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> 
     visitor.open(served.room(question=SMALL))
     page = visitor.page
     page.locator(".pin").last.click()
-    page.wait_for_selector('details[data-view="mine"] .js-plotly-plot')
+    page.wait_for_selector('details[data-view="mine"] .drawn')
     for view in VIEWS[1:]:
         page.locator(f'details[data-view="{view}"] > summary').click()
         page.wait_for_selector(f'details[data-view="{view}"] table', state="attached")
@@ -112,16 +113,37 @@ def test_a_pasted_script_fills_the_controls_and_shows_its_edits(served: Served, 
     assert "remove --recompute-granularity" in told
     values = {name: page.input_value(f"#in-{name}") for name in ("model", "gpus", "global_batch", "seq_len")}
     assert values == {"model": "llama3-8b", "gpus": "64", "global_batch": "256", "seq_len": "4096"}
-    before = visitor.answers()
     page.set_input_files("#in-file", ROOT / "examples" / "slow-run.log")
-    visitor.answered(before)
-    assert "8.31 s" in page.locator("#pasted-answer").inner_text()
+    page.locator("#pasted-answer", has_text="8.31 s").wait_for()
+    page.wait_for_function("document.getElementById('in-global_batch').value === '512'")
     assert page.input_value("#in-global_batch") == "512"
     page.fill("#pasted", "cat /etc/passwd")
     page.click("#read-pasted")
     page.wait_for_selector("#problem:not([hidden])")
     assert "no command that trains" in page.locator("#problem").inner_text()
     visitor.errors.clear()  # Chromium notes the answer 422
+
+
+def test_files_of_my_own_are_in_the_link(served: Served, visit: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    (tmp_path / "my cluster.toml").write_text(CLUSTER)
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page = visitor.page
+    page.locator("details.paste > summary").click()
+    page.set_input_files("#in-file", [tmp_path / "config.json", tmp_path / "my cluster.toml"])
+    page.locator("#pasted-answer", has_text="mine, of your file").wait_for()
+    page.wait_for_function("document.getElementById('in-cluster').value === 'file'")
+    assert "--model ./model.json" in page.locator("#flags").inner_text()
+    other = visit()
+    other.open(served.room(question=page.url.partition("?")[2]))
+    assert (other.headline, other.plan) == (visitor.headline, visitor.plan)
+    before = visitor.answers()
+    page.select_option("#in-model", "llama3-8b")
+    visitor.answered(before)
+    assert visitor.headline.startswith("Llama-3 8B")
+    assert "model_file" not in page.url
+    assert "cluster_file" in page.url
 
 
 def test_two_visitors_do_not_see_each_other(served: Served, visit: Any) -> None:
@@ -218,7 +240,7 @@ def test_what_a_visitor_takes_away(served: Served, visit: Any, tmp_path: Path) -
         assert "--tensor-model-parallel-size 2" in archive.read("launch/megatron.args").decode()
     report = visit()
     report.page.goto(found["Report"].as_uri())
-    report.page.wait_for_selector("#plot-memory.js-plotly-plot")
+    report.page.wait_for_selector('[aria-labelledby="title-memory"] .drawn')
     assert report.page.locator("h1").inner_text() == visitor.headline
     assert re.search(r"Run of 300 billion tokens\s+[\d.]+ days", report.page.locator(".tiles").inner_text())
     assert axe(report.page) == []

@@ -66,10 +66,10 @@ def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: 
     async def ask() -> None:
         one.append(Workers(1))
         await one[0].result(Task(view="answer", asked=SMALL), here)
-        before = one[0]._free._queue[0].process  # type: ignore[attr-defined]
+        before = one[0]._free[0].process  # type: ignore[attr-defined]
         with pytest.raises(Gone):
             await one[0].result(Task(view="sensitivity", asked=LONG), leaves_after(0.5))
-        while one[0]._free.empty():
+        while not one[0]._free:
             await asyncio.sleep(0.02)
         assert not before.is_alive()
         assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
@@ -81,7 +81,7 @@ def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers
     async def ask() -> None:
         one.append(Workers(1))
         await one[0].result(Task(view="answer", asked=SMALL), here)
-        before = one[0]._free._queue[0].process  # type: ignore[attr-defined]
+        before = one[0]._free[0].process  # type: ignore[attr-defined]
         task = Task(view="sensitivity", asked=SMALL)
         with pytest.raises(Gone):
             await one[0].result(task, leaves_after(0.0))

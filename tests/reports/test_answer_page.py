@@ -1,6 +1,5 @@
 """The report of one answer as a page: its numbers add up, nothing comes from elsewhere, no plan is a page too."""
 
-import json
 import re
 from pathlib import Path
 
@@ -69,14 +68,15 @@ def test_days_and_dollars_of_a_run() -> None:
 def test_the_page_needs_nothing_else_and_says_the_conclusion_first() -> None:
     found = answer("dense")
     page = plan_html(found, "optimize --model <llama>", ["a & b"])
-    assert page.count("plotly.js v") == 1
+    assert len(page) < 100_000
+    assert "<script" not in page
     assert "<h1>Llama-3 8B on 64 × h100 — MFU" in page
     assert "optimize --model &lt;llama&gt;" in page
     assert "a &amp; b" in page
-    outside = page.replace(page[page.index("<script>") : page.index("drawCharts(document)")], "")
-    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", outside)
-    figures = re.findall(r'<script type="application/json" class="figure">(.*?)</script>', page, re.DOTALL)
-    assert [set(json.loads(figure)) for figure in figures] == [{"data", "layout"}] * 2
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+    for row in ("element-wise", "products below peak", "MFU"):
+        assert f'<div class="label">{row}</div>' in page
+        assert f'<th scope="row">{row}</th>' in page
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_answer_without_a_plan_says_which_rules_conflict(tmp_path: Path) -> N
     text = path.read_text(encoding="utf-8")
     assert "no plan satisfies every rule" in text
     assert "cannot" in text
-    assert "plotly.js v" not in text
+    assert "<svg" not in text.partition("<main>")[2]
 
 
 def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:

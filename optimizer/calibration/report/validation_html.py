@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import Any
 
 from optimizer.calibration.groups import gathered
 from optimizer.calibration.report.validation_words import (
@@ -18,77 +19,90 @@ from optimizer.calibration.report.validation_words import (
 )
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import Priced, Validation
-from optimizer.reports.figure import figure_fragment
-from optimizer.reports.page import rendered
-from optimizer.reports.palette import FONT, GREY, GRID, PALETTE
-from optimizer.reports.table import cell
+from optimizer.reports.pages.chart import Chart, layout
+from optimizer.reports.pages.report import Report, Section, Table, report_page
+from optimizer.reports.palette import GREY, PALETTE
+from optimizer.reports.table import Column, cell
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-TEMPLATE = "validation.html"
+WORST = ("run", "measured", "predicted", "error", "suspected reason")
+LEGEND = (
+    "Errors are predicted / measured − 1; fit/OOM is the balanced accuracy of the verdict on memory; regret is how "
+    "much longer than the best measured plan the one ranked first takes."
+)
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
-MOST_POINTS = 10_000  # in the plot, which SVG draws: WebGL's programs would need a laxer content security policy
+MOST_POINTS = 5_000  # in the plot
 MARGIN = 0.2  # the dashed lines of the plot: 20 % too fast, 20 % too slow
 
 
 def validation_page(validation: Validation, file: str) -> str:
     """The whole page; nothing in it is fetched from elsewhere."""
-    from markupsafe import Markup
-
     overall = validation.overall
-    chart = figure_fragment(scatter(validation), "chart", {"displaylogo": False}, library=True)
-    return rendered(
-        "optimizer.calibration.report",
-        TEMPLATE,
-        file=file,
-        headline=headline(validation),
-        lines=[line for line in (coverage_line(overall) if overall else "", set_aside_line(validation)) if line],
-        chart=Markup(chart),
-        columns=[column.label for column in TIME_COLUMNS],
-        groups=[(name, _rows(validation, by)) for by, name in TITLES.items() if validation.by(by)],
-        memory=memory_lines(overall) if overall else [],
-        choice=choice_lines(overall) if overall else [],
-        worst=[_worst(row) for row in worst(validation.rows)],
+    said = (headline(validation), coverage_line(overall) if overall else "", set_aside_line(validation))
+    groups = [_group(validation, by, name) for by, name in TITLES.items() if validation.by(by)]
+    farthest = Table(name="Runs", columns=WORST, rows=tuple(_worst(row) for row in worst(validation.rows)))
+    sections = (
+        *([Section(heading="Step time", charts=(scatter(validation),))] if overall and overall.time else []),
+        *([Section(heading="By group", words=(LEGEND,), tables=tuple(groups))] if groups else []),
+        Section(heading="Memory", points=tuple(memory_lines(overall) if overall else ())),
+        Section(heading="Choice of plans", points=tuple(choice_lines(overall) if overall else ())),
+        Section(heading="Farthest from their measurement", tables=(farthest,) if farthest.rows else ()),
+    )
+    return report_page(
+        Report(
+            title="Predicted against measured",
+            subject=file,
+            note="Predicted by mfu-optimizer; the dotted lines and the groups say how far it is off.",
+            conclusion=tuple(line for line in said if line),
+            sections=tuple(each for each in sections if each.charts or each.tables or each.points),
+        )
     )
 
 
-def _rows(validation: Validation, by: str) -> list[list[str]]:
+def _group(validation: Validation, by: str, name: str) -> Table:
+    """The scores of every group, the one of most runs first."""
     scores = sorted(validation.by(by), key=lambda score: -score.rows)
-    units = [column.unit for column in TIME_COLUMNS]
-    return [
-        [score.name, *(cell(value, unit) for value, unit in zip(time_cells(score), units, strict=True))]
-        for score in scores
-    ]
+    columns = (Column(label=name), *TIME_COLUMNS)
+    return Table.of(f"By {name}", columns, [(score.name, *time_cells(score)) for score in scores])
 
 
-def _worst(row: Priced) -> list[str]:
+def _worst(row: Priced) -> tuple[str, ...]:
     error = (row.ratio or 1.0) - 1.0
-    return [row.run.id, cell(row.run.step_time, "s"), cell(row.step_time, "s"), f"{error:+.0%}", suspicion(row)]
+    return (row.run.id, cell(row.run.step_time, "s"), cell(row.step_time, "s"), f"{error:+.0%}", suspicion(row))
 
 
-def scatter(validation: Validation) -> Figure:
+def scatter(validation: Validation) -> Chart:
     """Predicted over measured step time, one colour and symbol per stack, on logarithmic axes."""
-    from plotly.graph_objects import Figure
-
-    figure = Figure()
     timed = [row for row in validation.rows if row.clean and row.ratio]
-    stacks = gathered(timed, lambda row: row.run.stack_name)
-    for index, (name, rows) in enumerate(sorted(stacks.items(), key=lambda item: -len(item[1]))):
-        figure.add_scatter(name=f"{name} ({len(rows):,})", **_points(drawn(rows, len(timed)), index))
-    _guides(figure, [row.run.step_time or 1.0 for row in timed])
-    axis = {"type": "log", "gridcolor": GRID, "exponentformat": "SI", "dtick": 1, "ticksuffix": " s"}
-    figure.update_xaxes(title="measured step time", **axis)
-    figure.update_yaxes(title="predicted step time", **axis)
-    shown = f", every {step}th drawn" if (step := -(-len(timed) // MOST_POINTS)) > 1 else ""
-    figure.update_layout(
-        template="plotly_white",
-        font={"family": FONT, "size": 13},
-        height=640,
-        margin={"l": 80, "r": 10, "t": 40, "b": 60},
-        legend={"title": {"text": f"software stack (runs{shown})"}},
+    named = gathered(timed, lambda row: row.run.stack_name)
+    stacks = sorted(((str(name), rows) for name, rows in named.items()), key=lambda item: -len(item[1]))
+    data = [
+        {"type": "scatter", "name": f"{name} ({len(rows):,})", **_points(drawn(rows, len(timed)), index)}
+        for index, (name, rows) in enumerate(stacks)
+    ]
+    within = sum(abs((row.ratio or 1.0) - 1.0) <= MARGIN for row in timed)
+    shown = f" Every {step}th run is drawn." if (step := -(-len(timed) // MOST_POINTS)) > 1 else ""
+    axis = {"type": "log", "exponentformat": "SI", "ticksuffix": "s"}
+    return Chart(
+        name="runs",
+        title="Predicted over measured step time",
+        words=f"{within:,} of {len(timed):,} runs lie between the dotted lines, {MARGIN:.0%} too slow and {MARGIN:.0%} "
+        f"too fast; on the solid line prediction equals measurement.{shown}",
+        figure={
+            "data": [*data, *_guides([row.run.step_time or 1.0 for row in timed])],
+            "layout": layout(
+                560,
+                xaxis={**axis, "title": {"text": "measured step time"}},
+                yaxis={**axis, "title": {"text": "predicted step time"}},
+            ),
+        },
+        columns=("software stack", "runs", "median error", "within 20%"),
+        rows=tuple(_stack_row(name, [(row.ratio or 1.0) - 1.0 for row in rows]) for name, rows in stacks),
     )
-    return figure
+
+
+def _stack_row(name: str, errors: Sequence[float]) -> tuple[str, ...]:
+    within = sum(abs(error) <= MARGIN for error in errors) / len(errors)
+    return (name, f"{len(errors):,}", f"{median(map(abs, errors)):.1%}", f"{within:.0%}")
 
 
 def drawn(rows: Sequence[Priced], of: int) -> Sequence[Priced]:
@@ -99,8 +113,9 @@ def drawn(rows: Sequence[Priced], of: int) -> Sequence[Priced]:
 
 def _points(rows: Sequence[Priced], index: int) -> dict[str, Any]:
     texts = [
-        f"{row.run.id}<br>{row.run.row.get('model', '')}, {row.run.row.get('gpus', '')} × {row.run.row.get('gpu', '')}"
-        f"<br>{row.run.plan.summary() if row.run.plan else ''}<br>error {(row.ratio or 1.0) - 1.0:+.1%}"
+        f"{row.run.id}: {row.run.row.get('model', '')}, {row.run.row.get('gpus', '')} × {row.run.row.get('gpu', '')}, "
+        f"{f'{row.run.plan.summary()}, ' if row.run.plan else ''}measured {cell(row.run.step_time, 's')}, predicted "
+        f"{cell(row.step_time, 's')}, error {(row.ratio or 1.0) - 1.0:+.1%}"
         for row in rows
     ]
     return {
@@ -108,7 +123,7 @@ def _points(rows: Sequence[Priced], index: int) -> dict[str, Any]:
         "y": [row.step_time for row in rows],
         "mode": "markers",
         "text": texts,
-        "hovertemplate": "%{text}<br>measured %{x:.4g} s, predicted %{y:.4g} s<extra></extra>",
+        "hovertemplate": "%{text}<extra></extra>",
         "marker": {
             "size": 6,
             "opacity": 0.65,
@@ -118,17 +133,20 @@ def _points(rows: Sequence[Priced], index: int) -> dict[str, Any]:
     }
 
 
-def _guides(figure: Figure, measured: Sequence[float]) -> None:
+def _guides(measured: Sequence[float]) -> list[dict[str, Any]]:
     """The diagonal and the lines of MARGIN beside it."""
-    if not measured:
-        return
-    ends = [min(measured) / 1.5, max(measured) * 1.5]
-    for factor, dash in ((1.0, "solid"), (1.0 + MARGIN, "dot"), (1.0 - MARGIN, "dot")):
-        figure.add_scatter(
-            x=ends,
-            y=[end * factor for end in ends],
-            mode="lines",
-            line={"color": GREY, "width": 1, "dash": dash},
-            showlegend=False,
-            hoverinfo="skip",
-        )
+    ends = [min(measured) / 1.5, max(measured) * 1.5] if measured else []
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": ends,
+            "y": [end * factor for end in ends],
+            "marker": {"color": GREY},
+            "line": {"color": GREY, "width": 1, "dash": dash},
+            "showlegend": False,
+            "hoverinfo": "skip",
+        }
+        for factor, dash in ((1.0, "solid"), (1.0 + MARGIN, "dot"), (1.0 - MARGIN, "dot"))
+        if ends
+    ]

@@ -41,14 +41,14 @@ with app.setup:
 def _() -> tuple[Any, ...]:
     _nothing: Any = ()
     _silence: Any = ""
-    get_one, set_one = mo.state(_silence)
-    get_reflect_one, set_reflect_one = mo.state(_silence)
-    get_two, set_two = mo.state(_silence)
-    get_reflect_two, set_reflect_two = mo.state(_silence)
-    get_three, set_three = mo.state(_silence)
-    get_four, set_four = mo.state(_silence)
-    get_five, set_five = mo.state(_silence)
-    get_six, set_six = mo.state(_silence)
+    get_one, set_one = mo.state(_silence, allow_self_loops=True)
+    get_reflect_one, set_reflect_one = mo.state(_silence, allow_self_loops=True)
+    get_two, set_two = mo.state(_silence, allow_self_loops=True)
+    get_reflect_two, set_reflect_two = mo.state(_silence, allow_self_loops=True)
+    get_three, set_three = mo.state(_silence, allow_self_loops=True)
+    get_four, set_four = mo.state(_silence, allow_self_loops=True)
+    get_five, set_five = mo.state(_silence, allow_self_loops=True)
+    get_six, set_six = mo.state(_silence, allow_self_loops=True)
     get_entries, set_entries = mo.state(_nothing)
     get_designs, set_designs = mo.state(_nothing)
     get_trouble, set_trouble = mo.state(_silence)
@@ -87,7 +87,9 @@ def _() -> tuple[Any, ...]:
 
 @app.cell
 def _() -> None:
-    mo.vstack([mo.md(texts.HEADER), mo.md("## Read first"), view.html(markup.listed(texts.READING, "reading"))])
+    mo.vstack(
+        [view.look(), mo.md(texts.HEADER), mo.md("## Read first"), view.html(markup.listed(texts.READING, "reading"))]
+    )
     return
 
 
@@ -110,18 +112,18 @@ def _(context: Any, desk: Any, student: Any) -> None:
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
+def _(desk: Any, get_one: Any) -> tuple[Any, ...]:
     ask_one = questions_one.prediction()
-    pick_one = view.choices(ask_one)
-    lock_one = view.lock(ask_one, pick_one, desk)
-    mo.vstack([mo.md(texts.ACT_ONE), view.html(markup.message(*texts.MESSAGE_ONE)), mo.md(texts.FRAMING_ONE)])
-    return ask_one, lock_one, pick_one
-
-
-@app.cell
-def _(ask_one: Any, get_one: Any, lock_one: Any, pick_one: Any) -> None:
-    view.asked(ask_one, get_one(), pick_one, lock_one)
-    return
+    form_one = view.form(ask_one, desk)
+    mo.vstack(
+        [
+            mo.md(texts.ACT_ONE),
+            view.html(markup.message(*texts.MESSAGE_ONE)),
+            mo.md(texts.FRAMING_ONE),
+            view.asked(ask_one, get_one(), form_one),
+        ]
+    )
+    return ask_one, form_one
 
 
 @app.cell
@@ -186,49 +188,34 @@ def _(ask_one: Any, get_one: Any) -> None:
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
-    reflect_one = questions_one.reflection()
-    pick_reflect_one = view.choices(reflect_one)
-    lock_reflect_one = view.lock(reflect_one, pick_reflect_one, desk)
-    return lock_reflect_one, pick_reflect_one, reflect_one
-
-
-@app.cell
-def _(get_one: Any) -> None:
+def _(desk: Any, get_one: Any, get_reflect_one: Any) -> tuple[Any, ...]:
+    _ask = questions_one.reflection()
+    form_reflect_one = view.form(_ask, desk)
     mo.vstack(
         [
             mo.md("### Where the document behind Act I slips"),
             view.html(markup.listed(questions_one.slips(), "act1-slips")),
             mo.md(texts.REFLECT_ONE),
+            view.asked(_ask, get_reflect_one(), form_reflect_one),
+            view.reveal(_ask, get_reflect_one()),
         ]
     ) if get_one() else view.html("")
-    return
+    return (form_reflect_one,)
 
 
 @app.cell
-def _(get_one: Any, get_reflect_one: Any, lock_reflect_one: Any, pick_reflect_one: Any, reflect_one: Any) -> None:
+def _(desk: Any, get_two: Any) -> tuple[Any, ...]:
+    ask_two = questions_two.prediction()
+    form_two = view.form(ask_two, desk)
     mo.vstack(
         [
-            view.asked(reflect_one, get_reflect_one(), pick_reflect_one, lock_reflect_one),
-            view.reveal(reflect_one, get_reflect_one()),
+            mo.md(texts.ACT_TWO),
+            view.html(markup.message(*texts.MESSAGE_TWO)),
+            mo.md(texts.FRAMING_TWO),
+            view.asked(ask_two, get_two(), form_two),
         ]
-    ) if get_one() else view.html("")
-    return
-
-
-@app.cell
-def _(desk: Any) -> tuple[Any, ...]:
-    ask_two = questions_two.prediction()
-    pick_two = view.choices(ask_two)
-    lock_two = view.lock(ask_two, pick_two, desk)
-    mo.vstack([mo.md(texts.ACT_TWO), view.html(markup.message(*texts.MESSAGE_TWO)), mo.md(texts.FRAMING_TWO)])
-    return ask_two, lock_two, pick_two
-
-
-@app.cell
-def _(ask_two: Any, get_two: Any, lock_two: Any, pick_two: Any) -> None:
-    view.asked(ask_two, get_two(), pick_two, lock_two)
-    return
+    )
+    return ask_two, form_two
 
 
 @app.cell
@@ -277,49 +264,27 @@ def _(ask_two: Any, get_two: Any) -> None:
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
-    reflect_two = questions_two.reflection()
-    pick_reflect_two = view.choices(reflect_two)
-    lock_reflect_two = view.lock(reflect_two, pick_reflect_two, desk)
-    return lock_reflect_two, pick_reflect_two, reflect_two
-
-
-@app.cell
-def _(get_two: Any) -> None:
+def _(desk: Any, get_two: Any, get_reflect_two: Any) -> tuple[Any, ...]:
+    _ask = questions_two.reflection()
+    form_reflect_two = view.form(_ask, desk)
     mo.vstack(
         [
             mo.md("### Where the document behind Act II slips"),
             view.html(markup.listed(questions_two.slips(), "act2-slips")),
             mo.md(texts.REFLECT_TWO),
+            view.asked(_ask, get_reflect_two(), form_reflect_two),
+            view.reveal(_ask, get_reflect_two()),
         ]
     ) if get_two() else view.html("")
-    return
+    return (form_reflect_two,)
 
 
 @app.cell
-def _(get_two: Any, get_reflect_two: Any, lock_reflect_two: Any, pick_reflect_two: Any, reflect_two: Any) -> None:
-    mo.vstack(
-        [
-            view.asked(reflect_two, get_reflect_two(), pick_reflect_two, lock_reflect_two),
-            view.reveal(reflect_two, get_reflect_two()),
-        ]
-    ) if get_two() else view.html("")
-    return
-
-
-@app.cell
-def _(desk: Any) -> tuple[Any, ...]:
+def _(desk: Any, get_three: Any) -> tuple[Any, ...]:
     ask_three = charts_three.prediction()
-    pick_three = view.choices(ask_three)
-    lock_three = view.lock(ask_three, pick_three, desk)
-    mo.md(texts.ACT_THREE)
-    return ask_three, lock_three, pick_three
-
-
-@app.cell
-def _(ask_three: Any, get_three: Any, lock_three: Any, pick_three: Any) -> None:
-    view.asked(ask_three, get_three(), pick_three, lock_three)
-    return
+    form_three = view.form(ask_three, desk)
+    mo.vstack([mo.md(texts.ACT_THREE), view.asked(ask_three, get_three(), form_three)])
+    return ask_three, form_three
 
 
 @app.cell
@@ -366,18 +331,11 @@ def _(
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
+def _(desk: Any, get_four: Any) -> tuple[Any, ...]:
     ask_four = charts_four.prediction()
-    pick_four = view.choices(ask_four)
-    lock_four = view.lock(ask_four, pick_four, desk)
-    mo.md(texts.ACT_FOUR)
-    return ask_four, lock_four, pick_four
-
-
-@app.cell
-def _(ask_four: Any, get_four: Any, lock_four: Any, pick_four: Any) -> None:
-    view.asked(ask_four, get_four(), pick_four, lock_four)
-    return
+    form_four = view.form(ask_four, desk)
+    mo.vstack([mo.md(texts.ACT_FOUR), view.asked(ask_four, get_four(), form_four)])
+    return ask_four, form_four
 
 
 @app.cell
@@ -407,18 +365,11 @@ def _(ask_four: Any, context: Any, get_four: Any, passing: Any, ranks: Any, sequ
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
+def _(desk: Any, get_five: Any) -> tuple[Any, ...]:
     ask_five = charts_five.prediction()
-    pick_five = view.choices(ask_five)
-    lock_five = view.lock(ask_five, pick_five, desk)
-    mo.md(texts.ACT_FIVE)
-    return ask_five, lock_five, pick_five
-
-
-@app.cell
-def _(ask_five: Any, get_five: Any, lock_five: Any, pick_five: Any) -> None:
-    view.asked(ask_five, get_five(), pick_five, lock_five)
-    return
+    form_five = view.form(ask_five, desk)
+    mo.vstack([mo.md(texts.ACT_FIVE), view.asked(ask_five, get_five(), form_five)])
+    return ask_five, form_five
 
 
 @app.cell
@@ -442,18 +393,11 @@ def _(ask_five: Any, context: Any, count: Any, get_five: Any, mode: Any) -> None
 
 
 @app.cell
-def _(desk: Any) -> tuple[Any, ...]:
+def _(desk: Any, get_six: Any) -> tuple[Any, ...]:
     ask_six = charts_six.prediction()
-    pick_six = view.choices(ask_six)
-    lock_six = view.lock(ask_six, pick_six, desk)
-    mo.md(texts.ACT_SIX)
-    return ask_six, lock_six, pick_six
-
-
-@app.cell
-def _(ask_six: Any, get_six: Any, lock_six: Any, pick_six: Any) -> None:
-    view.asked(ask_six, get_six(), pick_six, lock_six)
-    return
+    form_six = view.form(ask_six, desk)
+    mo.vstack([mo.md(texts.ACT_SIX), view.asked(ask_six, get_six(), form_six)])
+    return ask_six, form_six
 
 
 @app.cell
@@ -508,8 +452,32 @@ def _() -> None:
 
 
 @app.cell
-def _(ask_one: Any, ask_two: Any, context: Any, design: Any, get_one: Any, get_two: Any, get_designs: Any) -> None:
-    view.html(footer(context.value, view.rightness({ask_one: get_one(), ask_two: get_two()}), design, get_designs()))
+def _(
+    ask_five: Any,
+    ask_four: Any,
+    ask_one: Any,
+    ask_six: Any,
+    ask_three: Any,
+    ask_two: Any,
+    context: Any,
+    design: Any,
+    get_designs: Any,
+    get_five: Any,
+    get_four: Any,
+    get_one: Any,
+    get_six: Any,
+    get_three: Any,
+    get_two: Any,
+) -> None:
+    _answers = {
+        ask_one: get_one(),
+        ask_two: get_two(),
+        ask_three: get_three(),
+        ask_four: get_four(),
+        ask_five: get_five(),
+        ask_six: get_six(),
+    }
+    view.html(footer(context.value, view.rightness(_answers), design, get_designs()))
     return
 
 

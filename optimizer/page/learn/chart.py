@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from optimizer.reports.palette import FONT, GRID
+HEIGHT = 380  # [px]
+
+
+@dataclass(kw_only=True)
+class Figure:
+    """What is drawn, built up trace by trace in plotly's own words; reports.pages.drawing draws it.
+
+    >>> figure = Figure(across="GPUs")
+    >>> figure.points([8, 64], [50.0, 40.0], "measured", mode="markers")
+    >>> figure.level(40.0, "floor")
+    >>> figure.data["data"][0]["name"], figure.data["layout"]["shapes"][0]["y0"]
+    ('measured', 40.0)
+    """
+
+    across: str
+    up: str = ""
+    height: int = HEIGHT
+    xaxis: dict[str, Any] = field(default_factory=dict)
+    yaxis: dict[str, Any] = field(default_factory=dict)
+    traces: list[dict[str, Any]] = field(default_factory=list)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The figure as data and layout."""
+        return {
+            "data": self.traces,
+            "layout": {
+                "height": self.height,
+                "shapes": self.shapes,
+                "barmode": "overlay",
+                "xaxis": {"title": {"text": self.across}, **self.xaxis},
+                "yaxis": {"title": {"text": self.up}, **self.yaxis},
+            },
+        }
+
+    def points(self, x: Sequence[float], y: Sequence[float], name: str, *, mode: str, **look: Any) -> None:
+        """Points, lines or both; look: line, marker, text."""
+        line = look.get("line", {})
+        marker = {**({"color": line["color"]} if "color" in line else {}), **look.pop("marker", {})}
+        trace = {"type": "scatter", "mode": mode, "name": name, "x": list(x), "y": list(y), "marker": marker, **look}
+        self.traces.append(trace)
+
+    def bars(self, names: Sequence[str], values: Sequence[float], texts: Sequence[str], colours: Sequence[str]) -> None:
+        """Bars that lie, the first on top, each with its text."""
+        bars = {"type": "bar", "orientation": "h", "textposition": "outside", "marker": {"color": list(colours)}}
+        self.traces.append({**bars, "y": list(names), "x": list(values), "text": list(texts)})
+        self.yaxis["autorange"] = "reversed"
+
+    def level(self, value: float, text: str, dash: str = "dot") -> None:
+        """A level line with its name."""
+        line = {"color": "#6b7280", "dash": dash}
+        self.shapes.append({"type": "line", "y0": value, "y1": value, "line": line, "label": {"text": text}})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """What is drawn (a plotly Figure), what it says, and the same numbers in `rows` under `columns`."""
+    """What is drawn, what it says, and the same numbers in `rows` under `columns`."""
 
     name: str
     title: str
-    figure: Any
+    figure: Figure
     words: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-
-def drawn(title: str, across: str, up: str, *, height: int = 430) -> Any:
-    """An empty chart in the house's look, with titles on both axes.
-
-    Its margins stay: the room below holds a legend of five lines, as a phone has it.
-    """
-    from plotly.graph_objects import Figure
-
-    figure = Figure()
-    figure.update_layout(
-        title={"text": title, "x": 0.0, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 15}},
-        template="plotly_white",
-        font={"family": FONT, "size": 13, "color": "#1c2024"},
-        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
-        margin={"l": 55, "r": 20, "t": 50, "b": 150, "autoexpand": False},
-        height=height,
-        dragmode=False,
-        xaxis={"title": across, "gridcolor": GRID},
-        yaxis={"title": up, "gridcolor": GRID},
-    )
-    return figure

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.contexts import LARGE, SMALL, job_of
 from optimizer.page.learn.markup import FAILED, FINE, WARNED, Figure, Line, worked
 from optimizer.page.learn.markup import figures as figures_html
 from optimizer.page.learn.once import once
 from optimizer.page.learn.question import PREDICTION, Choice, Question
-from optimizer.reports.palette import BLUE, GREEN, GREY
+from optimizer.reports.palette import BLUE, GREEN
 from optimizer.studies.scaling import SERIES, Point, ScalingStudy, scaling
 
 COUNTS = {SMALL: (8, 32, 128, 512), LARGE: (128, 256, 512, 1024)}
@@ -142,25 +143,25 @@ def equations(study: ScalingStudy, gpus: int) -> tuple[Line, ...]:
 
 def chart(study: ScalingStudy, gpus: int) -> Chart:
     """Efficiency against GPUs of both series."""
-    figure = drawn(f"Efficiency under {study.mode} scaling", "GPUs", "efficiency [%]")
+    figure = Drawn(across="GPUs", up="efficiency [%]")
     counts = [point.gpus for point in study.series(SERIES[0])]
     for name, colour, symbol in zip(SERIES, (BLUE, GREEN), ("circle", "square"), strict=True):
         known = [point for point in study.series(name) if point.estimate]
         marker = {"color": colour, "size": 9, "symbol": [symbol if p.fits else f"{symbol}-open" for p in known]}
-        figure.add_scatter(
-            x=[point.gpus for point in known],
-            y=[100 * study.efficiency(point) for point in known],
-            name=name,
+        figure.points(
+            [point.gpus for point in known],
+            [100 * study.efficiency(point) for point in known],
+            name,
             mode="lines+markers",
             line={"color": colour, "dash": "dash" if name == SERIES[0] else "solid"},
             marker=marker,
         )
-    here = {"symbol": "diamond", "size": 14, "color": "#1c2024", "line": {"color": "white", "width": 2}}
+    here = {"symbol": "diamond", "size": 14, "color": "#1c2024"}
     chosen = 100 * study.efficiency(at(study, gpus))
-    figure.add_scatter(x=[gpus], y=[chosen], name="your choice", mode="markers", marker=here)
-    figure.add_hline(y=100, line={"dash": "dot", "color": GREY}, annotation_text="ideal")
-    figure.update_xaxes(type="log", tickvals=counts, ticktext=[f"{count:,}" for count in counts])
-    figure.update_yaxes(rangemode="tozero")
+    figure.points([gpus], [chosen], "your choice", mode="markers", marker=here)
+    figure.level(100, "ideal")
+    figure.xaxis |= {"type": "log", "tickvals": counts, "ticktext": [f"{count:,}" for count in counts]}
+    figure.yaxis |= {"rangemode": "tozero"}
     rows = [_row(study, point) for name in SERIES for point in study.series(name)]
     last = study.series(SERIES[1])[-1]
     words = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import log10
 
 from optimizer.page.learn.act_four import MANY, Volumes, hop_rows
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.contexts import CONTEXTS, job_of
 from optimizer.page.learn.markup import Figure, Line
 from optimizer.page.learn.once import once
@@ -108,16 +109,12 @@ def equations(volumes: Volumes) -> tuple[Line, ...]:
 
 def volume_chart(volumes: Volumes) -> Chart:
     """Bytes of a GPU per step, strategy by strategy."""
-    figure = drawn("Sent by a GPU in a step, each strategy alone", "", "GB (logarithmic)", height=320)
+    figure = Drawn(across="GB (logarithmic)", height=200)
     names = [each.strategy for each in volumes.sent]
     values = [each.volume / 1e9 for each in volumes.sent]
     texts = [f"{value:,.1f} GB" for value in values]
-    figure.add_bar(
-        x=names, y=values, marker_color=list(PALETTE[:4]), text=texts, textposition="outside", showlegend=False
-    )
-    figure.update_traces(cliponaxis=False)
-    figure.update_yaxes(type="log", dtick=1, range=[-0.5, 1 + log10(max(values))])
-    figure.update_layout(margin_b=40)
+    figure.bars(names, values, texts, PALETTE[:4])
+    figure.xaxis |= {"type": "log", "range": [-0.5, 1 + log10(max(values))]}
     most = max(volumes.sent, key=lambda each: each.volume)
     words = (
         f"On {volumes.ranks:,} GPUs with {volumes.batch:,} sequences, {most.strategy} sends most, "
@@ -134,15 +131,13 @@ def volume_chart(volumes: Volumes) -> Chart:
 def hop_chart() -> Chart:
     """Latency of a layer's communication over typed hops, with its volume and energy as a table."""
     rows = hop_rows()
-    figure = drawn("LLaMA-3 8B: one layer's communication by hop", "ms (logarithmic)", "", height=330)
-    names = [f"{row.layer}, {row.mode}" for row in rows][::-1]
-    values = [1e3 * row.latency for row in rows][::-1]
-    colours = [PALETTE[0 if "DP" in row.mode else 1 if "TP" in row.mode else 2] for row in rows][::-1]
+    figure = Drawn(across="ms (logarithmic)", height=330)
+    names = [f"{row.layer}, {row.mode}" for row in rows]
+    values = [1e3 * row.latency for row in rows]
+    colours = [PALETTE[0 if "DP" in row.mode else 1 if "TP" in row.mode else 2] for row in rows]
     texts = [f"{value:.3f} ms" for value in values]
-    figure.add_bar(x=values, y=names, orientation="h", marker_color=colours, text=texts, showlegend=False)
-    figure.update_traces(textposition="outside", cliponaxis=False)
-    figure.update_xaxes(type="log", dtick=1, range=[log10(min(values)) - 0.5, log10(max(values)) + 1.4])
-    figure.update_layout(margin_b=50, margin_l=170)
+    figure.bars(names, values, texts, colours)
+    figure.xaxis |= {"type": "log", "range": [log10(min(values)) - 0.5, log10(max(values)) + 1.4]}
     inside, across = rows[0], rows[1]
     words = (
         f"Twice the GPUs, one hop more: adding up attention's gradients takes {1e3 * inside.latency:.3f} ms on eight "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from optimizer.page.learn.act_one import COUNTS, FABRICS, FLOOR, INFINIBAND, NVLINK, TOLD, DataParallel, curve
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.markup import FAILED, FINE, PLAIN, WARNED, Figure, Line, banner
-from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE
+from optimizer.reports.palette import BLUE, GREEN, ORANGE
 
 NAMES = {NVLINK: "NVLink", INFINIBAND: "InfiniBand"}
 LOOKS = {NVLINK: (BLUE, "solid"), INFINIBAND: (ORANGE, "dash")}
@@ -15,24 +16,24 @@ LOOKS = {NVLINK: (BLUE, "solid"), INFINIBAND: (ORANGE, "dash")}
 
 def mfu_chart(step: DataParallel, priced: Mapping[int, float] = {}) -> Chart:
     """MFU against GPUs over both fabrics, what the message tells, where the reader is, and what the cost model says."""
-    figure = drawn("MFU against the number of GPUs", "GPUs (replicas)", "MFU [%]")
+    figure = Drawn(across="GPUs (replicas)", up="MFU [%]")
     curves = {fabric: [100 * share for share in curve(step, fabric)] for fabric in FABRICS}
     for fabric, values in curves.items():
         colour, dash = LOOKS[fabric]
         name = "NVLink in a node, InfiniBand beyond" if fabric == NVLINK else "InfiniBand everywhere"
-        figure.add_scatter(x=COUNTS, y=values, name=name, mode="lines+markers", line={"color": colour, "dash": dash})
+        figure.points(COUNTS, values, name, mode="lines+markers", line={"color": colour, "dash": dash})
     told = {"symbol": "x", "size": 11, "color": "#8f3d00"}
     shares = [100 * share for share in TOLD.values()]
-    figure.add_scatter(x=list(TOLD), y=shares, name="told in the message", mode="markers", marker=told)
+    figure.points(list(TOLD), shares, "told in the message", mode="markers", marker=told)
     if priced:
         shares = [100 * share for share in priced.values()]
         square = {"color": GREEN, "symbol": "square"}
-        figure.add_scatter(x=list(priced), y=shares, name="cost model", mode="lines+markers", marker=square)
-    here = {"symbol": "diamond", "size": 14, "color": "#1c2024", "line": {"color": "white", "width": 2}}
-    figure.add_scatter(x=[step.gpus], y=[100 * step.mfu], name="your job", mode="markers", marker=here)
-    figure.add_hline(y=100 * FLOOR, line={"dash": "dot", "color": GREY}, annotation_text="40 %: practical floor")
-    figure.update_xaxes(type="log", tickvals=COUNTS, ticktext=[f"{count:,}" for count in COUNTS])
-    figure.update_yaxes(range=[0, 65])
+        figure.points(list(priced), shares, "cost model", mode="lines+markers", marker=square)
+    here = {"symbol": "diamond", "size": 14, "color": "#1c2024"}
+    figure.points([step.gpus], [100 * step.mfu], "your job", mode="markers", marker=here)
+    figure.level(100 * FLOOR, "40 %: practical floor")
+    figure.xaxis |= {"type": "log", "tickvals": COUNTS, "ticktext": [f"{count:,}" for count in COUNTS]}
+    figure.yaxis |= {"range": [0, 65]}
     columns = ["GPUs", "NVLink, then InfiniBand", "InfiniBand everywhere", "told", *["cost model"] * bool(priced)]
     rows = [
         [

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from optimizer.answer import Answer
 from optimizer.page.learn.act_two import HBM, Design
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.markup import FAILED, FINE, PLAIN, WARNED, Figure, banner, figures, paragraph
 from optimizer.page.learn.measured import FILE, Compared, error
 from optimizer.page.learn.priced import Priced
@@ -146,17 +147,17 @@ def _chart(
     more: str = "",
 ) -> Chart:
     """Predictions against measurements; on the diagonal they agree."""
-    figure = drawn(f"{title}: predicted against measured MFU", "measured MFU [%]", "predicted MFU [%]")
+    figure = Drawn(across="measured MFU [%]", up="predicted MFU [%]")
     top = 5 + 100 * max(max(each.measured, each.textbook, each.priced) for each in found)
     diagonal = {"color": GREY, "dash": "dot"}
-    figure.add_scatter(x=[0, top], y=[0, top], mode="lines", line=diagonal, name="as measured", hoverinfo="skip")
+    figure.points([0, top], [0, top], "as measured", mode="lines", line=diagonal)
     texts = [f"{each.run.id}, {each.job.gpus:,} GPUs" for each in found]
     across = [100 * each.measured for each in found]
     for said, values, marker in (
         ("textbook", [100 * each.textbook for each in found], {"color": ORANGE, "symbol": "x", "size": 10}),
         ("cost model", [100 * each.priced for each in found], {"color": GREEN, "symbol": "circle", "size": 9}),
     ):
-        figure.add_scatter(x=across, y=values, mode="markers", name=said, marker=marker, text=texts)
+        figure.points(across, values, said, mode="markers", marker=marker, text=texts)
     words = (
         f"On {len(found)} measured runs (presets/{FILE}, by row) {formula} is {100 * error(found, 'textbook'):.0f} % "
         f"off on average, the cost model {100 * error(found, 'priced'):.0f} %. Its stacks are fitted to runs like "

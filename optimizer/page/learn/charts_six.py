@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from optimizer.page.learn.act_six import RANKS, Bottleneck, Curve, Reading, half_message, printed
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.markup import FAILED, FINE, Figure, Line, banner
 from optimizer.page.learn.question import PREDICTION, Choice, Question
-from optimizer.reports.palette import BLUE, GREY, ORANGE
+from optimizer.reports.palette import BLUE, ORANGE
 
 
 @cache
@@ -143,21 +144,20 @@ def equations(line: Reading, share: Bottleneck) -> tuple[Line, ...]:
 def chart(readings: Sequence[Reading], chosen: Reading, source: str) -> Chart:
     """Both bandwidths against the size of the message."""
     title = f"{readings[0].kind.replace('_', ' ').capitalize()} on {readings[0].ranks} GPUs"
-    figure = drawn(title, "message [B]", "GB/s")
+    figure = Drawn(across="message", up="GB/s")
     sizes = [line.size for line in readings]
     for name, values, colour, dash in (
         ("busbw", [line.bus / 1e9 for line in readings], BLUE, "solid"),
         ("algbw", [line.algorithm / 1e9 for line in readings], ORANGE, "dash"),
     ):
         line = {"color": colour, "dash": dash}
-        figure.add_scatter(x=sizes, y=values, name=name, mode="lines+markers", line=line)
-    here = {"symbol": "diamond", "size": 14, "color": "#1c2024", "line": {"color": "white", "width": 2}}
-    figure.add_scatter(x=[chosen.size], y=[chosen.bus / 1e9], name="your line", mode="markers", marker=here)
+        figure.points(sizes, values, name, mode="lines+markers", line=line)
+    here = {"symbol": "diamond", "size": 14, "color": "#1c2024"}
+    figure.points([chosen.size], [chosen.bus / 1e9], "your line", mode="markers", marker=here)
     if tuple(readings) == printed():
-        label = "NVLink 3 one way"
-        figure.add_hline(y=advertised() / 1e9, line={"dash": "dot", "color": GREY}, annotation_text=label)
-    figure.update_xaxes(type="log", exponentformat="power", dtick=1)
-    figure.update_yaxes(rangemode="tozero")
+        figure.level(advertised() / 1e9, "NVLink 3 one way")
+    figure.xaxis |= {"type": "log", "exponentformat": "SI", "ticksuffix": "B"}
+    figure.yaxis |= {"rangemode": "tozero"}
     top, half = max(line.bus for line in readings), half_message(tuple(readings))
     words = (
         f"{source}: at best {top / 1e9:.1f} GB/s on the bus, half of it from messages of {half / 2**20:,.4g} MiB on. "
@@ -168,4 +168,6 @@ def chart(readings: Sequence[Reading], chosen: Reading, source: str) -> Chart:
         for line in readings
     ]
     columns = ["size [B]", "time [us]", "algbw [GB/s]", "busbw [GB/s]"]
-    return Chart(name="act6-chart", title="nccl-tests", figure=figure, words=words, columns=columns, rows=rows)
+    return Chart(
+        name="act6-chart", title=f"{title}: nccl-tests", figure=figure, words=words, columns=columns, rows=rows
+    )

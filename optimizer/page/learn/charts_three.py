@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.page.learn.act_three import INPUTS, OUTPUTS, UTILISATION, Sheet
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.markup import Figure, Line
 from optimizer.page.learn.plan_operators import Operator, operators_of
 from optimizer.page.learn.priced import best
@@ -136,36 +137,38 @@ def roofline_chart(sheet: Sheet, operators: Sequence[Operator], peak: float, mem
     """The roof of an H100 with the reader's layer and the operators of a real plan on it; `peak` and `memory` are the
     datasheet's [FLOP/s], [B/s].
     """
-    figure = drawn("Roofline: rate against operations per byte", "FLOP / B", "TFLOP/s", height=480)
+    figure = Drawn(across="FLOP / B", up="TFLOP/s", height=480)
     edge = ridge(peak, memory)
     across = [SPAN[0], edge, SPAN[1]]
     roof = [float(attainable_flops(value, peak, memory)) / 1e12 for value in across]
-    figure.add_scatter(x=across, y=roof, mode="lines", name="roof: memory, then units", line={"color": "#1c2024"})
+    figure.points(across, roof, "roof: memory, then units", mode="lines", line={"color": "#1c2024"})
     rates, work = sheet.rates, sheet.work
     assumed = {"color": GREY, "dash": "dash"}
     low = [UTILISATION * value for value in roof]
-    figure.add_scatter(x=across, y=low, mode="lines", name="80 % of it, as assumed", line=assumed)
+    figure.points(across, low, "80 % of it, as assumed", mode="lines", line=assumed)
     wire = [float(attainable_flops(value, rates.flops, rates.network)) / 1e12 for value in _spread()]
     dotted = {"color": BLUE, "dash": "dot"}
-    figure.add_scatter(x=_spread(), y=wire, mode="lines", name="roof of the network (per byte sent)", line=dotted)
+    figure.points(_spread(), wire, "roof of the network (per byte sent)", mode="lines", line=dotted)
     reached = work.flops / sheet.time / 1e12
     layer = {"symbol": "diamond", "size": 13, "color": ORANGE}
     sides = [work.flops / work.memory] + ([work.flops / work.network] if work.network else [])
     names = ["your layer, memory", "your layer, network"][: len(sides)]
-    figure.add_scatter(x=sides, y=[reached] * len(sides), mode="markers", name="your layer", marker=layer, text=names)
+    figure.points(sides, [reached] * len(sides), "your layer", mode="markers", marker=layer, text=names)
     known = [each for each in operators if each.flops]
     dots = {"size": 10, "color": GREEN}
-    figure.add_scatter(
-        x=[each.intensity for each in known],
-        y=[each.rate / 1e12 for each in known],
+    figure.points(
+        [each.intensity for each in known],
+        [each.rate / 1e12 for each in known],
+        "operators of the plan",
         mode="markers",
-        name="operators of the plan",
         marker=dots,
-        text=[each.name for each in known],
-        hovertemplate="%{text}: %{y:.0f} TFLOP/s at %{x:.0f} FLOP/B<extra></extra>",
+        text=[
+            f"{each.name.replace('_', ' ')}: {each.rate / 1e12:.0f} TFLOP/s at {each.intensity:.0f} FLOP/B"
+            for each in known
+        ],
     )
-    figure.update_xaxes(type="log", exponentformat="power", dtick=1)
-    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
+    figure.xaxis |= {"type": "log"}
+    figure.yaxis |= {"type": "log"}
     rows = [
         [
             each.name.replace("_", " "),

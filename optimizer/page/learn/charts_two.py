@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from optimizer.page.learn.act_two import CEILING, GPUS, HBM, Design, bubbles
-from optimizer.page.learn.chart import Chart, drawn
+from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.chart import Figure as Drawn
 from optimizer.page.learn.markup import FAILED, FINE, PLAIN, WARNED, Figure, Line, banner
-from optimizer.reports.palette import GREY, PALETTE
+from optimizer.reports.palette import PALETTE
 
 STAGES = range(1, 65)
 COUNTS = (1, 4, 8, 16)  # micro-batches drawn, besides the reader's own
@@ -14,20 +15,20 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64)
 
 def bubble_chart(design: Design) -> Chart:
     """The document's bubble against stages, for some numbers of micro-batches and the reader's, and the exact one."""
-    figure = drawn("Pipeline bubble against stages", "PP (stages)", "bubble [%]")
+    figure = Drawn(across="PP (stages)", up="bubble [%]")
     dashes = ("solid", "dash", "dot", "dashdot")
     for count, colour, dash in zip(COUNTS, PALETTE, dashes, strict=False):
         values = [100 * share for share in bubbles(STAGES, count)]
         line = {"color": colour, "dash": dash}
-        figure.add_scatter(x=list(STAGES), y=values, name=f"m = {count}", mode="lines", line=line)
+        figure.points(list(STAGES), values, f"m = {count}", mode="lines", line=line)
     exact = [100 * Design(pp=pp, microbatches=design.microbatches).exact_bubble for pp in STAGES]
     grey = {"color": "#5b6470", "width": 3}
     name = f"exact, m = {design.microbatches}"
-    figure.add_scatter(x=list(STAGES), y=exact, name=name, mode="lines", line=grey)
-    here = {"symbol": "diamond", "size": 14, "color": "#1c2024", "line": {"color": "white", "width": 2}}
-    figure.add_scatter(x=[design.pp], y=[100 * design.bubble], name="your design", mode="markers", marker=here)
-    figure.add_hline(y=100 * CEILING, line={"dash": "dash", "color": GREY}, annotation_text="10 % ceiling")
-    figure.update_yaxes(range=[0, 100])
+    figure.points(list(STAGES), exact, name, mode="lines", line=grey)
+    here = {"symbol": "diamond", "size": 14, "color": "#1c2024"}
+    figure.points([design.pp], [100 * design.bubble], "your design", mode="markers", marker=here)
+    figure.level(100 * CEILING, "10 % ceiling", "dash")
+    figure.yaxis |= {"range": [0, 100]}
     rows = [
         [
             f"{pp}",

@@ -153,15 +153,16 @@ def sheet_named(told: Mapping[str, Any]) -> Path | None:
 
 
 def tier(right: Mapping[str, bool], saved: Sequence[Design]) -> str:
-    """How far a student is: "optimal" with both predictions right and a good design saved, "partial" with one of the
-    predictions right, else "developing".
+    """How far a student is: "optimal" with the predictions of both acts right, a good design saved and none of the
+    further acts that they played wrong; "partial" with one prediction right, else "developing".
 
-    >>> tier({"act-1": True, "act-2": True}, [Design(tp=4, pp=16, microbatches=64)]), tier({"act-1": True}, [])
+    >>> good = [Design(tp=4, pp=16, microbatches=64)]
+    >>> tier({"act-1": True, "act-2": True}, good), tier({"act-1": True, "act-2": True, "act-5": False}, good)
     ('optimal', 'partial')
     """
-    if right.get("act-1") and right.get("act-2") and any(design.good for design in saved):
+    if right.get("act-1") and right.get("act-2") and all(right.values()) and any(design.good for design in saved):
         return "optimal"
-    return "partial" if right.get("act-1") or right.get("act-2") else "developing"
+    return "partial" if any(right.values()) else "developing"
 
 
 def _harmless(cell: str) -> str:

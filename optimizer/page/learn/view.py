@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from optimizer.page.learn.desk import Desk
 from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
+from optimizer.reports.page import filled
+from optimizer.reports.pages.drawing import drawing
 
 
 def sheet() -> Path | None:
@@ -31,20 +34,29 @@ def html(text: str) -> Any:
     return mo.Html(text)
 
 
-def choices(question: Question) -> Any:
-    """The choices to pick from."""
-    return mo.ui.radio(options=dict(question.options), label=question.text)
+def look() -> Any:
+    """The look of charts, which reports have too."""
+    return html(f"<style>{filled('optimizer.reports', 'drawn.css')}</style>")
 
 
-def lock(question: Question, picked: Any, desk: Desk) -> Any:
-    """The button that makes the picked choice final; without one it does nothing."""
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """The choices of a question, and the button that makes the picked one final; without a choice it does nothing."""
+
+    picked: Any
+    button: Any
+
+
+def form(question: Question, desk: Desk) -> Form:
+    """The choices and the button, as elements that answer for as long as somebody holds them."""
     word = "prediction" if question.kind == PREDICTION else "answer"
+    picked = mo.ui.radio(options=dict(question.options), label=question.text)
 
     def take(_: Any) -> None:
         if picked.value is not None:
             desk.answer(question, picked.value)
 
-    return mo.ui.button(label=f"Lock my {word}", on_click=take)
+    return Form(picked=picked, button=mo.ui.button(label=f"Lock my {word}", on_click=take))
 
 
 def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
@@ -56,12 +68,12 @@ def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
     return mo.ui.button(label="Save this design", on_click=save)
 
 
-def asked(question: Question, answer: str, picked: Any, button: Any) -> Any:
+def asked(question: Question, answer: str, form: Form) -> Any:
     """The question while it is open; once it is locked, what was chosen."""
     if answer:
         choice = question.choice(answer)
         return html(markup.banner(markup.PLAIN, "Locked in:", choice.label, f"{question.name}-locked"))
-    return mo.vstack([picked, button])
+    return mo.vstack([form.picked, form.button])
 
 
 def waiting(question: Question, answer: str) -> Any | None:
@@ -87,26 +99,19 @@ def reveal(question: Question, key: str) -> Any:
     )
 
 
-def chart(shown: Chart) -> tuple[Any, Any]:
-    """A chart, and below it what it says with its numbers as a table."""
+def chart(shown: Chart) -> tuple[Any, ...]:
+    """A chart, and below it what it says with its numbers as a table.
+
+    As markup that no program draws it changes in place when a slider moves, at any width.
+    """
+    title = f"<figcaption>{escape(shown.title)}</figcaption>"
     return (
-        _framed(shown),
+        html(f'<figure class="learn-chart" id="{shown.name}">{title}{drawing(shown.figure.data, shown.name)}</figure>'),
         html(
             markup.paragraph(shown.words, f"{shown.name}-words")
             + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
         ),
     )
-
-
-def _framed(shown: Chart) -> Any:
-    """A chart in a frame of its own height, which it would lose when the window changes.
-
-    As plain output, not as an element that answers, it is redrawn in place when a slider moves.
-    """
-    height = int(shown.figure.layout.height)
-    plot = mo.as_html(shown.figure)
-    frame = f'<figure class="learn-chart" style="height:{height}px" aria-label="{escape(shown.title)}">{plot}</figure>'
-    return html(frame)
 
 
 def when(asked_for: bool, shown: Callable[[], Sequence[Any]]) -> Sequence[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.constraints.pin_text import pins_text, written
 from optimizer.page.plan.locks import TITLES
+from optimizer.page.plan.own_files import packed
 from optimizer.page.plan.question import CHOICES, Asked
 
 RISKS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -33,6 +34,7 @@ def form_values(
         "stops": {name: list((stops or {}).get(name, ())) for name in NUMBERS},
         "tokens": f"{asked.tokens / 1e9:.12g}e9",
         "fix": pins_text(rest),
+        "files": [(kind, packed(text)) for kind, text in asked.files.items()],
         "locked": [(name, written(name, asked.pins[name])) for name in locked],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from optimizer.commands.request import Request, job_of
@@ -12,6 +12,7 @@ from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, p
 from optimizer.constraints.pins import as_limits
 from optimizer.errors import InputError, UnknownName
 from optimizer.job import DTYPES, Job
+from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, name_of, on_disk, packed, unpacked
 from optimizer.stack import ROUTING
 from optimizer.units import parse
 
@@ -22,6 +23,7 @@ FIRST_MODEL, FIRST_GPUS = "gpt3", 1024
 TOKENS = 300e9  # of a run, unless another number is asked for; what GPT-3 was trained on (arXiv 2005.14165, table 2.1)
 HOUR = 3600.0
 WHOLE = ("seq_len", "global_batch")
+FILES = tuple(f"{kind}_file" for kind in KINDS)
 NAMED = ("cluster", "stack", "dtype", "routing")
 
 
@@ -30,7 +32,7 @@ class Asked:
     """One question; "" and None leave a choice to `optimize`, as on the command line.
 
     `cluster` is a cluster or a device; fix: pinned variables; mine: plans held against the best, as pins; tokens: of
-    the whole run; price: of a GPU [USD/h].
+    the whole run; price: of a GPU [USD/h]; model_file, cluster_file: the text of a file, where its name is FILE.
     """
 
     model: str = FIRST_MODEL
@@ -46,6 +48,8 @@ class Asked:
     price: float | None = None
     fix: tuple[tuple[str, Pinned], ...] = ()
     mine: tuple[str, ...] = ()
+    model_file: str = ""
+    cluster_file: str = ""
 
     @property
     def pins(self) -> dict[str, Pinned]:
@@ -54,20 +58,26 @@ class Asked:
 
     def job(self) -> tuple[Job, tuple[str, ...]]:
         """The job and what was assumed; raises InputError as the command line does."""
-        limits = {"oom_risk": self.oom_risk, **as_limits(self.pins)}
-        return job_of(
-            Request(
-                model=self.model,
-                gpus=self.gpus,
-                cluster=self.cluster,
-                stack=self.stack,
-                dtype=self.dtype,
-                routing=self.routing,
-                seq_len=self.seq_len,
-                global_batch=self.global_batch,
-                limits=limits,
-            )
+        asks = Request(
+            model=self.model,
+            gpus=self.gpus,
+            cluster=self.cluster,
+            stack=self.stack,
+            dtype=self.dtype,
+            routing=self.routing,
+            seq_len=self.seq_len,
+            global_batch=self.global_batch,
+            limits={"oom_risk": self.oom_risk, **as_limits(self.pins)},
         )
+        if not self.files:
+            return job_of(asks)
+        with on_disk(self.files) as places:
+            return job_of(replace(asks, **places))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The texts of files that stand for a model or a cluster, by kind."""
+        return {kind: getattr(self, f"{kind}_file") for kind in KINDS if getattr(self, kind) == FILE}
 
     def flags(self) -> str:
         """The command that gives the same answer.
@@ -75,9 +85,10 @@ class Asked:
         >>> Asked(gpus=64, fix=(("tp", 8),), oom_risk=0.05).flags()
         'optimize --model gpt3 --gpus 64 --oom-risk 5% --fix tp=8 --trials 0'
         """
-        words = ["optimize", "--model", self.model, "--gpus", str(self.gpus)]
+        places = {kind: f"./{name_of(kind, text)}" for kind, text in self.files.items()}
+        words = ["optimize", "--model", places.get("model", self.model), "--gpus", str(self.gpus)]
         for name in (*NAMED, *WHOLE):
-            if value := getattr(self, name):
+            if value := places.get(name, getattr(self, name)):
                 words += [f"--{name.replace('_', '-')}", str(value)]
         words += ["--oom-risk", f"{100 * self.oom_risk:g}%"] if self.oom_risk else []
         for name, value in self.fix:
@@ -93,6 +104,7 @@ class Asked:
         found: list[tuple[str, str]] = [("model", self.model), ("gpus", str(self.gpus))]
         found += [(name, value) for name in NAMED if (value := getattr(self, name))]
         found += [(name, str(value)) for name in WHOLE if (value := getattr(self, name))]
+        found += [(f"{kind}_file", packed(text)) for kind, text in self.files.items()]
         found += [("oom_risk", f"{self.oom_risk:g}")] if self.oom_risk else []
         found += [("tokens", f"{self.tokens:g}")] if self.tokens != TOKENS else []
         found += [("price", f"{self.price:g}")] if self.price else []
@@ -111,8 +123,8 @@ def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
     given = [(name, value.strip()) for name, value in pairs if value.strip()]
     last: Mapping[str, str] = dict(given)
     problems: list[str] = []
-    if long := [name for name, value in given if len(value) > LONGEST]:
-        raise InputError(f"{', '.join(long)}: more than {LONGEST} characters")
+    if long := [name for name, value in given if len(value) > (MOST_PACKED if name in FILES else LONGEST)]:
+        raise InputError(f"{', '.join(long)}: too long, more than {LONGEST} characters")
     values: dict[str, object] = {}
     for name, read in READERS.items():
         if name in last:
@@ -120,6 +132,9 @@ def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
                 values[name] = read(name, last[name])
             except InputError as error:
                 problems.append(str(error))
+    for kind in KINDS:
+        if values.get(kind) == FILE and not values.get(f"{kind}_file"):
+            problems.append(f"{kind}=file needs the file: paste or open it on the page")
     try:
         values["fix"] = _pins(given)
         values["mine"] = tuple(dict.fromkeys(pins_text(pins_of(v)) for name, v in given if name == "mine"))[:MOST_MINE]
@@ -147,7 +162,7 @@ def _pins(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, Pinned], ...]:
 def _name(kind: str, text: str) -> str:
     """The name of a preset; files of this machine are for the command line alone."""
     known = _known(kind)
-    if text in known:
+    if text in known or (text == FILE and kind in KINDS):
         return text
     if kind in CHOICES:
         raise InputError(f"{kind} must be one of {', '.join(known)}, but got {text!r}")
@@ -191,6 +206,10 @@ def _share(name: str, text: str) -> float:
     return value
 
 
+def _file(name: str, text: str) -> str:
+    return unpacked(name.removesuffix("_file"), text)
+
+
 CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "routing": tuple(ROUTING)}
 ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
 READERS = {
@@ -199,4 +218,5 @@ READERS = {
     "oom_risk": _share,
     "tokens": _number,
     "price": _number,
+    **dict.fromkeys(FILES, _file),
 }

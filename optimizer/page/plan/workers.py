@@ -100,12 +100,14 @@ class Workers:
     """A few workers, what they found, and who waits for it: one question asked by many is worked out once."""
 
     def __init__(self, count: int = 0) -> None:
-        self._free: asyncio.Queue[Worker] = asyncio.Queue()
+        self._free: list[Worker] = []
+        self._some_free = asyncio.Semaphore(0)
+        self._answered: OrderedDict[Asked, Worker] = OrderedDict()
         self._found: OrderedDict[Task, Any] = OrderedDict()
         self._running: dict[Task, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [Worker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
-            self._free.put_nowait(worker)
+            self._give(worker)
 
     def warm(self) -> None:
         """Work out the question with which the room opens, so that whoever comes finds the engine loaded."""
@@ -151,9 +153,9 @@ class Workers:
     async def _work(self, task: Task) -> Any:
         worker: Worker | None = None
         try:
-            worker = await self._free.get()
+            worker = await self._take(task.asked)
             found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
-            self._free.put_nowait(worker)
+            self._give(worker)
             if not task.passing:
                 self._keep(task, found)
             return found
@@ -162,10 +164,25 @@ class Workers:
                 worker.end()
                 other = Worker()
                 self._workers[self._workers.index(worker)] = other
-                self._free.put_nowait(other)
+                self._give(other)
             raise
         finally:
             self._running.pop(task, None)
+
+    async def _take(self, asked: Asked) -> Worker:
+        """A free worker; where it may be, the one that answered this question and has its plans at hand."""
+        await self._some_free.acquire()
+        known = self._answered.get(asked)
+        worker = known if known and known in self._free else self._free[0]
+        self._free.remove(worker)
+        self._answered[asked] = worker
+        while len(self._answered) > KEPT:
+            self._answered.popitem(last=False)
+        return worker
+
+    def _give(self, worker: Worker) -> None:
+        self._free.append(worker)
+        self._some_free.release()
 
     def _keep(self, task: Task, found: Any) -> None:
         self._found[task] = found

@@ -9,21 +9,16 @@ from optimizer.answer import Answer
 from optimizer.reports.answer_page.charts import memory_chart, waterfall
 from optimizer.reports.answer_page.words import Budget, plan_rows, runner_up, stack_words, tiles
 from optimizer.reports.page import rendered
+from optimizer.reports.pages.chart import numeric
 from optimizer.reports.plan_report import headline, subject
 from optimizer.reports.proof_lines import proof_lines
-
-NUMBERS = "0123456789−+->"  # what a cell of numbers starts with
 
 
 def plan_html(answer: Answer, command: str, assumed: Sequence[str] = (), budget: Budget | None = None) -> str:
     """The whole page; nothing in it is fetched from elsewhere. `command` is what prints the same answer."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     return rendered(
         "optimizer.reports",
         "plan.html",
-        plotly=Markup(get_plotlyjs()) if answer.plan else "",
         command=command,
         **answer_values(answer, assumed, budget),
     )
@@ -51,18 +46,4 @@ def answer_values(answer: Answer, assumed: Sequence[str], budget: Budget | None 
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [runner_up(job, rank, other) for rank, other in enumerate(answer.alternatives, start=2)],
         "proof": proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp),
-    }
-
-
-def numeric(rows: Sequence[Sequence[str]]) -> set[int]:
-    """The columns of a table in which every cell that is not empty is a number with its unit.
-
-    >>> numeric([("a", "1.5 s", "why"), ("b", "", "2 kernels wait")])
-    {1}
-    """
-    width = min((len(row) for row in rows), default=0)
-    return {
-        at
-        for at in range(1, width)
-        if all(not row[at] or (row[at][0] in NUMBERS and len(row[at].split()) <= 2) for row in rows)
     }

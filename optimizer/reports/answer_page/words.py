@@ -10,6 +10,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.plan import Plan
+from optimizer.reports.pages.report import Tile
 from optimizer.reports.plan_report import (
     chance,
     convention_words,
@@ -24,15 +25,6 @@ from optimizer.reports.plan_report import (
 from optimizer.units import DAY, GB, seconds
 
 NAMES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """One number of the answer: what it is, its value, and how sure it is."""
-
-    name: str
-    value: str
-    about: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, subject, title
 from optimizer.reports.table import Column, Record, table
 from optimizer.reports.terms import label
@@ -88,6 +89,22 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
         table(HOPS, [(number, *hop) for number, row in rows for hop in _hops(row)]),
         *notes("Reading", lines),
         *notes("Assumed", assumed),
+    )
+
+
+def communication_tables(study: CommunicationStudy) -> tuple[Table, ...]:
+    """The same tables for a page."""
+    rows = list(enumerate(study.rows, start=1))
+    return (
+        Table.of("Messages and volume", VOLUME, [(number, *_volume(row)) for number, row in rows]),
+        Table.of(
+            "Time, nothing hidden, and energy of all ranks", COST, [(number, *_cost(row)) for number, row in rows]
+        ),
+        Table.of(
+            "Hops of one collective, all ranks together",
+            HOPS,
+            [(number, *hop) for number, row in rows for hop in _hops(row)],
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, title
 from optimizer.reports.table import Column, Record, Value, table
 
@@ -22,6 +23,7 @@ POINTS = (
     Column(label="efficiency", unit="%"),
     Column(label="plan", wraps=True),
 )
+READING = {"strong": "one batch for all: the same step, faster", "weak": "the batch grows with the GPUs"}
 
 
 def scaling_report(study: ScalingStudy, assumed: Sequence[str] = ()) -> Group:
@@ -36,17 +38,25 @@ def scaling_report(study: ScalingStudy, assumed: Sequence[str] = ()) -> Group:
     for name in dict.fromkeys(point.series for point in study.points):
         rows = [_row(study, point) for point in study.series(name)]
         parts += [title(name.capitalize()), table(POINTS, rows)]
-    reading = "one batch for all: the same step, faster" if study.mode == "strong" else "the batch grows with the GPUs"
     return Group(
         Text(head, style="bold"),
         Text(what),
         *parts,
         *notes(
             "Reading",
-            [f"{study.mode.capitalize()} scaling: {reading}.", "Speedup and efficiency are against the first row."],
+            [
+                f"{study.mode.capitalize()} scaling: {READING[study.mode]}.",
+                "Speedup and efficiency are against the first row.",
+            ],
         ),
         *notes("Assumed", assumed),
     )
+
+
+def scaling_tables(study: ScalingStudy) -> tuple[Table, ...]:
+    """The same tables for a page."""
+    names = dict.fromkeys(point.series for point in study.points)
+    return tuple(Table.of(n.capitalize(), POINTS, [_row(study, point) for point in study.series(n)]) for n in names)
 
 
 def scaling_records(study: ScalingStudy) -> list[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, subject, title
 from optimizer.reports.table import Column, Record, Value, table
 from optimizer.studies.report.communication import roofline_record
@@ -85,7 +86,35 @@ def networks_report(plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed
     from rich.console import Group
     from rich.text import Text
 
-    rows = [
+    return Group(
+        title(f"Is the network the bottleneck? — {plan.summary()}"),
+        table(NETWORKS, _networks(verdicts)),
+        Text("  It is when what crosses it takes longer than the compute of the step; `needs` makes them equal."),
+        *([Text(f"  The plan {room.warning}.")] if room.warning else []),
+        *notes("Assumed", assumed),
+    )
+
+
+def strategies_tables(strategies: Sequence[Strategy]) -> tuple[Table, ...]:
+    """The tables of the comparison for a page."""
+    studied = [(each.name.upper(), each.study) for each in strategies if each.study]
+    layer = "Per layer (TP, PP, FSDP: and micro-batch; DP: and step)"
+    return (
+        Table.of(layer, PER_LAYER, [(name, *per_layer(study).values()) for name, study in studied]),
+        Table.of(
+            "Per step, communication not hidden", PER_STEP, [(n, *per_step(study).values()) for n, study in studied]
+        ),
+        Table.of("Roofline of a layer", ROOFLINE, [(name, *_roofline(study)) for name, study in studied]),
+    )
+
+
+def networks_table(verdicts: Sequence[Verdict]) -> Table:
+    """The verdicts for a page."""
+    return Table.of("Networks", NETWORKS, _networks(verdicts))
+
+
+def _networks(verdicts: Sequence[Verdict]) -> list[tuple[Value, ...]]:
+    return [
         (
             v.network.name,
             v.network.link.bandwidth,
@@ -98,13 +127,6 @@ def networks_report(plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed
         )
         for v in verdicts
     ]
-    return Group(
-        title(f"Is the network the bottleneck? — {plan.summary()}"),
-        table(NETWORKS, rows),
-        Text("  It is when what crosses it takes longer than the compute of the step; `needs` makes them equal."),
-        *([Text(f"  The plan {room.warning}.")] if room.warning else []),
-        *notes("Assumed", assumed),
-    )
 
 
 def per_layer(study: CommunicationStudy) -> dict[str, float]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
-from optimizer.reports.figure import figure_page
-from optimizer.reports.palette import BLUE, FONT, GREEN, ORANGE
-from optimizer.reports.table import Column, Record, Value, table
-from optimizer.units import show
+from optimizer.reports.pages.chart import Chart, layout
+from optimizer.reports.pages.report import Report, Section, report_page
+from optimizer.reports.palette import BLUE, GREEN, ORANGE
+from optimizer.reports.plan_report import subject
+from optimizer.reports.table import Column, Record, Value, cell, table
+from optimizer.units import seconds, show
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
     from rich.console import Group
 
     from optimizer.studies.timeline import PipelineStudy
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
 COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
 PALEST = 0.55  # share of white in the colour of the last virtual stage
+NEAR = 20  # micro-batches at each end that are drawn once more where there are many
 MOST_PASSES = 60_000
 MOST_LABELS = 700  # passes up to which each carries its micro-batch's number
 COLUMNS = (
@@ -35,8 +38,8 @@ COLUMNS = (
 )
 
 
-def timeline_page(study: PipelineStudy) -> str:
-    """The Gantt chart with the library inside, so that it opens without a network.
+def timeline_page(study: PipelineStudy, assumed: Sequence[str] = ()) -> str:
+    """The chart of every pass, with what it says in words.
 
     Raises InputError for more passes than a browser draws.
     """
@@ -46,81 +49,148 @@ def timeline_page(study: PipelineStudy) -> str:
             f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
             "larger micro-batches (--fix micro-batch=...), or --csv"
         )
-    return figure_page(gantt(study), f"{study.job.model.name}: timeline of {study.plan.summary()}")
-
-
-def gantt(study: PipelineStudy) -> Figure:
-    """One row per stage, the first on top; one bar per pass, later virtual stages paler."""
-    from plotly.graph_objects import Figure
-
-    figure = Figure()
-    timeline, pp = study.timeline, study.plan.pp
-    labelled = sum(len(stage.passes) for stage in timeline.stages) <= MOST_LABELS
-    for kind, name in NAMES.items():
-        for virtual in range(timeline.vpp):
-            _bars(figure, study, kind, virtual, name, labelled)
-    idle, peak = timeline.bubble, timeline.peak_in_flight
-    rows = [f"stage {s}<br><span style='color:#666;font-size:10px'>{_row(study, s)}</span>" for s in range(pp)]
-    figure.update_yaxes(tickvals=list(range(pp)), ticktext=rows, autorange="reversed", showgrid=False, zeroline=False)
-    figure.update_xaxes(title="time", ticksuffix=" s", range=[0, 1.005 * timeline.makespan], zeroline=False)
-    below = f"<span style='font-size:13px;color:#555'>{_subtitle(study, float(idle.mean()), float(peak.max()))}</span>"
-    figure.update_layout(
-        title={
-            "text": f"{study.job.model.name}: {study.plan.summary()}, {study.plan.schedule}<br>{below}",
-            "x": 0.01,
-            "xanchor": "left",
-            "font": {"size": 17},
-        },
-        template="plotly_white",
-        font={"family": FONT, "size": 13, "color": "#222222"},
-        plot_bgcolor="#f1f2f4",
-        barmode="overlay",
-        uniformtext={"minsize": 8, "mode": "hide"},
-        bargap=0.12,
-        margin={"l": 150, "r": 30, "t": 110, "b": 60},
-        height=max(380, 190 + (44 if pp <= 16 else 30) * pp),
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1.0, "xanchor": "right"},
-        hoverlabel={"font": {"family": FONT}},
+    return report_page(
+        Report(
+            title=f"{study.job.model.name}: timeline of {study.plan.summary()}",
+            subject=f"{subject(study.job)}; {study.plan.schedule} schedule",
+            warning=f"The plan {study.room.warning}." if study.room.warning else "",
+            conclusion=said(study),
+            sections=(
+                Section(heading="When every stage works", charts=(pipeline_chart(study),)),
+                *([Section(heading="How it begins and ends", charts=end_charts(study))] if _long(study) else []),
+            ),
+            assumed=tuple(assumed),
+        )
     )
-    return figure
 
 
-def _bars(figure: Figure, study: PipelineStudy, kind: str, virtual: int, name: str, labelled: bool) -> None:
-    starts: list[float] = []
-    widths: list[float] = []
-    rows: list[int] = []
-    numbers: list[str] = []
+def said(study: PipelineStudy) -> tuple[str, ...]:
+    """What a timeline shows, in words."""
+    timeline = study.timeline
+    return (
+        f"One step's pipeline takes {show(timeline.makespan, 's')}; the closed form says "
+        f"{show(study.closed_form, 's')} ({study.error:+.2%}).",
+        f"A stage idles {timeline.bubble.mean():.1%} on average, from {timeline.bubble.min():.1%} to "
+        f"{timeline.bubble.max():.1%}.",
+        "Layout proven best." if study.layout.proven else "Layout as given; --layout best searches one.",
+    )
+
+
+def pipeline_chart(study: PipelineStudy, near: int = 0) -> Chart:
+    """One row per stage, the first on top, one bar per pass; `near`: only so many micro-batches at both ends."""
+    timeline, plan = study.timeline, study.plan
+    count, stages = plan.num_microbatches, list(range(plan.pp))
+    few = near > 0 and 2 * near < count
+    drawn = f"drawn are the first and last {near} of {count:,} micro-batches" if few else f"{count:,} micro-batches"
+    shades = (
+        "The paler, the later the virtual stage." if timeline.vpp > 1 else "Micro-batches are dark and pale in turn."
+    )
+    words = (
+        f"{seconds(timeline.makespan)} for the passes; {drawn}. Stages wait {float(timeline.bubble.mean()):.1%} of the "
+        f"time on average and hold at most {float(timeline.peak_in_flight.max()):.4g} micro-batches. {shades}"
+    )
+    return Chart(
+        name="pipeline",
+        title=f"The pipeline of {plan.summary()}",
+        words=words,
+        figure={
+            "data": _traces(study, near if few else count),
+            "layout": layout(
+                140 + (34 if plan.pp <= 16 else 18) * plan.pp,
+                barmode="overlay",
+                bargap=0.1,
+                plot_bgcolor="#f1f2f4",
+                xaxis={"title": {"text": "time"}, "ticksuffix": " s", "range": [0, round(1.01 * timeline.makespan, 6)]},
+                yaxis={
+                    "tickvals": stages,
+                    "ticktext": [f"stage {stage}" for stage in stages],
+                    "autorange": "reversed",
+                    "showgrid": False,
+                },
+            ),
+        },
+        columns=tuple(column.label for column in COLUMNS),
+        rows=tuple(
+            tuple(cell(record[column.label], column.unit) for column in COLUMNS) for record in timeline_records(study)
+        ),
+    )
+
+
+def end_charts(study: PipelineStudy) -> tuple[Chart, Chart]:
+    """The time of about NEAR micro-batches at the beginning and at the end."""
+    timeline, plan = study.timeline, study.plan
+    span = timeline.makespan * (NEAR + plan.pp) / (plan.num_microbatches + plan.pp)
+    first = [float(stage.start[0]) for stage in timeline.stages]
+    after = [timeline.makespan - float(stage.end[-1]) for stage in timeline.stages]
+    return (
+        _end_chart(study, "beginning", (0.0, span), "waits before its first pass", first),
+        _end_chart(study, "end", (timeline.makespan - span, timeline.makespan), "waits after its last pass", after),
+    )
+
+
+def _end_chart(study: PipelineStudy, name: str, span: tuple[float, float], what: str, waits: Sequence[float]) -> Chart:
+    """The passes within a span of time [s]; what each stage waits there [s]."""
+    whole, pp = pipeline_chart(study).figure["layout"], study.plan.pp
+    longest = max(range(pp), key=lambda stage: waits[stage])
+    return Chart(
+        name=name,
+        title=f"The {name}: {seconds(span[1] - span[0])} of {seconds(study.timeline.makespan)}",
+        words=f"Stage {longest} {what} longest, {seconds(waits[longest])}.",
+        figure={
+            "data": _traces(study, study.plan.num_microbatches, span),
+            "layout": {**whole, "xaxis": {**whole["xaxis"], "range": list(span)}},
+        },
+        columns=("stage", what),
+        rows=tuple((str(stage), seconds(waits[stage])) for stage in range(pp)),
+    )
+
+
+def _long(study: PipelineStudy) -> bool:
+    return study.plan.num_microbatches > 2 * NEAR
+
+
+def _traces(study: PipelineStudy, near: int, span: tuple[float, float] = (0.0, inf)) -> list[dict[str, Any]]:
+    """The passes of each kind within a span of time [s]; their micro-batch's number where there are few."""
+    count, vpp = study.plan.num_microbatches, study.timeline.vpp
+    found: dict[str, dict[str, list[Any]]] = {
+        kind: {"x": [], "base": [], "y": [], "text": [], "hovertext": [], "colour": []} for kind in NAMES
+    }
     for row, stage in enumerate(study.timeline.stages):
         for step, start, end in zip(stage.passes, stage.start.tolist(), stage.end.tolist(), strict=True):
-            if step.kind == kind and step.virtual == virtual:
-                starts.append(round(start, 9))
-                widths.append(round(end - start, 9))
-                rows.append(row)
-                numbers.append(str(step.microbatch))
-    if not starts:
-        return
-    vpp = study.timeline.vpp
-    colour = _paler(COLOURS[kind], PALEST * virtual / max(1, vpp - 1))
-    text: dict[str, Any] = {}
-    if labelled:
-        text = {"text": numbers, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-    line = {"width": 0.6 if labelled else 0, "color": "white"}
-    of_virtual_stage = f", virtual stage {virtual}" if vpp > 1 else ""
-    figure.add_bar(
-        orientation="h",
-        base=starts,
-        x=widths,
-        y=rows,
-        name=f"{name}{of_virtual_stage}",
-        legendgroup=kind,
-        showlegend=virtual in (0, vpp - 1),
-        marker={"color": colour, "line": line},
-        customdata=numbers,
-        hovertemplate=f"{name}{of_virtual_stage}, micro-batch %{{customdata}}<br>"
-        "%{base:.4f} s, for %{x:.4f} s<extra>stage %{y}</extra>",
-        textfont={"color": "white", "size": 10},
-        **text,
-    )
+            if near <= step.microbatch < count - near or start < span[0] or end > span[1]:
+                continue
+            trace = found[step.kind]
+            trace["base"].append(round(start, 6))
+            trace["x"].append(round(end - start, 6))
+            trace["y"].append(row)
+            trace["text"].append(str(step.microbatch))
+            shade = step.virtual / (vpp - 1) if vpp > 1 else step.microbatch % 2
+            trace["colour"].append(_paler(COLOURS[step.kind], PALEST * shade))
+            virtual = f", virtual stage {step.virtual}" if vpp > 1 else ""
+            trace["hovertext"].append(
+                f"micro-batch {step.microbatch}{virtual}: {seconds(end - start)} from {seconds(start)}"
+            )
+    labelled = sum(len(trace["x"]) for trace in found.values()) <= MOST_LABELS
+    return [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": NAMES[kind],
+            "x": trace["x"],
+            "base": trace["base"],
+            "y": trace["y"],
+            "text": trace["text"] if labelled else "",
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "textfont": {"color": "#ffffff", "size": 10},
+            "hovertext": trace["hovertext"],
+            "hovertemplate": f"stage %{{y}}, {NAMES[kind]}<br>%{{hovertext}}<extra></extra>",
+            "marker": {"color": trace["colour"], "line": {"width": 0}},
+        }
+        for kind, trace in found.items()
+        if trace["x"]
+    ]
 
 
 def timeline_report(study: PipelineStudy, assumed: Sequence[str] = ()) -> Group:
@@ -128,16 +198,9 @@ def timeline_report(study: PipelineStudy, assumed: Sequence[str] = ()) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    timeline = study.timeline
-    notes = [
-        f"One step's pipeline takes {show(timeline.makespan, 's')}; the closed form says "
-        f"{show(study.closed_form, 's')} ({study.error:+.2%}).",
-        f"A stage idles {timeline.bubble.mean():.1%} on average, from {timeline.bubble.min():.1%} to "
-        f"{timeline.bubble.max():.1%}.",
-        *([f"The plan {study.room.warning}."] if study.room.warning else []),
-        "Layout proven best." if study.layout.proven else "Layout as given; --layout best searches one.",
-        *(f"Assumed: {sentence}" for sentence in assumed),
-    ]
+    first, idle, placed = said(study)
+    room = [f"The plan {study.room.warning}."] if study.room.warning else []
+    notes = [first, idle, *room, placed, *(f"Assumed: {sentence}" for sentence in assumed)]
     rows = [tuple(record[column.label] for column in COLUMNS) for record in timeline_records(study)]
     return Group(
         Text(f"{study.job.model.name}: {study.plan.summary()}, {study.plan.schedule}", style="bold"),
@@ -191,18 +254,3 @@ def _paler(colour: str, white: float) -> str:
     """
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
-
-
-def _row(study: PipelineStudy, stage: int) -> str:
-    layers, recomputed = study.layout.layers_per_stage[stage], study.layout.recomputed_per_stage[stage]
-    again = f" ({recomputed} recomputed)" if recomputed else ""
-    return f"{layers} layers{again}, idle {study.timeline.bubble[stage]:.0%}"
-
-
-def _subtitle(study: PipelineStudy, idle: float, peak: float) -> str:
-    return (
-        f"{study.plan.num_microbatches} micro-batches in {show(study.timeline.makespan, 's')}; stages idle {idle:.1%} "
-        f"on average; at most {peak:.4g} micro-batches in flight; closed form {show(study.closed_form, 's')} "
-        f"({study.error:+.2%})"
-        + (f"<br><b style='color:{ORANGE}'>The plan {study.room.warning}</b>" if study.room.warning else "")
-    )

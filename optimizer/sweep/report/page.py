@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.files import CSV, HTML, replace_file
-from optimizer.reports.page import POLICY, source_hash
+from optimizer.reports.page import POLICY, filled, source_hash
+from optimizer.reports.pages.chart import numeric
 from optimizer.sweep.export import csv_text
 from optimizer.sweep.report.table import plan_text, summary
 from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat
@@ -63,20 +64,23 @@ def write_page(name: str, wholes: Sequence[Mapping[str, Any]], path: Path) -> tu
 
 def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
-    from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup
 
     program = (TEMPLATES / "batch.js").read_text(encoding="utf-8")
     packed, plotly_hash = _plotly()
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
     prices = {
         (whole["job"]["device"], whole["costs"]["price_row"]): whole["costs"]
         for whole in wholes
         if whole["costs"]["price_row"]
     }
-    return environment.get_template("batch.html.j2").render(
+    found = summary(name, wholes)
+    return filled(
+        "optimizer.sweep.report",
+        "batch.html.j2",
         name=name,
-        summary=summary(name, wholes),
+        summary=found,
+        conclusion=conclusion(found),
+        numeric=numeric,
         prices=[(device, found) for (device, _), found in prices.items()],
         versions=sorted({whole["cost_model"] for whole in wholes}),
         # These four are ours, or text that cannot end the element it stands in.
@@ -86,6 +90,25 @@ def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
         data=Markup(embedded(_data(wholes))),
         policy=Markup(POLICY.format(scripts=f"'{source_hash(program)}' '{plotly_hash}'")),
     )
+
+
+def conclusion(found: Mapping[str, Any]) -> list[str]:
+    """What a batch found, in sentences: most tokens a dollar, highest MFU, and what has no plan."""
+    families = found["families"].values()
+    thrifty = max(
+        (f for f in families if f["most_tokens_per_usd"]), key=lambda f: f["most_tokens_per_usd"], default=None
+    )
+    best = max((f for f in families if f["best_mfu"]), key=lambda f: f["best_mfu"], default=None)
+    lines = []
+    if thrifty:
+        lines.append(f"Most tokens per dollar: {thrifty['most_tokens_per_usd']:,.0f} with {thrifty['most_tokens_at']}.")
+    if best:
+        lines.append(f"Highest MFU, of the device's own peak: {best['best_mfu']:.1%} with {best['best_at']}.")
+    without = sum(f["jobs"] - f["planned"] for f in families)
+    return [
+        *(lines or ["No job has a plan."]),
+        *([f"{without:,} of {found['jobs']:,} jobs have no plan."] * bool(without)),
+    ]
 
 
 def embedded(value: Any) -> str:

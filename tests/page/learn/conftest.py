@@ -69,23 +69,8 @@ class Student:
     def seen(self, name: str) -> bool:
         return bool(self.page.locator(f"#{name}").count())
 
-    def drawn(self) -> None:
-        """Wait until charts stand still: marimo 0.25 takes one away while plotly draws it, which logs a TypeError."""
-        self.page.wait_for_function(
-            """async () => {
-                const seen = () => [...document.querySelectorAll("*")]
-                    .flatMap(e => e.shadowRoot ? [...e.shadowRoot.querySelectorAll(".js-plotly-plot")] : [])
-                    .concat([...document.querySelectorAll(".js-plotly-plot")]);
-                const sizes = () => seen().map(plot => plot.innerHTML.length).join();
-                const before = sizes();
-                await new Promise(later => setTimeout(later, 300));
-                return before === sizes() && seen().every(plot => plot.querySelector(".main-svg"));
-            }"""
-        )
-
     def lock(self, question: str, choice: str) -> None:
         """Pick the choice that begins so and make it final."""
-        self.drawn()
         self.page.get_by_role("radio", name=choice).click()
         act = self.page.locator(".marimo-cell", has=self.page.get_by_role("radio", name=choice))
         act.get_by_role("button", name="Lock my").click()
@@ -93,13 +78,11 @@ class Student:
 
     def slide(self, label: str, value: int) -> None:
         """Type a value beside a slider."""
-        self.drawn()
         box = self.page.locator("marimo-slider", has_text=label).locator("input")
         box.fill(str(value))
         box.press("Enter")
 
     def choose(self, label: str, option: str) -> None:
-        self.drawn()
         self.page.locator("marimo-dropdown", has_text=label).locator("select").select_option(label=option)
 
     def findings(self) -> list[tuple[str, str]]:

@@ -41,6 +41,7 @@ def act_one(student: Student) -> None:
     student.lock("act-1", "B. Adding up gradients")
     student.becomes("act1-all-reduce", "27.222 ms")
     assert student.text("act1-compute") == "1.306 ms"
+    assert "52, 38 and 19 %" in student.text("act1-chart-words")
     for gpus, seconds, mfu in ((64, "68.906 ms", "0.97 %"), (512, "69.863 ms", "0.95 %")):
         student.slide("GPUs (replicas)", gpus)
         student.becomes("act1-all-reduce", seconds)
@@ -133,7 +134,7 @@ def usable(student: Student) -> None:
     assert page.evaluate(CLOSED) == 0
 
 
-def test_the_whole_lab_with_right_predictions(
+def test_the_whole_lab_with_one_prediction_wrong(
     enter: Callable[[], Student], room: Room, downloaded: Callable[[Student, str], str]
 ) -> None:
     student = enter()
@@ -142,6 +143,9 @@ def test_the_whole_lab_with_right_predictions(
     assert student.text("footer-tier") == "optimal"
     priced(student)
     further_acts(student)
+    acts = [student.text(f"footer-act{act}") for act in range(1, 7)]
+    assert acts == ["right", "right", "right", "review", "right", "right"]
+    assert student.text("footer-tier") == "partial"
     rows = list(csv.DictReader(io.StringIO(downloaded(student, "Ledger as CSV"))))
     assert [row["kind"] for row in rows].count("prediction") == 6
     assert [row["kind"] for row in rows].count("reflection") == 2

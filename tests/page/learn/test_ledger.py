@@ -159,6 +159,9 @@ def test_the_sheet_is_what_the_server_names() -> None:
         ({"act-1": False, "act-2": True}, [], "partial"),
         ({"act-1": True, "act-2": True}, [Design()], "partial"),
         ({"act-1": True, "act-2": True}, [Design(), Design(tp=4, pp=16, microbatches=64)], "optimal"),
+        ({"act-1": True, "act-2": True, "act-6": False}, [Design(tp=4, pp=16, microbatches=64)], "partial"),
+        ({"act-1": True, "act-2": True, "act-6": True}, [Design(tp=4, pp=16, microbatches=64)], "optimal"),
+        ({"act-4": True}, [], "partial"),
     ],
 )
 def test_tier(right: dict[str, bool], saved: list[Design], expected: str) -> None:

@@ -98,7 +98,17 @@ function put(place, html) {
   }
   const again = focused && [...place.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused);
   if (again) again.focus();
-  if (window.Plotly) drawCharts(place);
+  if (place.querySelector(".plot")) library().then(() => drawCharts(place));
+}
+
+// The library of charts is large: it is fetched when the first chart to be looked into is opened.
+let fetched = null;
+function library() {
+  fetched ||= new Promise((done, failed) => {
+    const script = Object.assign(document.createElement("script"), { src: "plotly.js", onload: done, onerror: failed });
+    document.head.append(script);
+  });
+  return fetched;
 }
 
 function putLocks(html) {
@@ -196,7 +206,11 @@ async function copy(text, button) {
   }
 }
 
-async function paste(body) {
+// The files chosen, each with its name, or the text of the box: together one launch.
+async function paste(chosen, text) {
+  const files = await Promise.all(chosen.map(async (file) => [file.name, await file.text()]));
+  if (!files.length) files.push(["", text]);
+  const body = JSON.stringify({ pasted: files });
   const controller = new AbortController();
   const done = progress(controller, "Reading");
   try {
@@ -243,7 +257,10 @@ document.addEventListener("change", (event) => {
   if (event.target.matches(".slide")) {
     delete event.target.dataset.held;
     slid(event.target, true);
-  } else if (event.target.id === "in-file") paste(event.target.files[0]);
+  } else if (event.target.id === "in-file") {
+    if (event.target.files.length) paste([...event.target.files], "");
+    event.target.value = ""; // so that the same file can be chosen again
+  }
   else if (event.target.closest("#question") && event.target.name) soon(true);
 });
 document.addEventListener("keydown", (event) => {
@@ -262,7 +279,7 @@ document.addEventListener("click", (event) => {
   if (target.id === "undo") history.back();
   if (target.id === "copy-flags") copy(byId("flags").textContent, target);
   if (target.id === "copy-link") copy(location.href, target);
-  if (target.id === "read-pasted") paste(byId("pasted").value);
+  if (target.id === "read-pasted") paste([], byId("pasted").value);
   if (target.matches(".to-control")) {
     event.preventDefault();
     document.querySelector(target.getAttribute("href")).focus();
@@ -285,9 +302,6 @@ addEventListener("popstate", (event) => {
 });
 
 byId("undo").disabled = true;
-
-// The library of charts is large: words and numbers do not wait for it.
-byId("plotly").addEventListener("load", () => drawCharts(document));
 
 if (byId("answer").dataset.address) {
   byId("answer").dataset.answered = 1;

@@ -18,7 +18,7 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
 from optimizer.plan import Plan, Plans
-from optimizer.reports.answer_page.chart import INK, Chart, layout
+from optimizer.reports.pages.chart import INK, Chart, layout
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning, fold

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
 from optimizer.logs.measured import Measured, read_runs_of
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked, asked
+from optimizer.page.plan.own_files import FILE, kind_of, name_of, packed
+from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
+from optimizer.page.plan.question import FILES, Asked, asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
 from optimizer.plan import Plan
@@ -29,8 +33,15 @@ from optimizer.scripts.source import Source
 from optimizer.units import seconds
 
 KINDS = (".sh", ".json", ".toml", ".yaml", ".py")  # what a pasted text may be, told by which of them it reads as
+Own = Mapping[str, Any]  # what files of the visitor say of a question: model="file", model_file=its text
+DESCRIBING = (".json", ".toml")  # how files end that describe a model or a cluster
+MOST_FILES, LONGEST_NAME = 8, 80
+HEAD = re.compile(rb"^==> (.+) <==[ \t]*\r?\n", re.MULTILINE)
 NAME = "pasted"
 LOGGED = ("gpus", "seq_len", "global_batch")  # what a log may say of the question
+# What a launch may leave open, by what it is called, and what is taken from the room until it is enough.
+LEFT_OPEN = {"model": "the model", "gpus": "the number of GPUs", "cluster": "the cluster"}
+TAKEN = ((), ("model",), ("gpus",), ("model", "gpus"), ("model", "gpus", "cluster"))
 DEGREES = ("tp", "cp", "ep", "pp", "vpp", "micro_batch")
 
 
@@ -46,57 +57,147 @@ class Read:
 def paste_view(before: Asked, body: bytes) -> dict[str, Any]:
     """What was pasted, and the address of the question that it asks.
 
-    Nothing of it is run, no file that it names is opened. Raises InputError for what is no launch and no log.
+    Nothing of it is run, no file that it names is opened. Raises InputError for what is no launch, log, model or
+    cluster.
     """
-    if len(body) > LARGEST:
-        raise InputError(f"{len(body) / 1e6:.1f} MB were pasted: at most {LARGEST / 1e6:.0f} MB are read")
-    if not body.strip():
-        raise InputError("nothing was pasted; put a launch script, a config or a log into the box")
+    files, own = _parted(_files(body))
+    if not files:
+        return _of_own(replace(before, **own), own)
     with tempfile.TemporaryDirectory(prefix="pasted-") as folder, sealed(Path(folder)):
-        found = _launch(before, body, Path(folder))
+        try:
+            found = _launch(before, files, own, Path(folder))
+        except InputError as error:
+            raise InputError(str(error).replace(str(folder) + "/", "")) from None
         if isinstance(found, Read):
-            return _of_launch(before, found)
+            return _of_launch(before, found, own)
         path = Path(folder) / f"{NAME}.log"
-        path.write_bytes(body)
+        path.write_bytes(files[0][1])
         try:
             runs = read_runs_of([path], {})
         except OptimizerError:
             raise InputError(found.replace(str(folder) + "/", "")) from None
-    return _of_log(before, runs[0])
+    return _of_log(replace(before, **own), runs[0])
 
 
-def _launch(before: Asked, body: bytes, folder: Path) -> Read | str:
-    """The launch, or why it is none: the reason of the kind that came furthest."""
-    reasons = []
-    for kind in KINDS:
-        files = [File(str(folder / f"{NAME}{kind}"), body)]
-        try:
-            source = read_launch(files)
-        except (OptimizerError, OSError, ValueError) as error:
-            reasons.append(str(error))
-            continue
-        try:
-            return Read(source=source, question=question_of(source.launch, Controls(), NAME))
-        except OptimizerError as error:
-            first = str(error)
-        try:
-            source = read_launch(files, before.gpus, before.model)
-            controls = Controls(model=before.model, gpus=before.gpus, cluster=before.cluster)
-            return Read(
-                source=source,
-                question=question_of(source.launch, controls, NAME),
-                taken="The text leaves some of model, GPUs and cluster open: those of the room were taken.",
-            )
-        except OptimizerError:
-            return first
+def _files(body: bytes) -> list[tuple[str, bytes]]:
+    r"""What was sent, by name: {"pasted": [[name, text], ...]}, or a text of no name.
+
+    In a text of no name, a line ==> name <== begins a file, as `head` and `tail` print several.
+
+    >>> _files(b'{"pasted": [["../run.sh", "torchrun"]]}'), _files(b"torchrun")
+    ([('run.sh', b'torchrun')], [('', b'torchrun')])
+    >>> _files(b"==> a.sh <==\ntorchrun\n==> b.json <==\n{}")
+    [('a.sh', b'torchrun\n'), ('b.json', b'{}')]
+    """
+    try:
+        sent = json.loads(body)["pasted"]
+        files = [(_harmless(str(name)), str(text).encode("utf-8", "replace")) for name, text in sent]
+    except (ValueError, TypeError, KeyError):
+        files = [("", body)]
+    if len(files) == 1 and not files[0][0]:
+        first, *more = HEAD.split(files[0][1])
+        files = [
+            ("", first),
+            *((_harmless(n.decode("utf-8", "replace")), d) for n, d in zip(more[::2], more[1::2], strict=True)),
+        ]
+    size = sum(len(data) for _, data in files)
+    if size > LARGEST:
+        raise InputError(f"{size / 1e6:.1f} MB were pasted: at most {LARGEST / 1e6:.0f} MB are read")
+    if len(files) > MOST_FILES:
+        raise InputError(f"{len(files)} files are more than the {MOST_FILES} that one launch may have")
+    files = [(name, data) for name, data in files if data.strip()]
+    if not files:
+        raise InputError("nothing was pasted; put a launch script, a config or a log into the box")
+    return files
+
+
+def _harmless(name: str) -> str:
+    """A name that means nothing but itself: no folder, plain characters."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:].lstrip(".")
+
+
+def _parted(files: Sequence[tuple[str, bytes]]) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:
+    """The files of a launch or a log, and what the others say of the question: a model, a cluster."""
+    rest, own = [], dict[str, Any]()
+    for name, data in files:
+        text = data.decode("utf-8", "replace")
+        kind = kind_of(text) if not name or name.endswith(DESCRIBING) else ""
+        if kind:
+            own |= {kind: FILE, f"{kind}_file": text}
+        else:
+            rest.append((name, data))
+    return rest, own
+
+
+def _of_own(asks: Asked, own: Own) -> dict[str, Any]:
+    """A model or a cluster alone: the room's question about it."""
+    job = answered(asks).answer.job
+    rows = [(kind, f"{getattr(job, kind).name}, of your file") for kind in KINDS_OF_FILES if kind in own]
+    return {
+        "html": fragment("logged.html", title="What the file describes", rows=rows, warnings=()),
+        "address": asks.address(),
+    }
+
+
+def _launch(before: Asked, files: Sequence[tuple[str, bytes]], own: Own, folder: Path) -> Read | str:
+    """The launch, or why it is none: the reason of the kind that came furthest.
+
+    A text without a name is tried as each kind of file; files with names are what their names say.
+    """
+    named = len(files) > 1 or bool(Path(files[0][0]).suffix)
+    places = {kind: folder / f"own-{name_of(kind, own[f'{kind}_file'])}" for kind in KINDS_OF_FILES if kind in own}
+    for kind, place in places.items():
+        place.write_text(own[f"{kind}_file"], encoding="utf-8")
+    given: dict[str, Any] = {kind: str(place) for kind, place in places.items()}
+    reasons: list[str] = []
+    for kind in ("",) if named else KINDS:
+        found = _read_as(before, _named(files, kind, folder), given, reasons)
+        if found:
+            return found
     return reasons[0]
 
 
-def _of_launch(before: Asked, read: Read) -> dict[str, Any]:
+def _named(files: Sequence[tuple[str, bytes]], kind: str, folder: Path) -> list[File]:
+    """The files by names of their own; a text without one is a bash script beside other files."""
+    names = [name or f"{NAME}{kind or KINDS[0]}" for name, _ in files]
+    names = [name if names.index(name) == at else f"{at}-{name}" for at, name in enumerate(names)]
+    return [File(str(folder / name), data) for name, (_, data) in zip(names, files, strict=True)]
+
+
+def _read_as(before: Asked, files: list[File], given: Own, reasons: list[str]) -> Read | str:
+    """The launch in these files, or why it is none, "" where they are not even of this kind.
+
+    What it leaves open is taken from the room, no more than that.
+    """
+    room = {kind: given.get(kind, getattr(before, kind)) for kind in LEFT_OPEN}
+    first = ""
+    for taken in TAKEN:
+        had: dict[str, Any] = {**given, **{kind: room[kind] for kind in taken if room[kind] != FILE}}
+        try:
+            source = read_launch(files, had.get("gpus"), had.get("model", ""))
+        except (OptimizerError, OSError, ValueError) as error:
+            if not taken:
+                reasons.append(str(error))
+            continue
+        try:
+            question = question_of(source.launch, Controls(**had), NAME)
+        except OptimizerError as error:
+            first = first or str(error)
+            continue
+        named = " and ".join(LEFT_OPEN[kind] for kind in taken if kind not in given)
+        return Read(
+            source=source,
+            question=question,
+            taken=f"Left open by the text, taken from the room: {named}." if named else "",
+        )
+    return first
+
+
+def _of_launch(before: Asked, read: Read, own: Own) -> dict[str, Any]:
     question, launch = read.question, read.question.launch
     found = improve(question)
     launch.kept += unset(found)
-    asks, told = _asks(before, question)
+    asks, told = _asks(before, question, own)
     html = fragment(
         "pasted.html",
         program=launch.program,
@@ -130,7 +231,7 @@ def _edits(source: Source, found: Improvement) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _asks(before: Asked, question: Question) -> tuple[Asked | None, str]:
+def _asks(before: Asked, question: Question, own: Own) -> tuple[Asked | None, str]:
     """The question of the room that the launch asks, its plan held against the best; None where it has no such."""
     job = question.job
     values: dict[str, Any] = {
@@ -144,6 +245,7 @@ def _asks(before: Asked, question: Question) -> tuple[Asked | None, str]:
         "tokens": question.settings.get("tokens") or before.tokens,
         "mine": _mine(question.plan),
     }
+    values |= {name: packed(text) if name in FILES else text for name, text in own.items()}
     try:
         return asked([(name, str(value)) for name, value in values.items()]), ""
     except InputError as error:
@@ -175,7 +277,7 @@ def _of_log(before: Asked, run: Measured) -> dict[str, Any]:
         best = answer.estimate.step_time
         rows.append(("the best plan", f"{seconds(best)} per step; the log's take {took / best:.2f} times as long"))
     rows += [("settings", ", ".join(f"{name} {value}" for name, value in run.facts.items()))] if run.facts else []
-    html = fragment("logged.html", rows=rows, warnings=run.warnings)
+    html = fragment("logged.html", title="What the log says", rows=rows, warnings=run.warnings)
     return {"html": html, "address": asks.address()}
 
 

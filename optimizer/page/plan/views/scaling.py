@@ -9,10 +9,8 @@ from optimizer.job import Job
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
-from optimizer.reports.answer_page.chart import Chart, layout
-from optimizer.reports.palette import BLUE, ORANGE
-from optimizer.studies.scaling import SERIES, ScalingStudy, scaling
-from optimizer.units import seconds
+from optimizer.studies.report.scaling_page import scaling_chart
+from optimizer.studies.scaling import scaling
 
 FACTORS = (0.25, 0.5, 1, 2, 4)
 
@@ -37,61 +35,3 @@ def counts(job: Job) -> list[int]:
     """
     sizes = (job.gpus * factor for factor in FACTORS)
     return sorted({int(size) for size in sizes if size == int(size) and 1 <= size <= job.cluster.max_gpus})
-
-
-def scaling_chart(study: ScalingStudy) -> Chart:
-    """Both series against the GPUs; hollow where memory does not suffice."""
-    data = []
-    for name, colour, symbol in zip(SERIES[::-1], (BLUE, ORANGE), ("circle", "square"), strict=True):
-        points = [point for point in study.series(name) if point.estimate and point.plan]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": [point.gpus for point in points],
-                "y": [100 * point.estimate.mfu for point in points if point.estimate],
-                "text": [point.plan.summary() for point in points if point.plan],
-                "hovertemplate": "%{x} GPUs: %{y:.1f}%<br>%{text}<extra></extra>",
-                "line": {"color": colour, "width": 2},
-                "marker": {"size": 10, "symbol": [symbol + ("" if point.fits else "-open") for point in points]},
-            }
-        )
-    sizes = sorted({point.gpus for point in study.points})
-    best = [point for point in study.series(SERIES[1]) if point.estimate]
-    spread = [point.estimate.mfu for point in best if point.estimate]
-    words = "No plan at any of these numbers."
-    if best and spread:
-        words = (
-            f"With one batch of {study.job.global_batch:,} sequences, the best plan's MFU goes from {spread[0]:.1%} on "
-            f"{best[0].gpus:,} GPUs to {spread[-1]:.1%} on {best[-1].gpus:,}. Hollow marks do not fit in memory."
-        )
-    return Chart(
-        name="scaling",
-        title="MFU against GPUs, one batch for all",
-        words=words,
-        figure={
-            "data": data,
-            "layout": layout(
-                340,
-                xaxis={
-                    "type": "log",
-                    "title": {"text": "GPUs"},
-                    "tickvals": sizes,
-                    "ticktext": [f"{size:,}" for size in sizes],
-                },
-                yaxis={"ticksuffix": "%", "rangemode": "tozero", "title": {"text": "MFU"}},
-            ),
-        },
-        columns=("GPUs", "series", "MFU", "step", "plan"),
-        rows=tuple(
-            (
-                f"{point.gpus:,}",
-                point.series,
-                f"{point.estimate.mfu:.1%}" if point.estimate else "",
-                seconds(point.estimate.step_time) if point.estimate else "",
-                "; ".join(filter(None, (point.plan.summary() if point.plan else "", point.note))),
-            )
-            for point in study.points
-        ),
-    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.reports.answer_page.chart import Chart
-from optimizer.reports.answer_page.html import numeric
 from optimizer.reports.page import filled
+from optimizer.reports.pages.chart import Chart, numeric
 
 PACKAGE = "optimizer.page.plan"
 

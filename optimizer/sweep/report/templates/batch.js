@@ -99,8 +99,9 @@
   const metric = () => METRICS.find(([name]) => name === state.metric) || METRICS[0];
   const better = (a, b) => (b === undefined ? true : metric()[3] ? a > b : a < b);
   const layout = (extra) => ({
-    margin: { l: 70, r: 15, t: 15, b: 50 }, font: { family: "system-ui, sans-serif", size: 12 }, hovermode: "closest",
-    legend: { orientation: "v" }, ...extra,
+    margin: { l: 10, r: 15, t: 15, b: 50 }, font: { family: "system-ui, sans-serif", size: 13, color: "#1f2933" }, hovermode: "closest",
+    ...extra, legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0 },
+    xaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.xaxis }, yaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.yaxis },
   });
   const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
 
@@ -158,7 +159,7 @@
       type: "heatmap", x: gpus.map(written), y: models.map(plain), z: best, customdata: who, text, texttemplate: gpus.length <= 16 ? "%{text}" : "",
       hovertext: hover, hoverinfo: "text", colorscale: "Cividis", reversescale: !upwards, colorbar: { title: { text: plain(title), side: "right" } }, xgap: 1, ygap: 1,
     }], layout({
-      height: Math.max(240, 26 * models.length + 90), margin: { l: 170, r: 15, t: 10, b: 50 },
+      height: Math.max(240, 26 * models.length + 90), 
       xaxis: { title: { text: "GPUs" }, type: "category" }, yaxis: { type: "category", autorange: "reversed" }, plot_bgcolor: "#eef1f4",
     }), config);
   }
@@ -305,7 +306,12 @@
   addEventListener("hashchange", () => { restore(); draw(); });
   restore();
   draw();
-  for (const id of ["scatter", "heat", "families"]) {
+  const CHARTS = ["scatter", "heat", "families"];
+  const PAPER_WIDTH = 660, PAPER_HEIGHT = 600;
+  const widths = (size) => CHARTS.forEach((id) => Plotly.relayout(id, { width: size, height: id === "scatter" && size ? PAPER_HEIGHT : undefined, autosize: size === null }));
+  addEventListener("beforeprint", () => widths(PAPER_WIDTH));
+  addEventListener("afterprint", () => widths(null));
+  for (const id of CHARTS) {
     document.getElementById(id).on("plotly_click", (event) => {
       const row = event.points[0].customdata;
       if (row !== null && row !== undefined) choose(row);

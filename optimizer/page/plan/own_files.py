@@ -1,0 +1,108 @@
+"""Models and clusters of a visitor's own: their text travels in the address, and lies on disk only while it is read.
+
+Nothing is kept on the server, so that a link restores the page and two visitors cannot see each other's files.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import tempfile
+import tomllib
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InputError, OptimizerError
+from optimizer.page.plan.sealed import sealed
+
+FILE = "file"  # as the name of a model or cluster: the one in the address
+LARGEST = 16_000  # bytes of such a file
+MOST_PACKED = 12_000  # characters of it in an address
+KINDS = ("model", "cluster")
+# By which a description is told from a launch's config.
+KEYS = {
+    "cluster": {"tiers", "gpus_per_node"},
+    "model": {"hidden_size", "n_embd", "num_hidden_layers", "layers", "architectures", "model_type"},
+}
+
+
+def packed(text: str) -> str:
+    """A text as it stands in an address.
+
+    >>> unpacked("model", packed("layers = 4"))
+    'layers = 4'
+    """
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+
+def unpacked(kind: str, text: str) -> str:
+    """The text of an address. Raises InputError for what is none, or more than LARGEST bytes."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        reader = zlib.decompressobj()
+        data = reader.decompress(raw, LARGEST + 1)
+        if len(data) > LARGEST:
+            raise InputError(f"the {kind} file has more than {LARGEST:,} bytes; leave out what does not describe it")
+        if not reader.eof:
+            raise ValueError("cut off")
+        return data.decode()
+    except (binascii.Error, zlib.error, ValueError):
+        raise InputError(f"the {kind} file in the address is damaged; give the file again") from None
+
+
+@contextmanager
+def on_disk(texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The files of these kinds while they are read: their places. They can name no other file of this machine."""
+    with tempfile.TemporaryDirectory(prefix="own-") as folder, sealed(Path(folder)):
+        places: dict[str, Any] = {}
+        for kind, text in texts.items():
+            place = Path(folder) / name_of(kind, text)
+            place.write_text(text, encoding="utf-8")
+            places[kind] = str(place)
+        try:
+            yield places
+        except PermissionError as error:
+            raise InputError(f"a file given here may not name others: {error}") from None
+        except OptimizerError as error:
+            raise InputError(str(error).replace(folder + "/", "")) from None
+
+
+def name_of(kind: str, text: str) -> str:
+    """What such a file is called.
+
+    >>> name_of("model", '{"hidden_size": 4096}'), name_of("cluster", "name = 'mine'")
+    ('model.json', 'cluster.toml')
+    """
+    return f"{kind}.json" if text.lstrip().startswith("{") else f"{kind}.toml"
+
+
+def kind_of(text: str) -> str:
+    """Whether a text describes a model or a cluster, by its keys; "" where it is neither.
+
+    Raises InputError for a description that cannot be used.
+
+    >>> kind_of('{"zero_optimization": {"stage": 2}}'), kind_of("torchrun train.py")
+    ('', '')
+    """
+    keys = _keys(text)
+    kind = next((kind for kind, own in KEYS.items() if keys & own), "")
+    if kind:
+        from optimizer.presets import load_cluster, load_model
+
+        unpacked(kind, packed(text))  # that it is not too large for an address
+        with on_disk({kind: text}) as places:
+            (load_cluster if kind == "cluster" else load_model)(places[kind])
+    return kind
+
+
+def _keys(text: str) -> set[str]:
+    """The first keys of a JSON or TOML text; none of another."""
+    try:
+        values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except ValueError:
+        return set()
+    return set(values) if isinstance(values, dict) else set()

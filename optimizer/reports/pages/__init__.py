@@ -1,0 +1,1 @@
+"""Pages of HTML that need nothing else: what they are made of, and how their charts are drawn without a program."""

@@ -1,0 +1,101 @@
+"""Models, clusters and several files of a visitor's own: read as one launch, carried in the address, never a path."""
+
+import json
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer.errors import InputError
+from optimizer.page.plan.own_files import FILE, LARGEST, kind_of, packed, unpacked
+from optimizer.page.plan.question import Asked, asked
+from optimizer.page.plan.views.paste import paste_view
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
+CLUSTER = """name = "mine"
+device = "h100"
+gpus_per_node = 8
+[[tiers]]
+name = "node"
+link = "nvlink4"
+size = 8
+[[tiers]]
+name = "network"
+bandwidth_one_way = "200 Gb/s"
+"""
+ZERO = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
+ACCELERATE = "distributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
+
+
+def body(*files: tuple[str, str]) -> bytes:
+    return json.dumps({"pasted": files}).encode()
+
+
+def question(found: dict[str, str]) -> Asked:
+    return asked(parse_qsl(found["address"]))
+
+
+@given(st.text(max_size=2000))
+def test_a_text_is_the_same_behind_the_address(text: str) -> None:
+    assert unpacked("model", packed(text)) == text
+
+
+@pytest.mark.parametrize("damaged", ["!!", "AAAA", packed("x" * 50)[:-4], packed("x" * (LARGEST + 1))])
+def test_a_damaged_or_huge_file_in_an_address_is_one_message(damaged: str) -> None:
+    with pytest.raises(InputError, match=r"model file (in the address is damaged|has more than)"):
+        asked([("model", FILE), ("model_file", damaged)])
+
+
+def test_a_name_without_its_file_is_told() -> None:
+    with pytest.raises(InputError, match="cluster=file needs the file"):
+        asked([("cluster", FILE)])
+
+
+def test_a_model_and_a_cluster_become_the_question_and_its_link() -> None:
+    found = paste_view(Asked(gpus=64), body(("config.json", json.dumps(MODEL)), ("my cluster.toml", CLUSTER)))
+    asks = question(found)
+    job, _ = asks.job()
+    assert (job.model.layers, job.model.hidden, job.cluster.name, job.gpus) == (24, 2048, "mine", 64)
+    assert asks.flags() == "optimize --model ./model.json --gpus 64 --cluster ./cluster.toml --trials 0"
+    assert asked(parse_qsl(asks.address())) == asks
+    assert len(asks.address()) < 1000
+
+
+def test_several_files_are_one_launch() -> None:
+    launch = (("ds.json", json.dumps(ZERO)), ("accelerate.yaml", ACCELERATE))
+    asks = question(paste_view(Asked(gpus=64), body(*launch, ("config.json", json.dumps(MODEL)))))
+    assert (asks.model, asks.gpus, asks.global_batch) == (FILE, 16, 64)
+    assert "zero_stage=2" in asks.mine[0]
+    room = question(paste_view(Asked(model="llama3-8b", gpus=64), body(*launch)))
+    assert (room.model, room.gpus) == ("llama3-8b", 16)
+
+
+def test_a_description_that_cannot_be_used_says_why_and_names_no_folder() -> None:
+    for text, why in (
+        (CLUSTER.replace("h100", "/etc/passwd"), "passwd"),
+        (CLUSTER.replace("8", "-8"), "above|least|-8"),
+    ):
+        with pytest.raises(InputError, match=why) as told:
+            paste_view(Asked(), body(("cluster.toml", text)))
+        assert "/tmp" not in str(told.value)
+    assert kind_of(json.dumps(ZERO)) == ""
+
+
+def test_files_are_bounded() -> None:
+    with pytest.raises(InputError, match="9 files are more than"):
+        paste_view(Asked(), body(*[("a.sh", "x")] * 9))
+    with pytest.raises(InputError, match="were pasted: at most"):
+        paste_view(Asked(), body(*[("a.sh", "x" * 1_000_000)] * 3))
+    with pytest.raises(InputError, match="16,000 bytes"):
+        paste_view(Asked(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))
