@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.calibration.row_ablation import ablated
+from optimizer.calibration.row_release import container, drops_tokens
 from optimizer.hardware import Cluster
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.scripts.megatron_args import expanded
@@ -53,7 +54,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["selective"] = "qkv"
     if _eager(row):
         changes["fused_norm"] = False
-    if _drops_tokens(row):
+    if drops_tokens(row):
         changes["synchronised"] = False
     if _fuses_experts(row):
         changes["fused_experts"] = True
@@ -252,20 +253,10 @@ def _eager(row: Mapping[str, str]) -> bool:
     return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
 
 
-def _drops_tokens(row: Mapping[str, str]) -> bool:
-    """Experts take a fixed number of tokens and drop the others: shapes are known and the host waits for nothing.
-
-    So the row says, and so later editions of NVIDIA's tables say of those of the 25.09 container, with the same times.
-    """
-    said = re.sub(r"[\s_-]", "", row.get("notes", "").lower())
-    return "tokendrop" in said or row.get("table", "").startswith("25.09 NeMo Container")
-
-
 def _fuses_experts(row: Mapping[str, str]) -> bool:
     """NeMo containers have had since 26.06 a Transformer Engine that fuses experts in MXFP8 on Blackwell (2.14)."""
-    container = re.search(r"\b(\d\d\.\d\d)\S* nemo container", row.get("table", "").lower())
     blackwell = re.search(r"[bg]b?[23]00", row.get("gpu", "").lower())
-    return bool(container and container[1] >= "26.06" and blackwell and "mx" in row.get("dtype", "").lower())
+    return bool(container(row) >= "26.06" and blackwell and "mx" in row.get("dtype", "").lower())
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from optimizer.calibration.row_recipe import (
     under_recipe,
     usual_vpp,
 )
+from optimizer.calibration.row_release import as_released
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import MB, read_bytes
@@ -103,7 +104,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     if re.fullmatch(r"\d+ or \d+", row.get("micro_batch", "")):
         assumed.append(f"no micro_batch: {row['micro_batch']} are two")
         row["micro_batch"] = ""
-    recipe = corrected(row, assumed)
+    recipe = as_released(corrected(row, assumed), assumed)
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))

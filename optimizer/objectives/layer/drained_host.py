@@ -22,7 +22,12 @@ from optimizer.objectives.kernels.recipes import narrow_product
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
 ROUTER = {"alltoall": 31.0, "deepep": 17.0, "hybridep": 17.0}  # kernels of router and preprocess in both passes
 UNFUSED_ROUTER = 41.0  # what fusing saves of them: 72 - 31
-QUANTISED = 6.0  # calls of a quantised product: both operands converted and stored, the scales of both swizzled
+# Calls of a quantised product: for each operand the conversion, its launch, four tensors (rows and columns, each with
+# its scales), and the swizzle of the scales for either order.
+QUANTISED = 2.0 * (2.0 + 4.0 + 2.0)
+# Calls of a module that is recomputed apart: random states saved and restored, its graph built once more; fitted to the
+# step of the guide that leaves the up-projections' recomputation out, "serious CPU overhead" as it says.
+CHECKPOINTED = 80.0
 SCALES = 6.0  # calls of an expert's operand without a common buffer: four tensors, of which two are set to zero
 SWIZZLES = 4.0  # calls of an expert's product without a common swizzle: two operands
 UNBOUND = 1.75  # time of a call where processes are not bound to the cores beside their GPU, fitted to the guide's step
@@ -69,7 +74,7 @@ def recomputed_launches(job: Job, module: Layer, part: str) -> float:
     if not features.synchronised or features.cuda_graphs or part in features.graphed:
         return 0.0
     kernels = sum(float(np.max(op.kernels)) for op in module.elementwise)
-    return (_product_calls(job, list(module.gemms)) + CALLS * kernels) * call_seconds(job)
+    return (CHECKPOINTED + _product_calls(job, list(module.gemms)) + CALLS * kernels) * call_seconds(job)
 
 
 def expert_calls(job: Job, layer: Layer, shapes: Shapes) -> FloatArray:
