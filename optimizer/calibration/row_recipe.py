@@ -54,7 +54,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["selective"] = "qkv"
     if _eager(row):
         changes["fused_norm"] = False
-    if drops_tokens(row):
+    if drops_tokens(row) or _free_of_waits(row):
         changes["synchronised"] = False
     if _fuses_experts(row):
         changes["fused_experts"] = True
@@ -253,6 +253,19 @@ def _eager(row: Mapping[str, str]) -> bool:
     return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
 
 
+def _free_of_waits(row: Mapping[str, str]) -> bool:
+    """Whether the host no longer waits for the sizes of the exchange.
+
+    So a step of Primus' ablation says, and those of its table that came after it: the same dispatcher with another
+    launch or micro-batch.
+
+    >>> [_free_of_waits({"notes": f"cumulative ablation: +{step}"}) for step in ("sync-free 1", "DeepEP", "MBS14")]
+    [True, False, True]
+    """
+    notes = row.get("notes", "").lower()
+    return bool(re.search(r"sync-free|cumulative ablation: \+(launch optimi[sz]ation|mbs14)", notes))
+
+
 def _fuses_experts(row: Mapping[str, str]) -> bool:
     """NeMo containers have had since 26.06 a Transformer Engine that fuses experts in MXFP8 on Blackwell (2.14)."""
     blackwell = re.search(r"[bg]b?[23]00", row.get("gpu", "").lower())
@@ -284,4 +297,10 @@ def _notes(notes: str) -> dict[str, Any]:
         changes["eager_experts"] = True
     if "force-balanced" in notes:
         changes["balanced_experts"] = True
+    if "bf16 adam moments" in notes:
+        changes["optimizer_bytes"] = 8
+    if "fp8 primary weights" in notes:
+        changes["param_bytes"] = 1
+    if "weight_dtype=bfloat16" in notes:  # MaxText's moments inherit it
+        changes |= {"optimizer_bytes": 6, "grad_bytes": 2}
     return changes

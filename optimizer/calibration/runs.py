@@ -42,6 +42,7 @@ from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
+MIXTURES = "megatron-core-2025"
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
@@ -146,12 +147,16 @@ def family(stack: str) -> str:
 
 
 def _usual_stack(row: Row) -> str:
-    """The stack of a row that names none that is known: its device's usual one."""
+    """The stack of a row that names none that is known: its device's usual one, for a mixture that of MIXTURES.
+
+    Mixtures of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the exchange.
+    """
     try:
         device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
     except InputError:
         return DEFAULT_STACK
-    return default_stack(device)
+    usual = default_stack(device)
+    return MIXTURES if usual == DEFAULT_STACK and not row.get("stack") and row.get("experts") else usual
 
 
 def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
