@@ -184,13 +184,13 @@ class Features:
     core; norms, activations and every second product; or all but the projections into attention. selective_on_host:
     what it keeps lies in the host's memory until its layer needs it. fused_norm: norms are one kernel. overlap_sharded:
     ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype: the ZeRO stage, virtual stages
-    and number format of a run that names none. param_bytes: bytes per element of the
-    weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
-    gathers_layers: ZeRO-3 gathers a layer at a time, else, as a compiler schedules it, a matrix at a time.
-    grad_bytes: bytes per element of the gradients, as they are held and as they travel. optimizer_bytes: of the master
-    weights and Adam's two moments together, 12 in fp32, 8 with moments of two bytes.
-    fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
-    zero_stages, schedules, recompute: those it offers. recompute_by: which layers full recomputation may recompute, one
+    and number format of a run that names none. param_bytes: bytes per element of the weights that stay on the device
+    beside the master copy, 0 where they are cast from it when they are gathered. gathers_layers: ZeRO-3 gathers a layer
+    at a time, else, as a compiler schedules it, a matrix at a time. grad_bytes: bytes per element of the gradients, as
+    they are held and as they travel. optimizer_bytes: of the master weights and Adam's two moments together, 12 in
+    fp32, 8 with moments of two bytes. fused_accumulation: products of weight gradients add to the accumulated ones,
+    which else takes kernels of its own. zero_stages, schedules, recompute: those it offers. recompute_by: which layers
+    full recomputation may recompute, one
     of RECOMPUTE_BY: any number on each stage; the first so many of every virtual stage, equally many on all; or all of
     them. recompute_modules: what it can recompute by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.

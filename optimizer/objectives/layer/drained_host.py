@@ -30,7 +30,7 @@ QUANTISED = 2.0 * (2.0 + 4.0 + 2.0)
 CHECKPOINTED = 80.0
 SCALES = 6.0  # calls of an expert's operand without a common buffer: four tensors, of which two are set to zero
 SWIZZLES = 4.0  # calls of an expert's product without a common swizzle: two operands
-UNBOUND = 1.75  # time of a call where processes are not bound to the cores beside their GPU, fitted to the guide's step
+UNBOUND = 1.6  # time of a call where processes are not bound to the cores beside their GPU, fitted to the guide's step
 
 
 def call_seconds(job: Job) -> float:
