@@ -60,7 +60,7 @@ def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: flo
         return np.zeros_like(shapes.tp)
     calls: dict[str, FloatArray | float] = {
         "attention": _attention_calls(job, layer),
-        "router": _router_calls(job, shapes) / (1.0 + backward_kernels),
+        "router": _router_calls(job, shapes, backward_kernels) / (1.0 + backward_kernels),
         "shared_experts": _shared_calls(job, layer),
         "experts": expert_calls(job, layer, shapes),
     }
@@ -112,10 +112,11 @@ def _shared_calls(job: Job, layer: Layer) -> float:
     return _product_calls(job, products) + (CALLS * 2.0 if products else 0.0)
 
 
-def _router_calls(job: Job, shapes: Shapes) -> FloatArray:
-    """Calls for router and preprocess in both passes [1]."""
+def _router_calls(job: Job, shapes: Shapes, backward_kernels: float) -> FloatArray:
+    """Calls for router and preprocess in both passes [1]: backward the engine issues them, without an operation."""
     more = UNFUSED_ROUTER * ("router" in job.stack.features.unfused)
-    return CALLS * (by_dispatcher(shapes, lambda which: ROUTER[which]) + more)
+    each = (CALLS + (CALLS - 1.0) * backward_kernels) / (1.0 + backward_kernels)
+    return each * (by_dispatcher(shapes, lambda which: ROUTER[which]) + more)
 
 
 def _product_calls(job: Job, products: list[Gemm]) -> float:
