@@ -44,6 +44,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["routing"] = "trained"
     elif row.get("balance", "").lower() == "forced":
         changes["balanced_experts"] = True
+    elif _trains_afresh(row):
+        changes["routing"] = "fresh"
     if recipe := fp8_recipe(row):
         changes["fp8_recipe"] = recipe
     if (products := narrow_products(row)) != "all":
@@ -245,6 +247,14 @@ def graphed_parts(notes: str) -> tuple[str, ...]:
 def _rematerialises(row: Mapping[str, str]) -> bool:
     """MaxText always recomputes by some policy: without one its published runs would need several times the memory."""
     return any("maxtext" in row.get(column, "").lower() for column in ("framework", "stack"))
+
+
+def _trains_afresh(row: Mapping[str, str]) -> bool:
+    """Torchtitan's benchmarks are the first steps of a new model, whose router is untrained unless balance is forced.
+
+    Source: pytorch/ao @36027d8, torchao/prototype/moe_training/README.md: 50 to 200 steps, no option that balances.
+    """
+    return "torchtitan" in row.get("stack", "") and not row.get("balance") and bool(row.get("experts"))
 
 
 def _eager(row: Mapping[str, str]) -> bool:

@@ -85,8 +85,8 @@ class Shapes:
         return np.where(self.sequence_parallel, self.tp, 1.0)
 
     def busiest(self, imbalance: float) -> FloatArray:
-        """Tokens of the busiest expert rank / mean [1]: a rank that holds all experts computes every token."""
-        return np.where(self.ep > 1, imbalance, 1.0)
+        """Tokens of the busiest expert rank / mean [1]: a rank can have no more than all, and alone it has all."""
+        return np.minimum(imbalance, self.ep)
 
 
 def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) -> FloatArray:
