@@ -181,13 +181,16 @@ class Features:
 
     attention: "unfused" (separate softmax kernels), "fused_softmax", "flash1", "flash" (second generation) or "flash3"
     (kernels written for the device). selective: what selective recomputation covers, one of SELECTIVE: the attention
-    core; norms, activations and every second product; or all but the projections into attention. fused_norm: norms are
-    one kernel. overlap_sharded: ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype:
-    the ZeRO stage, virtual stages and number format of a run that names none. param_bytes: bytes per element of the
-    weights that stay on the device beside the master copy, 0 where they are cast from it when they are gathered.
-    grad_bytes: bytes per element of the gradients, as they are held and as they travel.
-    fused_accumulation: products of weight gradients add to the accumulated ones, which else takes kernels of its own.
-    zero_stages, schedules, recompute: those it offers. recompute_by: which layers full recomputation may recompute, one
+    core; norms, activations and every second product; or all but the projections into attention. selective_on_host:
+    what it keeps lies in the host's memory until its layer needs it. fused_norm: norms are one kernel. overlap_sharded:
+    ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype: the ZeRO stage, virtual stages
+    and number format of a run that names none. param_bytes: bytes per element of the weights that stay on the device
+    beside the master copy, 0 where they are cast from it when they are gathered. gathers_layers: ZeRO-3 gathers a layer
+    at a time, else, as a compiler schedules it, a matrix at a time. grad_bytes: bytes per element of the gradients, as
+    they are held and as they travel. optimizer_bytes: of the master weights and Adam's two moments together, 12 in
+    fp32, 8 with moments of two bytes. fused_accumulation: products of weight gradients add to the accumulated ones,
+    which else takes kernels of its own. zero_stages, schedules, recompute: those it offers. recompute_by: which layers
+    full recomputation may recompute, one
     of RECOMPUTE_BY: any number on each stage; the first so many of every virtual stage, equally many on all; or all of
     them. recompute_modules: what it can recompute by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
@@ -221,13 +224,16 @@ class Features:
 
     attention: str = "flash"
     selective: str = "core"
+    selective_on_host: bool = False
     fused_norm: bool = True
     overlap_sharded: bool = True
     default_zero: int = 1
     default_vpp: int = 1
     default_dtype: str = ""
     grad_bytes: int = 4
+    optimizer_bytes: int = 12
     param_bytes: int = 2
+    gathers_layers: bool = True
     fused_accumulation: bool = True
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")

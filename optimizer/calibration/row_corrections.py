@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from optimizer.calibration.row_release import GRAPHS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
@@ -51,6 +53,34 @@ CORRECTIONS = (
             where={"ep_overlap": "off"},
         )
         for table in ("/kimi-k2/", "/dsv3/")
+    ),
+    # benchmarks/maxtext_trillium_model_configs.py of AI-Hypercomputer/maxtext @tpu-recipes-v0.1.4, which the recipes
+    # name: Gemma 3 recomputes all, Llama 3.1 70B on 32 chips holds weights and moments in half precision.
+    Correction(
+        source="tpu-recipes",
+        table="",
+        columns={"recompute": "full"},
+        why="all recomputed but the layers' inputs, as in the configuration that the recipe names",
+        where={"model": "gemma3 12b", "recompute": "custom"},
+    ),
+    Correction(
+        source="tpu-recipes",
+        table="",
+        columns={"notes": "weight_dtype=bfloat16"},
+        why="weights and moments in half precision, as in the configuration that the recipe names",
+        where={"model": "llama 3.1 70b", "gpus": "32"},
+    ),
+    # Its scripts for domains of 72 GPUs replay attention and router: yanring/Megatron-MoE-ModelZoo @e865051 and
+    # @798dfb5, best_practice/qwen3/run_gb200_235b.sh and run_gb300_235b.sh.
+    *(
+        Correction(
+            source="megatron-moe-modelzoo",
+            table="",
+            columns={"notes": GRAPHS},
+            why="graphs of attention and router, as in the launch scripts of this source",
+            where={"gpu": gpu, "dtype": "mxfp8"},
+        )
+        for gpu in ("gb200", "gb300")
     ),
     Correction(
         source="awslabs/",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.calibration.row_ablation import ablated
+from optimizer.calibration.row_release import container, drops_tokens
 from optimizer.hardware import Cluster
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.scripts.megatron_args import expanded
@@ -43,6 +44,8 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["routing"] = "trained"
     elif row.get("balance", "").lower() == "forced":
         changes["balanced_experts"] = True
+    elif _trains_afresh(row):
+        changes["routing"] = "fresh"
     if recipe := fp8_recipe(row):
         changes["fp8_recipe"] = recipe
     if (products := narrow_products(row)) != "all":
@@ -53,7 +56,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         changes["selective"] = "qkv"
     if _eager(row):
         changes["fused_norm"] = False
-    if _drops_tokens(row):
+    if drops_tokens(row) or _free_of_waits(row):
         changes["synchronised"] = False
     if _fuses_experts(row):
         changes["fused_experts"] = True
@@ -246,26 +249,37 @@ def _rematerialises(row: Mapping[str, str]) -> bool:
     return any("maxtext" in row.get(column, "").lower() for column in ("framework", "stack"))
 
 
+def _trains_afresh(row: Mapping[str, str]) -> bool:
+    """Torchtitan's benchmarks are the first steps of a new model, whose router is untrained unless balance is forced.
+
+    Source: pytorch/ao @36027d8, torchao/prototype/moe_training/README.md: 50 to 200 steps, no option that balances.
+    """
+    return "torchtitan" in row.get("stack", "") and not row.get("balance") and bool(row.get("experts"))
+
+
 def _eager(row: Mapping[str, str]) -> bool:
     """A torchtitan run whose list of techniques lacks torch.compile runs its norms kernel by kernel."""
     notes = row.get("notes", "").lower()
     return "torchtitan" in row.get("stack", "") and "fsdp" in notes and "compile" not in notes
 
 
-def _drops_tokens(row: Mapping[str, str]) -> bool:
-    """Experts take a fixed number of tokens and drop the others: shapes are known and the host waits for nothing.
+def _free_of_waits(row: Mapping[str, str]) -> bool:
+    """Whether the host no longer waits for the sizes of the exchange.
 
-    So the row says, and so later editions of NVIDIA's tables say of those of the 25.09 container, with the same times.
+    So a step of Primus' ablation says, and those of its table that came after it: the same dispatcher with another
+    launch or micro-batch.
+
+    >>> [_free_of_waits({"notes": f"cumulative ablation: +{step}"}) for step in ("sync-free 1", "DeepEP", "MBS14")]
+    [True, False, True]
     """
-    said = re.sub(r"[\s_-]", "", row.get("notes", "").lower())
-    return "tokendrop" in said or row.get("table", "").startswith("25.09 NeMo Container")
+    notes = row.get("notes", "").lower()
+    return bool(re.search(r"sync-free|cumulative ablation: \+(launch optimi[sz]ation|mbs14)", notes))
 
 
 def _fuses_experts(row: Mapping[str, str]) -> bool:
     """NeMo containers have had since 26.06 a Transformer Engine that fuses experts in MXFP8 on Blackwell (2.14)."""
-    container = re.search(r"\b(\d\d\.\d\d)\S* nemo container", row.get("table", "").lower())
     blackwell = re.search(r"[bg]b?[23]00", row.get("gpu", "").lower())
-    return bool(container and container[1] >= "26.06" and blackwell and "mx" in row.get("dtype", "").lower())
+    return bool(container(row) >= "26.06" and blackwell and "mx" in row.get("dtype", "").lower())
 
 
 def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
@@ -293,4 +307,10 @@ def _notes(notes: str) -> dict[str, Any]:
         changes["eager_experts"] = True
     if "force-balanced" in notes:
         changes["balanced_experts"] = True
+    if "bf16 adam moments" in notes:
+        changes["optimizer_bytes"] = 8
+    if "fp8 primary weights" in notes:
+        changes["param_bytes"] = 1
+    if "weight_dtype=bfloat16" in notes:  # MaxText's moments inherit it
+        changes |= {"optimizer_bytes": 6, "grad_bytes": 2}
     return changes

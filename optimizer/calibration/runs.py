@@ -27,6 +27,7 @@ from optimizer.calibration.row_recipe import (
     under_recipe,
     usual_vpp,
 )
+from optimizer.calibration.row_release import as_released
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import MB, read_bytes
@@ -41,6 +42,7 @@ from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
+MIXTURES = "megatron-core-2025"
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
@@ -70,8 +72,11 @@ class Run:
         """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
         if quality := self.row.get("quality", ""):
             return f"its source calls it {quality}"
-        if "tokens per step unknown" in self.row.get("notes", "").lower():
+        notes = self.row.get("notes", "").lower()
+        if "tokens per step unknown" in notes:
             return "its source does not say how many tokens a step has"
+        if "does not give a whole batch" in notes:
+            return "its source's times and tokens do not make whole batches"
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
@@ -103,7 +108,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     if re.fullmatch(r"\d+ or \d+", row.get("micro_batch", "")):
         assumed.append(f"no micro_batch: {row['micro_batch']} are two")
         row["micro_batch"] = ""
-    recipe = corrected(row, assumed)
+    recipe = as_released(corrected(row, assumed), assumed)
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
@@ -145,12 +150,16 @@ def family(stack: str) -> str:
 
 
 def _usual_stack(row: Row) -> str:
-    """The stack of a row that names none that is known: its device's usual one."""
+    """The stack of a row that names none that is known: its device's usual one, for a mixture that of MIXTURES.
+
+    Mixtures of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the exchange.
+    """
     try:
         device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
     except InputError:
         return DEFAULT_STACK
-    return default_stack(device)
+    usual = default_stack(device)
+    return MIXTURES if usual == DEFAULT_STACK and not row.get("stack") and row.get("experts") else usual
 
 
 def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:

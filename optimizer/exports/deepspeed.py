@@ -125,6 +125,7 @@ def unexpressed(job: Job, plan: Plan, program: str, knobs: Knobs = Knobs()) -> t
             0 < knobs.offload < 1 and not fsdp and plan.zero_stage in (1, 2)
         ),
         f"gradients of {features.grad_bytes} bytes": fsdp and features.grad_bytes != 2,
+        f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,
     }
     return tuple(what for what, holds in missing.items() if holds)
 

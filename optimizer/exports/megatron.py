@@ -31,6 +31,9 @@ Flags = Mapping[str, str | None]
 RELEASE = "core_v0.19.0"
 ATTENTION: Mapping[str, str] = {"flash1": "flash", "flash": "flash", "flash3": "fused"}
 OVERLAP = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
+# Format of Adam's moments by the bytes of master weight and moments, where they are not fp32.
+MOMENTS: Mapping[int, str] = {8: "bf16"}
+MOMENT_FLAGS = ("--exp-avg-dtype", "--exp-avg-sq-dtype")
 SHARDING: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -77,6 +80,9 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
     """The same of the plan, whatever the model."""
     alike, device = plan.recompute_layers == () or plan.recompute != "full", job.cluster.device
     missing = {
+        f"master weights and moments of {job.stack.features.optimizer_bytes} bytes": (
+            job.stack.features.optimizer_bytes not in (12, *MOMENTS)
+        ),
         f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
         "recomputation of other layers on each stage": not alike,
         f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
@@ -177,6 +183,8 @@ def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
     flags["--ddp-bucket-size"] = str(round(knobs.bucket / job.stack.features.grad_bytes))
     if communicators(job, knobs):
         flags["--nccl-communicator-config-path"] = COMMUNICATORS
+    if moments := MOMENTS.get(job.stack.features.optimizer_bytes):
+        flags |= {"--use-precision-aware-optimizer": None, **dict.fromkeys(MOMENT_FLAGS, moments)}
     if knobs.offload > 0:
         flags |= {
             "--use-precision-aware-optimizer": None,

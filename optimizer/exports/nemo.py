@@ -16,6 +16,7 @@ from optimizer.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.exports.megatron import (
     COMMUNICATORS,
+    MOMENTS,
     SHARDING,
     communicators,
     dispatcher_flags,
@@ -120,6 +121,19 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
             if knobs.offload > 0
             else {}
         ),
+        **_moments(job),
+    }
+
+
+def _moments(job: Job) -> dict[str, object]:
+    """Number format of Adam's moments where it is not fp32."""
+    if job.stack.features.optimizer_bytes not in MOMENTS:
+        return {}
+    kind = {"_target_": "torch.bfloat16", "_call_": False}
+    return {
+        "optimizer.use_precision_aware_optimizer": True,
+        "optimizer.exp_avg_dtype": kind,
+        "optimizer.exp_avg_sq_dtype": kind,
     }
 
 

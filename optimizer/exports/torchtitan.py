@@ -106,6 +106,7 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
         ),
         f"the number format {job.dtype}": job.dtype not in ("bf16", "fp8"),
         "gradients that are reduced in bf16": features.grad_bytes != 4,
+        f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,
         f"{features.attention} attention": not features.attention.startswith("flash"),
         "dropout": features.dropout,
         "ZeRO-1 without a pipeline (gradients are sharded with the optimizer)": (

@@ -95,6 +95,7 @@ _FEATURES = table_of(
     default_vpp=Count,
     default_dtype=one_of(("", *DTYPES)),
     grad_bytes=Count,
+    optimizer_bytes=Count,
     zero_stages=Annotated[tuple[Stage, ...], "a list of some of 0, 1, 2, 3"],
     schedules=one_of(SCHEDULES, several=True),
     recompute=one_of(MODES, several=True),

@@ -52,6 +52,7 @@ SOFTWARE: Mapping[str, str] = {
     "attention": "attention kernels",
     "cuda_graphs": "CUDA graphs",
     "grad_bytes": "bytes of a gradient",
+    "optimizer_bytes": "bytes of master weight and moments",
     "fused_accumulation": "weight gradients are accumulated inside products",
 }
 SHAPE: Mapping[str, str] = {

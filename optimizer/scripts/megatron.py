@@ -113,6 +113,8 @@ SOFTWARE_SWITCHES: Mapping[str, tuple[str, Any]] = {
     "--optimizer-cpu-offload": ("offload", 1.0),
     "--cpu-optimizer": ("offload", 1.0),
 }
+STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
+BYTES_OF: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
 EXPERT_DEGREES = ("--expert-model-parallel-size", "--moe-expert-parallel-size")
 # Embedding and head count as layers when the stages are cut.
@@ -174,10 +176,6 @@ KEPT: Mapping[str, str] = {
     "--tp-comm-bulk-dgrad": "is not priced",
     "--cpu-offloading-num-layers": "is not priced: activations are taken to stay on the device",
     "--enable-zero-bubble": "the schedule of a fork",
-    **dict.fromkeys(
-        ("--exp-avg-dtype", "--exp-avg-sq-dtype", "--main-params-dtype"),
-        "is not priced: the state of the optimizer is taken to be fp32",
-    ),
 }
 
 
@@ -319,6 +317,10 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")
     if "--main-grads-dtype" in last and last["--main-grads-dtype"].value in ("bf16", "fp16"):
         launch.say("grad_bytes", 2, last["--main-grads-dtype"].written)
+    if "--use-precision-aware-optimizer" in last and any(name in last for name in STATES):
+        sizes = [BYTES_OF.get(last[name].value, 4) if name in last else 4 for name in STATES]
+        first = next(name for name in STATES if name in last)
+        launch.say("optimizer_bytes", sum(sizes), last[first].written)
     if "--optimizer-cpu-offload" in last and "--optimizer-offload-fraction" in last:
         flag = last["--optimizer-offload-fraction"]
         try:

@@ -34,7 +34,7 @@ def switched(stack: Stack, said: Mapping[str, Any], zero_stage: int = 1) -> Stac
         own = features.attention
         keeps = said["attention"] == "flash" and own.startswith("flash")
         features = replace(features, attention=own if keeps else said["attention"])
-    for name in ("cuda_graphs", "grad_bytes", "fused_accumulation"):
+    for name in ("cuda_graphs", "grad_bytes", "optimizer_bytes", "fused_accumulation"):
         if name in said:
             features = replace(features, **{name: said[name]})
     values: dict[str, float] = {}

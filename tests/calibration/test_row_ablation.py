@@ -37,11 +37,8 @@ def test_every_step_of_the_guide_that_is_modelled_is_as_long_as_it_says_or_so() 
     assert len(runs) == 13
     times = [step(run) for run in runs]
     measured = [run.step_time or 0.0 for run in runs]
-    assert all(abs(mine / its - 1) < 0.2 for mine, its in zip(times, measured, strict=True))
-    # By the number of the row: scales, router, graphs, binding, swizzle, HybridEP within half and twice.
-    for row in (2, 3, 6, 8, 9, 11):
+    assert all(abs(mine / its - 1) < 0.1 for mine, its in zip(times, measured, strict=True))
+    # By the number of the row; tuning DeepEP, the host's code and fused quantising (7, 12, 13) are not modelled.
+    for row in (2, 3, 4, 5, 6, 8, 9, 10, 11):
         mine, its = times[row - 2] - times[row - 1], measured[row - 2] - measured[row - 1]
         assert 0.5 < mine / its < 2.0, row
-    # DeepEP, recomputation of the up-projections, graphs of the shared expert: the sign.
-    for row in (4, 5, 10):
-        assert times[row - 1] < times[row - 2], row

@@ -207,3 +207,17 @@ def test_a_graph_of_parts_replays_these_alone(scope: str, whole: bool, parts: tu
 def test_a_host_waits_for_nothing_where_tokens_are_dropped(notes: str, table: str, waits: bool) -> None:
     stack = Stack(name="mine", features=Features(synchronised=True))
     assert under_recipe({"notes": notes, "table": table}, stack).features.synchronised is waits
+
+
+def test_benchmarks_of_torchtitan_have_an_untrained_router_unless_balance_is_forced() -> None:
+    row = {"stack": "torchtitan-2025", "experts": "16"}
+    assert under_recipe(row, Stack(name="mine")).features.routing == "fresh"
+    assert under_recipe({**row, "balance": "forced"}, Stack(name="mine")).features.routing == ""
+    assert under_recipe({"stack": "torchtitan-2025"}, Stack(name="mine")).features.routing == ""
+
+
+def test_states_of_fewer_bytes_are_read() -> None:
+    features = under_recipe({"notes": "BF16 Adam moments, FP8 primary weights"}, Stack(name="mine")).features
+    assert (features.optimizer_bytes, features.param_bytes) == (8, 1)
+    features = under_recipe({"notes": "weight_dtype=bfloat16"}, Stack(name="mine")).features
+    assert (features.optimizer_bytes, features.grad_bytes) == (6, 2)

@@ -243,3 +243,15 @@ def test_formats_and_the_clamped_activation(gpt3_job: Job) -> None:
     assert model_flags(load_model("gpt-oss-20b"))["--activation-func-clamp-value"] == "7.0"
     assert "--swiglu" not in model_flags(load_model("gpt-oss-20b"))
     assert "--fp4-format" not in precision_flags(gpt3_job)
+
+
+def test_moments_of_two_bytes_are_written_and_read_back(gpt3_job: Job, gpt3_plan: Plan) -> None:
+    features = replace(gpt3_job.stack.features, optimizer_bytes=8)
+    job = replace(gpt3_job, stack=replace(gpt3_job.stack, features=features))
+    flags = sharding_flags(job, gpt3_plan, Knobs())
+    assert (flags["--exp-avg-dtype"], flags["--exp-avg-sq-dtype"]) == ("bf16", "bf16")
+    assert "--use-precision-aware-optimizer" in flags
+    assert "--exp-avg-dtype" not in sharding_flags(gpt3_job, gpt3_plan, Knobs())
+    odd = replace(job, stack=replace(job.stack, features=replace(features, optimizer_bytes=7)))
+    assert "master weights and moments of 7 bytes" in unexpressed(odd, gpt3_plan)
+    assert not any("moments" in what for what in unexpressed(job, gpt3_plan))

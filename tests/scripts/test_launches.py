@@ -109,6 +109,14 @@ def test_fields(files: Any, controls: Any, model: str, plan: Any, job: Any) -> N
     assert {name: getattr(found.job, name) for name in job} == job
 
 
+def test_optimizer_states_below_fp32_are_read_where_they_hold() -> None:
+    moments = " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"
+    script = launches.MIXTURE.rstrip()
+    aware = question({"train.sh": script + " --use-precision-aware-optimizer" + moments + "\n"})
+    assert aware.job.stack.features.optimizer_bytes == 8
+    assert question({"train.sh": script + moments + "\n"}).job.stack.features.optimizer_bytes == 12
+
+
 def test_what_a_script_switches_is_read() -> None:
     on = question({"train.sh": launches.MIXTURE})
     assert on.settings["reduce_overlap"]

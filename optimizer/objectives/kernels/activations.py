@@ -48,10 +48,13 @@ class KeptBytes:
     once: FloatArray
 
 
-def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None) -> KeptBytes:
+def kept_bytes(
+    table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None, selective_on_host: bool = False
+) -> KeptBytes:
     """What the mode of recomputation keeps, and recomputes for a micro-batch at a time: scores, modules, the layer [B].
 
-    `on_host` per cent of what may lie on the host do, and buffers on the device are DOUBLE what one layer moves.
+    `on_host` per cent of what may lie on the host do, or all that selective recomputation keeps, and buffers on the
+    device are DOUBLE what one layer moves.
 
     >>> from optimizer.recomputation import RECOMPUTE
     >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
@@ -63,6 +66,9 @@ def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | 
     mode = modes(recompute)
     each = pick(mode, (table.none, table.selective, table.full))
     once = pick(mode, (0.0, table.none - table.selective, table.none))
+    if selective_on_host:
+        moved = selective_bytes(table, recompute)
+        each, once = each - moved, once + DOUBLE * moved
     for module, freed in table.modules.items():
         chosen = recomputes(recompute, module)
         if np.any(chosen):
@@ -72,6 +78,11 @@ def kept_bytes(table: ActivationBytes, recompute: IntArray, on_host: IntArray | 
         moved = moved_bytes(table.movable, recompute, on_host / 100.0)
         each, once = each - moved, once + DOUBLE * moved
     return KeptBytes(each=each, once=once)
+
+
+def selective_bytes(table: ActivationBytes, recompute: IntArray) -> FloatArray:
+    """What selective recomputation keeps of a layer and micro-batch, nothing under other modes [B]."""
+    return np.asarray(pick(modes(recompute), (0.0, table.selective, 0.0)))
 
 
 def activation_bytes(

@@ -85,8 +85,15 @@ class Shapes:
         return np.where(self.sequence_parallel, self.tp, 1.0)
 
     def busiest(self, imbalance: float) -> FloatArray:
-        """Tokens of the busiest expert rank / mean [1]: a rank that holds all experts computes every token."""
-        return np.where(self.ep > 1, imbalance, 1.0)
+        """Tokens of the busiest expert rank / mean [1]: a rank can have no more than all, and alone it has all.
+
+        >>> one = np.ones(3)
+        >>> shapes = Shapes(tp=one, cp=one, ep=np.array([1.0, 2.0, 8.0]), etp=one, micro_batch=one,
+        ...     sequence_parallel=one > 2, seq_len=1)
+        >>> shapes.busiest(4.0).tolist()
+        [1.0, 2.0, 4.0]
+        """
+        return np.minimum(imbalance, self.ep)
 
 
 def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) -> FloatArray:

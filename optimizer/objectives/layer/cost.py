@@ -12,7 +12,13 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray, distinct
-from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes, movable_bytes, moved_bytes
+from optimizer.objectives.kernels.activations import (
+    activation_bytes,
+    kept_bytes,
+    movable_bytes,
+    moved_bytes,
+    selective_bytes,
+)
 from optimizer.objectives.kernels.operators import Shapes, head_operators, layer_operators, padded_vocab
 from optimizer.objectives.layer.host import host_passes
 from optimizer.objectives.layer.messages import ELEMENT
@@ -133,13 +139,17 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     for name in TERMS:
         terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
     shapes = shapes_of(job, plans)
-    hosted = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(plans.activation_offload):
-        hosted = host_passes(job, time, lean, _on_host(job, plans, shapes, moe, lean))
-        terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-    spared, recomputed = (kept_bytes(table, mode, plans.activation_offload) for mode in (lean, plans.recompute))
+    away = stack.features.selective_on_host
     factor = stack["activation_factor"]
+    moved = _on_host(job, plans, shapes, moe, lean) if np.any(plans.activation_offload) else np.zeros(len(plans))
+    if away:
+        moved = moved + selective_bytes(table, lean) * factor
+    hosted = np.zeros(len(plans)), np.zeros(len(plans))
+    if np.any(moved):
+        hosted = host_passes(job, time, lean, moved)
+        terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
+    spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
     return Cost(
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},

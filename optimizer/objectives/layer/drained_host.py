@@ -22,10 +22,15 @@ from optimizer.objectives.kernels.recipes import narrow_product
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
 ROUTER = {"alltoall": 31.0, "deepep": 17.0, "hybridep": 17.0}  # kernels of router and preprocess in both passes
 UNFUSED_ROUTER = 41.0  # what fusing saves of them: 72 - 31
-QUANTISED = 6.0  # calls of a quantised product: both operands converted and stored, the scales of both swizzled
+# Calls of a quantised product: for each operand the conversion, its launch, four tensors (rows and columns, each with
+# its scales), and the swizzle of the scales for either order.
+QUANTISED = 2.0 * (2.0 + 4.0 + 2.0)
+# Calls of a module that is recomputed apart: random states saved and restored, its graph built once more; fitted to the
+# step of the guide that leaves the up-projections' recomputation out, "serious CPU overhead" as it says.
+CHECKPOINTED = 80.0
 SCALES = 6.0  # calls of an expert's operand without a common buffer: four tensors, of which two are set to zero
 SWIZZLES = 4.0  # calls of an expert's product without a common swizzle: two operands
-UNBOUND = 1.75  # time of a call where processes are not bound to the cores beside their GPU, fitted to the guide's step
+UNBOUND = 1.6  # time of a call where processes are not bound to the cores beside their GPU, fitted to the guide's step
 
 
 def call_seconds(job: Job) -> float:
@@ -48,14 +53,14 @@ def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: flo
     >>> shapes = Shapes(tp=one, cp=one, ep=32 * one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=4096)
     >>> layer = layer_operators(job.model, shapes, job.stack, moe=True)
     >>> shown_launches(job, layer, shapes, 1.6).round(6).tolist()
-    [0.001271]
+    [0.002411]
     """
     features = job.stack.features
     if not features.synchronised or features.cuda_graphs:
         return np.zeros_like(shapes.tp)
     calls: dict[str, FloatArray | float] = {
         "attention": _attention_calls(job, layer),
-        "router": _router_calls(job, shapes) / (1.0 + backward_kernels),
+        "router": _router_calls(job, shapes, backward_kernels) / (1.0 + backward_kernels),
         "shared_experts": _shared_calls(job, layer),
         "experts": expert_calls(job, layer, shapes),
     }
@@ -69,7 +74,7 @@ def recomputed_launches(job: Job, module: Layer, part: str) -> float:
     if not features.synchronised or features.cuda_graphs or part in features.graphed:
         return 0.0
     kernels = sum(float(np.max(op.kernels)) for op in module.elementwise)
-    return (_product_calls(job, list(module.gemms)) + CALLS * kernels) * call_seconds(job)
+    return (CHECKPOINTED + _product_calls(job, list(module.gemms)) + CALLS * kernels) * call_seconds(job)
 
 
 def expert_calls(job: Job, layer: Layer, shapes: Shapes) -> FloatArray:
@@ -107,10 +112,11 @@ def _shared_calls(job: Job, layer: Layer) -> float:
     return _product_calls(job, products) + (CALLS * 2.0 if products else 0.0)
 
 
-def _router_calls(job: Job, shapes: Shapes) -> FloatArray:
-    """Calls for router and preprocess in both passes [1]."""
+def _router_calls(job: Job, shapes: Shapes, backward_kernels: float) -> FloatArray:
+    """Calls for router and preprocess in both passes [1]: backward the engine issues them, without an operation."""
     more = UNFUSED_ROUTER * ("router" in job.stack.features.unfused)
-    return CALLS * (by_dispatcher(shapes, lambda which: ROUTER[which]) + more)
+    each = (CALLS + (CALLS - 1.0) * backward_kernels) / (1.0 + backward_kernels)
+    return each * (by_dispatcher(shapes, lambda which: ROUTER[which]) + more)
 
 
 def _product_calls(job: Job, products: list[Gemm]) -> float:

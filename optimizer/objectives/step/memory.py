@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages, stages_of
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory_terms import MEMORY_TERMS, OPTIMIZER_BYTES
+from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.once import by_stage, elements_on
 from optimizer.plan import KnobColumns, Knobs, Plans
 
@@ -89,6 +89,9 @@ def memory_inputs(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns) -> dic
         "layers": several * np.stack([stages.counts[kind] for kind in losing]),
         "static": column("static", losing),
     }
+    if not job.stack.features.gathers_layers:  # a compiler lays what is recomputed where the logits were
+        before = total(found["logits"]["layers"] * found["logits"]["static"])
+        found["activations"]["once"] = np.maximum(0.0, found["activations"]["once"] - before)
     found["buffers"] = {
         "workspace": np.full(len(plans), job.stack["workspace"]),
         "unsharded": unsharded_bytes(bill),
@@ -142,14 +145,15 @@ def state_bytes(job: Job, plans: Plans) -> dict[str, tuple[FloatArray, FloatArra
         resident = features.param_bytes or ELEMENT
         found["weights"].append(np.where(plans.zero_stage >= 3, features.param_bytes / shards, resident))
         found["gradients"].append(features.grad_bytes / np.where(plans.zero_stage >= 2, shards, 1.0))
-        found["optimizer"].append(OPTIMIZER_BYTES / np.where(plans.zero_stage >= 1, shards, 1.0))
+        found["optimizer"].append(features.optimizer_bytes / np.where(plans.zero_stage >= 1, shards, 1.0))
     return {state: (shared, experts) for state, (shared, experts) in found.items()}
 
 
 def unsharded_bytes(bill: Bill) -> FloatArray:
     """Two gathered units and an unsharded gradient under ZeRO-3, the gradient alone under ZeRO-2 [B].
 
-    A unit is a layer, the embedding or the head; the largest and the largest layer are gathered together.
+    A unit is a layer, the embedding or the head; the largest and the largest layer are gathered together. Where a
+    compiler gathers for every product, a layer counts as its largest matrix.
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
@@ -158,6 +162,20 @@ def unsharded_bytes(bill: Bill) -> FloatArray:
         return np.zeros(len(zero))
     units = {kind: entry.shared + entry.experts for kind, entry in bill.entries.items()}
     layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
+    if not bill.job.stack.features.gathers_layers:
+        layer = largest_matrix(bill)
     largest = np.maximum(layer, units[EMBEDDING])
-    gradient = np.where(zero >= 2, largest * bill.job.stack.features.grad_bytes, 0.0)
+    features = bill.job.stack.features
+    # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
+    gradient = np.where(zero >= 2, largest * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
     return gradient + np.where(zero >= 3, (layer + largest) * ELEMENT, 0.0)
+
+
+def largest_matrix(bill: Bill) -> FloatArray:
+    """Elements of the largest matrix of a layer on a rank: of its MLP or its experts, or into attention [elements]."""
+    model, plans = bill.job.model, bill.plans
+    found = model.hidden * np.maximum(model.ffn_hidden if model.dense_layers else 0, model.q_dim) / plans.tp
+    if model.experts:
+        each = model.hidden * model.experts.ffn_hidden * model.experts.count
+        found = np.maximum(found, each / (plans.ep * plans.etp))
+    return np.asarray(found)

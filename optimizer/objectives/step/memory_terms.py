@@ -11,8 +11,6 @@ from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.step.formula import BYTES, Formula, Term
 
-OPTIMIZER_BYTES = 12.0  # fp32 master weight and Adam's two moments
-
 
 def states(shared: FloatArray, shared_bytes: FloatArray, experts: FloatArray, expert_bytes: FloatArray) -> FloatArray:
     """Weights, gradients or optimizer state of a stage [B].

@@ -12,10 +12,10 @@ from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.parameters import parameters
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import BACKWARD, Message
+from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
 from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.objectives.step.memory_terms import OPTIMIZER_BYTES
 from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
@@ -42,11 +42,13 @@ def reduced(message: Message) -> str:
 @settings(max_examples=60)
 @given(jobs(), plans(), knobs())
 def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Plan, settings_of: Knobs) -> None:
-    """12 B for each element that a rank updates, but for those whose state is on the host."""
+    """12 B for each element that a rank updates, or what the stack has, but for those whose state is on the host."""
     bill, stages = priced(job, plan)
     kept = stage_memory(bill, stages, settings_of).terms["optimizer"]
     updated = once_per_step(work_of(bill, stages), settings_of).inputs["updated"]
-    np.testing.assert_allclose(kept, OPTIMIZER_BYTES * (1 - settings_of.offload) * updated, rtol=1e-12)
+    np.testing.assert_allclose(
+        kept, job.stack.features.optimizer_bytes * (1 - settings_of.offload) * updated, rtol=1e-12
+    )
 
 
 @settings(max_examples=60)
@@ -63,13 +65,15 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
     states = {
         "weights": (features.param_bytes if sharded else features.param_bytes or 2, 3),
         "gradients": (features.grad_bytes, 2),
-        "optimizer": (OPTIMIZER_BYTES, 1),
+        "optimizer": (job.stack.features.optimizer_bytes, 1),
     }
     for name, (size, stage) in states.items():
         expected = np.zeros(len(stages.exists))
         for part in PARTS:
             ranks = min(plan.shard or replicas[part], replicas[part]) if plan.zero_stage >= stage else 1
             expected = expected + held(bill, stages, part) * size / ranks
+        if name != "optimizer" or plan.zero_stage == 0:  # which is sharded over DualPipe's two copies, too
+            expected = expected * copies(bill.plans)[0]
         np.testing.assert_allclose(memory.terms[name][:, 0], expected, rtol=1e-12)
 
 

@@ -1,0 +1,67 @@
+"""Facts of a stack about memory: optimizer states below fp32, activations on the host, weights gathered by matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optimizer.job import Job
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.memory import largest_matrix, stage_memory
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plan, Plans
+from optimizer.presets import load_cluster, load_model, load_stack
+
+SHARDED = Plan(dp=128, micro_batch=4, zero_stage=3, recompute="selective")
+
+
+def job(**features: Any) -> Job:
+    """Llama 3.1 70B on 128 TPU v6e, 4 sequences of 8,192 tokens on each."""
+    stack = load_stack("maxtext")
+    return Job(
+        model=load_model("llama3.1-70b"),
+        cluster=load_cluster("tpu-v6e-pod"),
+        stack=replace(stack, features=replace(stack.features, **features)),
+        gpus=128,
+        seq_len=8192,
+        global_batch=512,
+    )
+
+
+def memory(question: Job, term: str, plan: Plan = SHARDED) -> float:
+    """One term of the fullest stage [B]."""
+    plans = Plans.of([plan])
+    return float(stage_memory(bill_of(question, plans), stages_of(question.model, plans)).terms[term].max())
+
+
+def test_moments_of_two_bytes_save_a_third_of_the_state() -> None:
+    assert memory(job(optimizer_bytes=8), "optimizer") == pytest.approx(memory(job(), "optimizer") * 8 / 12)
+
+
+def test_what_selective_recomputation_keeps_lies_on_the_host_but_for_two_layers() -> None:
+    there, here = memory(job(), "activations"), memory(job(selective_on_host=False), "activations")
+    # Input, queries, keys and values of a layer: (8192 + 8192 + 2 x 1024) x 2 B for 32,768 tokens, kept for 80 layers.
+    layer = (8192 + 8192 + 2 * 1024) * 2 * 4 * 8192
+    assert here - there == pytest.approx((80 - 2) * layer * job().stack["activation_factor"], rel=1e-6)
+
+
+def test_full_recomputation_keeps_its_inputs_on_the_device() -> None:
+    full = replace(SHARDED, recompute="full")
+    assert memory(job(), "activations", full) == memory(job(selective_on_host=False), "activations", full)
+
+
+def test_a_slow_host_shows() -> None:
+    fast = job()
+    slow = replace(fast, cluster=replace(fast.cluster, host_bandwidth=1e9))
+    times = [float(price(question, Plans.of([SHARDED])).step_time[0]) for question in (fast, slow)]
+    assert times[1] > 1.5 * times[0]
+
+
+def test_a_matrix_at_a_time_is_less_than_a_layer() -> None:
+    plans = Plans.of([SHARDED])
+    assert largest_matrix(bill_of(job(), plans)) == pytest.approx(np.array([8192.0 * 28672]))
+    assert memory(job(), "buffers") < memory(job(gathers_layers=True), "buffers")
