@@ -94,6 +94,10 @@ class Job:
         """Memory the framework's allocator may reserve on a GPU: HBM less the CUDA context [B]."""
         return (self.limits.hbm or self.cluster.device.memory) - self.stack["context_memory"]
 
+    def with_host_memory(self, size: float) -> Job:
+        """The job on nodes whose hosts have so much memory [B]."""
+        return replace(self, cluster=replace(self.cluster, host_memory=size))
+
     @property
     def most_offload(self) -> float:
         """Share of the optimizer state that may lie on the host [1]: all, or none where the launcher cannot set it."""

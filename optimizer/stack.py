@@ -218,8 +218,10 @@ class Features:
     without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
     gathers it again. settable: the knobs (fields of optimizer.plan.Knobs) that its launcher can set, each for its own
     traffic alone; others stay at their default. sharded_rate: rate of ZeRO-3's collectives / those of whole layers,
-    below 1 where weights are gathered one by one. lifted: what is assumed beyond the software itself, as
-    optimizer.target does it.
+    below 1 where weights are gathered one by one. whole_experts: experts of several ranks are whole, and those of one
+    rank split as other weights are. context_shares: ranks of context parallelism always share weights. tied_stages: an
+    embedding and a head that share weights may lie on two stages. lifted: what is assumed beyond the software itself,
+    as optimizer.target does it.
     """
 
     attention: str = "flash"
@@ -269,6 +271,9 @@ class Features:
     unsplit_head_rate: float = 1.0
     scatter_gather: bool = False
     sharded_rate: float = 1.0
+    whole_experts: bool = False
+    context_shares: bool = False
+    tied_stages: bool = True
     lifted: tuple[str, ...] = ()
 
 

@@ -33,6 +33,9 @@ class Launcher:
     offload: bool
     overlap: bool = True
     selective: bool = True
+    whole_experts: bool = False
+    context_shares: bool = False
+    tied_stages: bool = True
     only: Mapping[str, int] = field(default_factory=dict)
     stack: str = ""
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
@@ -74,6 +77,9 @@ LAUNCHERS: Mapping[str, Launcher] = {
         dispatchers=DISPATCHERS[:1],
         offload=False,
         overlap=False,
+        whole_experts=True,
+        context_shares=True,
+        tied_stages=False,
     ),
     # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states; below ZeRO-3 it offloads all of them or none.
     "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}, settable=("bucket",)),
@@ -137,7 +143,16 @@ def _lifted(own: Features) -> Features:
     schedules = tuple(f"schedule {name}" for name in SCHEDULES if name not in own.schedules)
     recompute = ("recompute_by",) * (own.recompute_by != BY_STAGE)
     lifted = (*recompute, *schedules, *("uneven_stages",) * (not own.uneven_stages))
-    return replace(own, recompute_by=BY_STAGE, schedules=SCHEDULES, uneven_stages=True, lifted=lifted)
+    return replace(
+        own,
+        recompute_by=BY_STAGE,
+        schedules=SCHEDULES,
+        uneven_stages=True,
+        lifted=lifted,
+        whole_experts=False,
+        context_shares=False,
+        tied_stages=True,
+    )
 
 
 def _kept(stack: Stack, can: Launcher) -> Features:
@@ -155,4 +170,7 @@ def _kept(stack: Stack, can: Launcher) -> Features:
         settable=tuple(name for name in own.settable if name in can.settable),
         dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
         offers_overlap=own.offers_overlap and can.overlap,
+        whole_experts=own.whole_experts or can.whole_experts,
+        context_shares=own.context_shares or can.context_shares,
+        tied_stages=own.tied_stages and can.tied_stages,
     )

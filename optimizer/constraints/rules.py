@@ -6,6 +6,7 @@ from optimizer.constraints.activation_offload import ActivationOffload
 from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.context_parallel import ContextParallel
+from optimizer.constraints.context_shares import ContextShares
 from optimizer.constraints.dispatcher import OfferedDispatcher
 from optimizer.constraints.dualpipe import DualPipe
 from optimizer.constraints.dualpipe_overlap import DualPipeOverlap
@@ -15,6 +16,7 @@ from optimizer.constraints.experts import ExpertCount
 from optimizer.constraints.given_layout import given_layouts
 from optimizer.constraints.gpu_product import GpuProduct
 from optimizer.constraints.heads import Heads
+from optimizer.constraints.host_activations import HostActivations
 from optimizer.constraints.interleaving import Interleaving
 from optimizer.constraints.kv_heads import KvHeads
 from optimizer.constraints.layers import Layers
@@ -30,6 +32,7 @@ from optimizer.constraints.schedule import Schedule
 from optimizer.constraints.sequence import Sequence
 from optimizer.constraints.sequence_parallel import SequenceParallel
 from optimizer.constraints.shard import Shard
+from optimizer.constraints.tied_pipeline import TiedPipeline
 from optimizer.constraints.tp_scale_up import TpScaleUp
 from optimizer.constraints.vocabulary import Vocabulary
 from optimizer.constraints.zero_stage import ZeroStage
@@ -72,4 +75,15 @@ def structural(job: Job) -> tuple[Rule, ...]:
 
     Raises InputError for a pin on an unknown variable or a layout that is none of the model's.
     """
-    return (*STRUCTURAL, *pins(job), *given_layouts(job))
+    return (*STRUCTURAL, *_of_some(job), *pins(job), *given_layouts(job))
+
+
+def _of_some(job: Job) -> tuple[Rule, ...]:
+    """The rules that only some software, models or clusters have."""
+    features = job.stack.features
+    rules: dict[Rule, bool] = {
+        TiedPipeline(): job.model.tied_embeddings and not features.tied_stages,
+        ContextShares(): features.context_shares,
+        HostActivations(): bool(job.cluster.host_memory) and features.activation_offload,
+    }
+    return tuple(rule for rule, holds in rules.items() if holds)

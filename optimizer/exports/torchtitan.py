@@ -132,6 +132,9 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
         "a share of the multiprocessors for gradients": replicas > 1 and knobs.comm_sm_share != Knobs().comm_sm_share,
         "an exchange beside another micro-batch": plan.overlap_exchange,
         "prediction layers": job.model.mtp_layers > 0,
+        "a pipeline for an embedding and a head that share weights": (
+            job.model.tied_embeddings and plan.pp > 1 and flavor_of(job.model, release) is not None
+        ),
         f"experts of one rank split {plan.etp} ways where other weights are {plan.tp}": (
             experts and plan.etp != (plan.tp if plan.ep == 1 else 1) and not (old and plan.etp == plan.tp)
         ),

@@ -6,7 +6,7 @@ from functools import cache
 
 from optimizer.presets.files import csv_rows, presets_folder
 
-MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0")  # releases whose arguments are listed, oldest first
+MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
 
 
 @cache

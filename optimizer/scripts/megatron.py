@@ -24,6 +24,7 @@ MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
 MISSPELT = 0.94  # likeness from which on a name counts as another one, misspelt
 ULYSSES = "--ds-sequence-parallel-size"
+FP32_GRADIENTS = "--accumulate-allreduce-grads-in-fp32"  # which bf16 has by itself, and fp16 has not
 BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
 NAMED: Mapping[str, str] = {**COUNTS, **TEXTS, **LISTS, **SWITCHES}
@@ -315,6 +316,8 @@ def _software(launch: Launch, last: Mapping[str, Flag]) -> None:
         _dispatcher(launch, last)
     if "--cuda-graph-impl" in last:
         launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")
+    if launch.program == MEGATRON and "--fp16" in last and FP32_GRADIENTS not in last:
+        launch.say("grad_bytes", 2, last["--fp16"].written)
     if "--main-grads-dtype" in last and last["--main-grads-dtype"].value in ("bf16", "fp16"):
         launch.say("grad_bytes", 2, last["--main-grads-dtype"].written)
     if "--use-precision-aware-optimizer" in last and any(name in last for name in STATES):

@@ -2,7 +2,7 @@
 
 python -m tests.clients.accepted FOLDER [JOBS [TARGETS]] prints the table by target and release, for so many jobs of
 each target. FOLDER is one that .ci/launchers filled, and may hold sources of Megatron-LM as megatron-lm-0.16.1 and
-megatron-lm-0.19.0 and of torchtitan's main branch as torchtitan-main, which no registry has.
+megatron-lm-0.19.0, of the main branch of either as megatron-lm-main and torchtitan-main, which no registry has.
 """
 
 from __future__ import annotations
@@ -69,6 +69,13 @@ CLIENTS = (
         file="megatron.args",
         program="megatron_loads.py",
         path="megatron-lm-0.19.0",
+    ),
+    Client(
+        target="megatron-lm",
+        release="main (d98e8a64d)",
+        file="megatron.args",
+        program="megatron_loads.py",
+        path="megatron-lm-main",
     ),
     Client(
         target="megatron-bridge",

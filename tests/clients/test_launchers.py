@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from optimizer.presets.launchers import MEGATRON_LM, argument_names, bridge_keys
 from optimizer.scripts.python_config import config_functions
 from optimizer.scripts.read import read_files
 from optimizer.scripts.torchtitan_python import titan_values
-from tests.clients.accepted import CLIENTS, STACKS, Client, verdicts, written
+from tests.clients.accepted import CLIENTS, HERE, STACKS, Client, verdicts, written
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
 JOBS = 8
@@ -42,12 +43,28 @@ def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path]) -> No
         assert [verdict for verdict in said if verdict] == []
 
 
+@pytest.mark.launchers
+@pytest.mark.parametrize("client", [client for client in CLIENTS if client.target == "megatron-lm"])
+def test_the_table_of_arguments_is_that_of_the_parser(client: Client) -> None:
+    if not TOOLS or not (Path(TOOLS) / client.path).is_dir():
+        pytest.skip(f"no source of Megatron-LM {client.release} here")
+    found = subprocess.run(
+        [str(Path(TOOLS) / "env/bin/python"), "-W", "ignore", str(HERE / "megatron_names.py")],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(TOOLS) / client.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {line for line in found.stdout.split() if line.startswith("--")} == argument_names(client.release)
+
+
 def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, Path]) -> None:
     target, folder = launched
     if target == "megatron-lm":
         for path in folder.glob("*/megatron.args"):
             flags = {word for word in path.read_text().split() if word.startswith("--")}
-            assert flags <= argument_names(MEGATRON_LM[-1])
+            for release in MEGATRON_LM[1:]:
+                assert flags <= argument_names(release)
     if target == "megatron-bridge":
         for release in BRIDGE_RELEASES:
             for path in folder.glob(f"*/megatron-bridge-{release}.overrides"):

@@ -71,6 +71,7 @@ def load(job: dict) -> None:
         finally:
             sys.path.remove(job["folder"])
         model = config.model_spec.model
+        model.update_from_config(config=config)  # as the trainer does: what it cannot shard so is refused there
         layers, width = len(model.layers), model.dim
     assert (layers, width) == (job["layers"], job["hidden"]), f"{layers} layers of {width}"
     parallelism = config.parallelism

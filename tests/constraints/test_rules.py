@@ -35,6 +35,14 @@ FSDP = Features(
     sequence_parallel=False,
     uneven_stages=False,
 )
+SHARING = Features(
+    zero_stages=(0, 2, 3),
+    schedules=("1f1b",),
+    recompute=("none",),
+    whole_experts=True,
+    context_shares=True,
+    tied_stages=False,
+)
 BY_MODULE = Features(
     recompute=("none",), recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp"), activation_offload=True
 )
@@ -60,6 +68,13 @@ JOBS = {
     ),
     "modules": lambda gpus: small_job(gpus, model=LATENT, features=BY_MODULE, ranges={"activation_offload": (0, 50)}),
     "fsdp": lambda gpus: small_job(gpus, features=FSDP, bubble=0.3, max_micro_batch=2),
+    "sharing": lambda gpus: small_job(
+        gpus,
+        model=replace(MIXTURE, tied_embeddings=True),
+        features=SHARING,
+        max_tp=4,
+        ranges={"pp": (1, 2), "shard": (0, 4), "cp": (1, 2)},
+    ),
 }
 SHORT = {
     "vpp": (1, 2, 3, 5),
@@ -75,6 +90,7 @@ SHORT = {
     [
         *(("dense", gpus) for gpus in range(1, 17)),
         *product(("moe", "overlapping", "both ways", "listed", "modules", "fsdp", "awkward"), (1, 2, 6, 8, 16)),
+        ("sharing", 2),
     ],
 )
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:

@@ -172,3 +172,39 @@ def test_no_name_of_a_model_is_written(titan_answer: Answer, name: str) -> None:
     job = replace(titan_answer.job, model=replace(titan_answer.job.model, name=name))
     with pytest.raises(InputError, match="lacks the model"):
         torchtitan_python(replace(titan_answer, job=job))
+
+
+@pytest.mark.parametrize(
+    ("model", "fixed"),
+    [
+        ("qwen3-30b-a3b", {"tp": 2, "ep": 1}),
+        ("qwen3-30b-a3b", {"tp": 2, "ep": 8}),
+        ("qwen3-30b-a3b", {"cp": 2}),
+        ("llama3-8b", {"cp": 2}),
+        ("qwen3-1.7b", {}),
+    ],
+)
+def test_what_it_cannot_run_is_not_proposed(model: str, fixed: dict[str, int]) -> None:
+    """Experts split as other weights without EP; context-parallel ranks share weights; one stage for tied ones."""
+    stack = aimed(load_stack("torchtitan-2024"), "torchtitan")
+    job = Job(
+        model=load_model(model), cluster=load_cluster("dgx-h100"), stack=stack, gpus=16, seq_len=4096, global_batch=32
+    )
+    answer = plan(job.with_limits(fixed=fixed, bubble=1.0), trials=0, top=3, priced_risk=False)
+    assert answer.plan is not None
+    for own in (answer.plan, *(other.plan for other in answer.alternatives)):
+        assert unexpressed(job, own, NEW) == ()
+
+
+def test_a_conflict_names_what_torchtitan_cannot_run() -> None:
+    stack = aimed(load_stack("torchtitan-2024"), "torchtitan")
+    job = Job(
+        model=load_model("qwen3-1.7b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=stack,
+        gpus=8,
+        seq_len=4096,
+        global_batch=32,
+    )
+    clashes = plan(job.with_limits(fixed={"pp": 2}, bubble=1.0), trials=0).conflict
+    assert "tied-pipeline" in {clash.rule for clash in clashes}

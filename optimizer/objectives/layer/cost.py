@@ -19,7 +19,7 @@ from optimizer.objectives.kernels.activations import (
     moved_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.operators import Shapes, head_operators, layer_operators, padded_vocab
+from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.layer.host import host_passes
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.seconds import TERMS, head_time, layer_time
@@ -43,7 +43,8 @@ class Cost:
     inside the layer; beside_forward, beside_backward: seconds by term that a pass beside another micro-batch gains
     (below 0) or loses; host: what the host needs for its kernels [s], collectives: how many of these it launches [1].
     kept: activations in flight of a layer that is spared, kept_recomputed: of one that is recomputed, once: held per
-    stage while modules are recomputed, once_whole: while whole layers are, static: whatever is in flight [B].
+    stage while modules are recomputed, once_whole: while whole layers are, static: whatever is in flight; hosted:
+    activations in flight on the host [B].
     """
 
     forward: Terms
@@ -64,6 +65,7 @@ class Cost:
     once: FloatArray
     once_whole: FloatArray
     static: FloatArray
+    hosted: FloatArray
 
 
 def costs_of(job: Job, plans: Plans) -> dict[str, Cost]:
@@ -142,13 +144,12 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
     away = stack.features.selective_on_host
     factor = stack["activation_factor"]
-    moved = _on_host(job, plans, shapes, moe, lean) if np.any(plans.activation_offload) else np.zeros(len(plans))
-    if away:
-        moved = moved + selective_bytes(table, lean) * factor
-    hosted = np.zeros(len(plans)), np.zeros(len(plans))
+    hosted = hosted_bytes(job, plans, moe) if np.any(plans.activation_offload) else np.zeros(len(plans))
+    moved = hosted + selective_bytes(table, lean) * factor if away else hosted
+    passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(moved):
-        hosted = host_passes(job, time, lean, moved)
-        terms[HOST_TRANSFER] = *hosted, np.zeros(len(plans))
+        passes = host_passes(job, time, lean, moved)
+        terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
     spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
     return Cost(
         forward={name: parts[0] for name, parts in terms.items()},
@@ -157,8 +158,8 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         beside_forward=time.beside[0],
         beside_backward=time.beside[1],
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
-        cover_forward=time.forward.busy + hosted[0],
-        cover_backward=time.backward.busy + more.busy + hosted[1],
+        cover_forward=time.forward.busy + passes[0],
+        cover_backward=time.backward.busy + more.busy + passes[1],
         cover_again=whole * time.full.busy,
         hidden=time.forward.hidden + time.backward.hidden + more.hidden,
         hidden_again=whole * time.full.hidden,
@@ -169,10 +170,22 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         once=spared.once * factor,
         once_whole=whole * recomputed.once * factor,
         static=np.zeros(len(plans)),
+        hosted=hosted,
     )
 
 
-def _on_host(job: Job, plans: Plans, shapes: Shapes, moe: bool, recompute: IntArray) -> FloatArray:
-    """What one layer of each plan keeps on the host for one micro-batch [B]."""
-    movable = movable_bytes(job.model, shapes, moe, job.stack.imbalance)
-    return moved_bytes(movable, recompute, plans.activation_offload / 100.0) * job.stack["activation_factor"]
+def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
+    """What one layer of each plan, dense or a mixture, keeps on the host for one micro-batch [B].
+
+    >>> from optimizer.plan import Plan
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=8)
+    >>> plans = Plans.of([Plan(tp=8, activation_offload=share) for share in (0, 50)])
+    >>> (hosted_bytes(job, plans, moe=False) / job.stack["activation_factor"] / 2048).tolist()
+    [0.0, 6144.0]
+    """
+    kept_input = 1.0 if job.quantised else 2.0
+    movable = movable_bytes(job.model, shapes_of(job, plans), moe, job.stack.imbalance, kept_input)
+    moved = moved_bytes(movable, without_full(plans.recompute), plans.activation_offload / 100.0)
+    return moved * job.stack["activation_factor"]

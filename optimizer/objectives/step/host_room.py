@@ -1,13 +1,15 @@
-"""How much of a plan's optimizer state the host's memory can take."""
+"""What the host's memory can take of a plan: activations first, then as much optimizer state as is left room for."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.layer.cost import hosted_bytes
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Stages, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.memory import stage_memory, state_bytes
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 
@@ -30,12 +32,68 @@ def host_room(job: Job) -> float:
     return FREE * cluster.host_memory / cluster.gpus_per_node if cluster.host_memory else float("inf")
 
 
+def node_memory(job: Job, room: float) -> float:
+    """Memory of a node's host that leaves each GPU so much room [B]: room x GPUs of a node / FREE.
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=1024, seq_len=2048, global_batch=1536)
+    >>> node_memory(job, 200e9)
+    2000000000000.0
+    """
+    return room * job.cluster.gpus_per_node / FREE
+
+
+def activations_there(bill: Bill, stages: Stages) -> FloatArray:
+    """Activations that each stage of every plan keeps on the host for a GPU [B].
+
+    micro-batches in flight x layers by kind x what one of the kind keeps there for a micro-batch. What whole layers
+    recompute is never there.
+
+    Source: NVIDIA/Megatron-LM, fine-grained activation offloading: what is offloaded stays on the host until its
+    backward pass; that no micro-batch is spared is assumed, and errs to the safe side.
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
+    ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
+    >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
+    >>> bill = bill_of(job, Plans.of([plan]))
+    >>> (activations_there(bill, stages_of(job.model, bill.plans)) / 1e9).round(2).tolist()
+    [[11.13], [9.99], [3.33]]
+    """
+    hosted = {kind: entry.gathered(entry.cost.hosted) for kind, entry in bill.entries.items()}
+    kept = sum((stages.counts[kind] * each for kind, each in hosted.items() if np.any(each)), np.zeros(1))
+    return np.asarray(stages.exists * stages.in_flight * kept)
+
+
+def least_activations_there(job: Job, plans: Plans) -> FloatArray:
+    """Room on the host that the activations of each plan take under any layout of its layers [B].
+
+    Stage s keeps f_s x its layers' bytes b_s, all within a room R: b = sum of b_s <= R x sum of 1 / f_s, with f_s the
+    micro-batches in flight.
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
+    ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
+    >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
+    >>> (least_activations_there(job, Plans.of([plan])) / 1e9).round(2).tolist()
+    [6.03]
+    """
+    counts, mixture = kinds_of(job.model), job.model.experts is not None
+    whole = counts[DENSE] * hosted_bytes(job, plans, moe=False)
+    if more := counts.get(MOE, 0.0) + counts.get(MTP, 0.0):
+        whole = whole + more * hosted_bytes(job, plans, moe=mixture)
+    number = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
+    flying = in_flight(plans, np.minimum(number, plans.pp - 1))
+    return np.asarray(whole / np.sum(np.where(number < plans.pp, 1.0 / flying, 0.0), axis=0))
+
+
 def most_offload(bill: Bill) -> FloatArray:
     """Share of each plan's optimizer state that may lie on the host [1].
 
-    host room / (UNEVEN x what a stage has of it in the mean), at most 1; UNEVEN is assumed, and 1 for a single stage.
-    It hangs on no layout, so that every search and every bound may use it; a layout with a stage still larger is left
-    out by `holds`.
+    (host room - activations of an even split there) / (UNEVEN x what a stage has of it in the mean), at most 1; UNEVEN
+    is assumed, and 1 for a single stage. It hangs on no layout, so that every search and every bound may use it; a
+    layout with a stage still larger is left out by `holds`.
 
     >>> from optimizer.objectives.layer.bill import bill_of
     >>> from optimizer.presets import load_cluster, load_model, load_stack
@@ -53,13 +111,17 @@ def most_offload(bill: Bill) -> FloatArray:
     whole = bill.replicas.whole.take(bill.replicas.rows)
     shared, experts = state_bytes(job, plans)["optimizer"]
     mean = (whole.shared * shared + whole.experts * experts) / plans.pp
-    return np.minimum(job.most_offload, host_room(job) / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+    room = np.full(len(plans), host_room(job))
+    if np.any(plans.activation_offload):
+        room = np.maximum(room - activations_there(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
+    return np.minimum(job.most_offload, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
 
 
 def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
-    """The most optimizer state that a stage of each plan keeps on the host for a GPU [B].
+    """The most that a stage of each plan keeps on the host for a GPU [B].
 
-    offload x the optimizer state of the stage that has most, 12 B an element: of 175 billion on 16 GPUs, half there:
+    Activations, and offload x the optimizer state, of the stage that has most; 12 B an element: of 175 billion on 16
+    GPUs, half there:
 
     >>> from optimizer.presets import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
@@ -68,12 +130,27 @@ def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
     [65.6]
     """
     stages = stages_of(bill.job.model, bill.plans)
-    states = stage_memory(bill, stages).terms["optimizer"] * stages.exists
-    return np.asarray(states.max(axis=0) * knobs.offload)
+    kept = stage_memory(bill, stages).terms["optimizer"] * stages.exists * knobs.offload
+    if np.any(bill.plans.activation_offload):
+        kept = kept + activations_there(bill, stages)
+    return np.asarray(kept.max(axis=0))
+
+
+def held(bill: Bill, knobs: Knobs | KnobColumns) -> BoolArray:
+    """Plans whose host has room for what they keep there, as their layers lie."""
+    something = np.asarray((knobs.offload > 0) | (bill.plans.activation_offload > 0))
+    if not bill.job.cluster.host_memory or not np.any(something):
+        return np.ones(len(bill), dtype=np.bool_)
+    return on_host(bill, knobs) <= host_room(bill.job) * (1 + ROUNDING)
+
+
+def activations_held(bill: Bill) -> BoolArray:
+    """Plans whose host has room for the activations that they keep there, as their layers lie."""
+    return held(bill, Knobs())
 
 
 def holds(job: Job, plan: Plan, knobs: Knobs) -> bool:
     """Whether the host has room for what a plan, as it is laid out, keeps there."""
-    if not knobs.offload or not job.cluster.host_memory:
+    if not job.cluster.host_memory or not (knobs.offload or plan.activation_offload):
         return True
-    return bool(on_host(bill_of(job, Plans.of([plan])), knobs)[0] <= host_room(job) * (1 + ROUNDING))
+    return bool(held(bill_of(job, Plans.of([plan])), knobs)[0])

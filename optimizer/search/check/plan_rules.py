@@ -66,10 +66,14 @@ def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
 
 def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
-    if not knobs.offload or not job.cluster.host_memory:
+    if not job.cluster.host_memory or not (knobs.offload or plans.activation_offload.any()):
         return ()
     kept = float(on_host(bill_of(job, plans), knobs)[0])
-    reason = f"{kept / GB:.1f} GB of optimizer state are kept in {host_room(job) / GB:.0f} GB of host memory per GPU"
+    there = {"activations": plans.activation_offload.any(), "optimizer state": knobs.offload}
+    what = [name for name, some in there.items() if some]
+    reason = (
+        f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {host_room(job) / GB:.0f} GB of host memory per GPU"
+    )
     return (Finding(name="host-memory", holds=kept <= host_room(job) * (1 + ROUNDING), reason=reason),)
 
 

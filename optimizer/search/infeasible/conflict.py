@@ -12,6 +12,7 @@ from optimizer.answer import Clash
 from optimizer.constraints.batch import Batch
 from optimizer.constraints.given_layout import GivenLayout, given_layouts
 from optimizer.constraints.gpu_product import GpuProduct
+from optimizer.constraints.host_activations import HostActivations
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
@@ -48,9 +49,11 @@ class Question:
         return (*structural(self.job), Memory())
 
     def asked(self, rules: Sequence[Rule]) -> Job:
-        """The job with those of its pins that are among the rules."""
+        """The job with those of its pins, and the memory of its hosts, that are among the rules."""
         kept = {rule.variable for rule in rules if isinstance(rule, Pin | GivenLayout)}
-        return self.job.without_pin(*(name for name in self.job.limits.fixed if name not in kept))
+        job = self.job.without_pin(*(name for name in self.job.limits.fixed if name not in kept))
+        there = any(isinstance(rule, HostActivations) for rule in rules)
+        return job if there else HostActivations().lifted(job)
 
     def plans(self, rules: Sequence[Rule]) -> Iterator[Plans]:
         """The plans that satisfy these rules but for memory."""
@@ -157,13 +160,19 @@ def conflict(job: Job, *, memory: LeastMemory | None = None, time_limit: float |
 
 
 def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Names of rules that clash, none of which can be left out (facts apart, see `conflict`) while there is time."""
-    before_memory = [rule for rule in rules if not isinstance(rule, Memory)]
+    """Names of rules that clash, none of which can be left out (facts apart, see `conflict`) while there is time.
+
+    Where the host's memory alone is too small, GPUs and batch are taken as they are: to look at all others takes
+    minutes, and more memory does.
+    """
+    before_memory = [rule for rule in rules if not isinstance(rule, Memory | HostActivations)]
+    others = [rule for rule in rules if not isinstance(rule, HostActivations)]
     clashing = list(rules)
     try:
         structurally = not any(True for _ in question.plans(before_memory))
-        background = [] if structurally else [rule for rule in rules if not _soft(rule)]
-        clashing = before_memory if structurally else [rule for rule in rules if _soft(rule)]
+        here = len(others) < len(rules) and not structurally and question.holds(others)
+        background = [] if structurally else [rule for rule in rules if not _soft(rule) or (here and _number(rule))]
+        clashing = before_memory if structurally else [rule for rule in rules if rule not in background]
         clashing = _core(question, clashing) if structurally else clashing
         for rule in sorted(clashing, key=_importance):
             rest = [other for other in clashing if other is not rule]
@@ -248,6 +257,10 @@ def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
 
 def _soft(rule: Rule) -> bool:
     return isinstance(rule, Measured | Numbered)
+
+
+def _number(rule: Rule) -> bool:
+    return isinstance(rule, Numbered)
 
 
 def _importance(rule: Rule) -> int:

@@ -18,7 +18,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
-from optimizer.objectives.step.host_room import most_offload
+from optimizer.objectives.step.host_room import held, most_offload
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
@@ -76,7 +76,8 @@ def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = Non
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
     knobs = spot.knobs(place)
-    return Tuned(knobs=knobs, seconds=Step(bill=bill, stages=stages, knobs=knobs).seconds, fits=fits)
+    seconds = Step(bill=bill, stages=stages, knobs=knobs).seconds
+    return Tuned(knobs=knobs, seconds=seconds, fits=fits & held(bill, knobs))
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:

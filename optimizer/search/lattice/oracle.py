@@ -16,7 +16,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.host_room import most_offload
+from optimizer.objectives.step.host_room import held, most_offload
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
@@ -133,12 +133,13 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     job, knobs = bill.job, fixed or Knobs()
     stages = stages_of(job.model, bill.plans)
     step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
-    fits = memory.reserved.max(axis=0) <= safe_memory(job)
+    there = held(bill, knobs)
+    fits = (memory.reserved.max(axis=0) <= safe_memory(job)) & there
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         most = most_offload(bill)
         without = memory.reserved - most * stages.exists * memory.terms["optimizer"]
-        rescued = ~fits & (without.max(axis=0) <= safe_memory(job))
+        rescued = ~fits & there & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):
             some = bill.take(rescued)
             seconds[rescued] = price_offloaded(some)

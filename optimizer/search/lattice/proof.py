@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.constraints.host_activations import HostActivations
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
@@ -86,15 +87,19 @@ def program_of(job: Job, rules: Sequence[Rule], plans: Plans, fits: BoolArray | 
     for rule in rules:
         if isinstance(rule, Memory):
             rule = replace(rule, fits=rule.check(job, plans) if fits is None else fits)
+        elif isinstance(rule, HostActivations):
+            rule = replace(rule, fits=rule.check(job, plans))
         rule.post(job, program, program.literal(rule.name))
     return program
 
 
 def _compare(job: Job, rules: Sequence[Rule], plans: Plans, program: Program) -> None:
-    """Both readings of every rule agree on every plan; memory has no other than its check."""
+    """Both readings of every rule agree on every plan; memory, of devices and of hosts, has no
+    other than its check.
+    """
     posted = allowed(program, _columns(plans))
     for rule in rules:
-        if isinstance(rule, Memory):
+        if isinstance(rule, Memory | HostActivations):
             continue
         differs = np.flatnonzero(rule.check(job, plans) != posted[rule.name])
         if len(differs):

@@ -17,7 +17,7 @@ from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import holds, host_room, most_offload, on_host
+from optimizer.objectives.step.host_room import held, holds, most_offload
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
@@ -252,7 +252,7 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     plans = [laid_out(job, plan) for plan in some.plans.plans()]
     placed = some.bill.placed([plan.placement for plan in plans])
     costs = price_bill(placed, some.knobs)
-    fits = (costs.reserved <= safe_memory(job)) & (on_host(placed, some.knobs) <= host_room(job))
+    fits = (costs.reserved <= safe_memory(job)) & held(placed, some.knobs)
     seconds = np.where(fits, costs.step_time, np.inf)
     first = int(np.argmin(seconds))
     if not np.isfinite(seconds[first]):
@@ -421,7 +421,7 @@ def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | flo
         return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven, least=least)
 
     even = even_layout(problem, recompute=problem.alike)
-    if max(even.memory) <= safe_memory(search.job):
+    if even.fits(problem):
         split = candidate(even, True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return replace(split, proven=True)

@@ -15,6 +15,7 @@ from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.pipeline.stall import stall
+from optimizer.objectives.step.host_room import ROUNDING
 from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
@@ -26,11 +27,11 @@ class Layout:
     """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
-    micro-batch [s]. memory: bytes each stage reserves [B]. objective: time of the pipeline, and of what the slowest
-    stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s]. proven: no other layout
-    is faster, but for what they add (by more than the rounding of times to 1e-7 of a micro-batch). chosen: a layer may
-    be recomputed or spared on each stage. first: the first so many layers of every virtual stage are recomputed (0:
-    all, or as `recomputed` says).
+    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. objective: time of the pipeline,
+    and of what the slowest stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s].
+    proven: no other layout is faster, but for what they add (by more than the rounding of times to 1e-7 of a
+    micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so many layers of every
+    virtual stage are recomputed (0: all, or as `recomputed` says).
     """
 
     kinds: tuple[Runs, ...]
@@ -40,6 +41,7 @@ class Layout:
     memory: tuple[float, ...]
     objective: float
     stalled: float = 0.0
+    there: tuple[float, ...] = ()
     proven: bool = False
     chosen: bool = False
     first: int = 0
@@ -48,6 +50,10 @@ class Layout:
     def slowest(self) -> float:
         """Time of the slowest stage for one micro-batch [s]."""
         return max(self.stage_seconds)
+
+    def fits(self, problem: LayoutProblem) -> bool:
+        """Whether every stage fits in the memory of the device and of the host."""
+        return max(self.memory) <= problem.usable and max(self.there) <= problem.host_room * (1 + ROUNDING)
 
     @property
     def recomputed_per_stage(self) -> tuple[int, ...]:
@@ -180,7 +186,7 @@ def assess(
     first: int = 0,
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
-    seconds, memory, once = [], [], []
+    seconds, memory, once, there = [], [], [], []
     for stage in range(problem.pp):
         held = [run for virtual in runs[stage :: problem.pp] for run in virtual]
         flying, costs = problem.in_flight[stage], problem.kinds
@@ -192,6 +198,7 @@ def assess(
         again = [*recomputed[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
         space += max((costs[kind].held_once for kind, n in again if n), default=0.0)
         once.append(problem.once(tuple(held)))
+        there.append(sum(n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in held))
         seconds.append(time)
         memory.append(space)
     waits = _stalled(problem, runs, recomputed)
@@ -203,6 +210,7 @@ def assess(
         memory=tuple(memory),
         objective=problem.pipeline(max(seconds), sum(seconds)) + waits + max(once),
         stalled=waits,
+        there=tuple(there),
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,

@@ -13,7 +13,7 @@ from optimizer.constraints.memory import Memory
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import most_offload
+from optimizer.objectives.step.host_room import activations_held, most_offload
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
@@ -61,7 +61,7 @@ class LeastMemory:
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
                 bill = bill_of(job, some)
-                fits = even_memory(bill, self.at(bill)) <= safe_memory(job)
+                fits = (even_memory(bill, self.at(bill)) <= safe_memory(job)) & activations_held(bill)
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -105,6 +105,7 @@ class LeastMemory:
             some = plans.take(first)
             bill = bill_of(job, some)
             even = bounds[first] if job.layout_given else even_memory(bill, self.at(bill))
+            even = np.where(activations_held(bill), even, np.inf)
             place = int(np.argmin(even))
             if even[place] < best:
                 best, leanest = float(even[place]), laid_out(job, some.plan(place))

@@ -21,10 +21,10 @@ def fitting_layout(problem: LayoutProblem) -> Layout | None:
     """A layout that fits in the problem's memory, or None when there is none."""
     if cuts_fixed(problem):
         even = leanest_recomputed(problem, placed_layout(problem, Placement()))
-        return even if max(even.memory) <= problem.usable else None
+        return even if even.fits(problem) else None
     if problem.vpp == 1:
         layout, possible = filled(problem)
-        if layout or not possible:
+        if not possible or (layout and layout.fits(problem)):
             return layout
     try:
         return leanest_assignment(problem)

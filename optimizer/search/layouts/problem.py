@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, inf
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from optimizer.job import PLACING, RECOMPUTED, Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
 from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
+from optimizer.objectives.step.host_room import host_room
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.plan import SCHEDULES, Knobs, Plan, Plans, virtual_stages
@@ -33,7 +34,8 @@ class LayoutProblem:
 
     kinds: costs of a layer by kind. sequence: runs of layers of one kind; what surrounds them is pinned, the embedding
     to the first and the head to the last virtual stage. in_flight: micro-batches that each stage keeps. seconds, fixed:
-    what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage [B].
+    what every stage spends per micro-batch [s] and holds [B] beside its layers. usable: memory of a stage, host_room:
+    of the host for a GPU of it [B].
     filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. hides: share of what can hide
     once per step that does [1]. even: the software cuts the layers into equal virtual stages only. alike: it recomputes
     the first so many layers of every virtual stage, equally many on all, or all with the prediction layers.
@@ -46,6 +48,7 @@ class LayoutProblem:
     microbatches: int
     in_flight: tuple[float, ...]
     usable: float
+    host_room: float = inf
     seconds: float = 0.0
     fixed: float = 0.0
     filled: float = 0.0
@@ -118,6 +121,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         microbatches=plan.num_microbatches,
         in_flight=tuple(float(value) for value in flying),
         usable=safe_memory(job),
+        host_room=host_room(job),
         seconds=costs.seconds,
         fixed=costs.fixed,
         filled=float(passes) * mean,

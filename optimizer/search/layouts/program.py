@@ -61,6 +61,7 @@ class LayoutProgram:
         self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
             self._fit(stage)
+            self._fit_there(stage)
         if lean:
             self.program.minimise([(self.peak, 1)])
         else:
@@ -257,6 +258,15 @@ class LayoutProgram:
             self.program.linear([(recomputed, 1), (any_recomputed, -total)], None, 0)
             extra = ceil(problem.kinds[kind].held_once / self.grain)
             self.program.linear([*terms, (any_recomputed, extra)], None, room)
+
+    def _fit_there(self, stage: int) -> None:
+        """What the stage keeps on the host stays within the host's room for a GPU."""
+        problem, flying = self.problem, self.problem.in_flight[stage]
+        each = {k: cost.states_there + flying * cost.kept_there for k, cost in problem.kinds.items()}
+        if problem.host_room == inf or not any(each.values()):
+            return
+        grain = max(problem.host_room, 1.0) / MEMORY_STEPS
+        self.program.linear([(n, ceil(each[k] / grain)) for k, n in self.held[stage].items()], None, MEMORY_STEPS)
 
     def _slowest(self, at_most: float) -> float:
         """Ticks of the slowest stage's layers in a pipeline of `at_most` t, none recomputed: (t - sum / v) / (m - 1/v).

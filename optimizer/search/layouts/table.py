@@ -27,7 +27,9 @@ class LayerCosts:
     weights and optimizer; reduced, gathered: the parts of it that can hide, under the computation of cover_backward
     and cover_forward [s]. static: weights, gradients, optimizer state and logits [B]. kept: activations per micro-batch
     in flight, kept_recomputed: the same when they are recomputed, held_once: what a stage holds while it recomputes a
-    layer [B]. recomputes: 1 where it may be recomputed or spared; else what is recomputed always is.
+    layer [B]. states_there: optimizer state of it on the host [B], kept_there: activations there
+    per micro-batch in flight [B]. recomputes: 1 where it may be recomputed or spared; else what is recomputed always
+    is.
     """
 
     forward: float = 0.0
@@ -43,6 +45,8 @@ class LayerCosts:
     kept: float = 0.0
     kept_recomputed: float = 0.0
     held_once: float = 0.0
+    states_there: float = 0.0
+    kept_there: float = 0.0
     recomputes: float = 0.0
 
     @property
@@ -137,6 +141,7 @@ def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
         sum((parts[i] * left.get(state, 1.0) for state, parts in state_bytes(job, bill.plans).items()), np.zeros(1))
         for i in (0, 1)
     )
+    there = [parts * np.asarray(knobs.offload) for parts in state_bytes(job, bill.plans)["optimizer"]]
     reserved = 1.0 + job.stack["fragmentation"]
     kinds = {}
     for kind, entry in bill.entries.items():
@@ -150,6 +155,8 @@ def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
             "kept": np.where(always > 0, kept_recomputed, kept),
             "kept_recomputed": kept_recomputed if kind in LAYERS else kept,
             "held_once": np.maximum(once, once_whole),
+            "states_there": entry.shared * there[0] + entry.experts * there[1],
+            "kept_there": entry.gathered(cost.hosted),
             "recomputes": chosen,
         }
     fixed = (job.stack["workspace"] + unsharded_bytes(bill) + gathered_bytes(bill)) * reserved

@@ -7,9 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.constraints.host_activations import STEP
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.step.host_room import host_room, most_offload, on_host
+from optimizer.objectives.step.host_room import (
+    host_room,
+    least_activations_there,
+    most_offload,
+    node_memory,
+    on_host,
+)
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
@@ -83,3 +90,77 @@ def test_a_plan_that_keeps_more_there_is_found_out() -> None:
     findings = {f.name: f.holds for f in rule_findings(job, one, Knobs(offload=1.0))}
     assert findings["host-memory"] is False
     assert "host-memory" not in {f.name for f in rule_findings(job, one, Knobs())}
+
+
+def moved(model: str, gpus: int, hbm: float, host: float, **fixed: int | str) -> Job:
+    """A job that may keep activations on the host and nothing else, and has room for few of them on the device."""
+    job, stack = asked(model, gpus, hbm, host), load_stack("megatron-core-2025")
+    settable = tuple(name for name in stack.features.settable if name != "offload")
+    stack = replace(stack, features=replace(stack.features, settable=settable))
+    choices = {} if "activation_offload" in fixed else {"activation_offload": (0, 50, 100)}
+    return replace(job, stack=stack).with_limits(choices=choices, fixed=fixed)
+
+
+@pytest.mark.parametrize(("model", "gpus", "hbm"), [("mixtral-8x7b", 16, 90e9)])
+def test_activations_there_count_against_the_same_room(model: str, gpus: int, hbm: float) -> None:
+    """With ever less memory in the host no answer is faster, and none keeps more there than there is."""
+    before, found = 0.0, []
+    for host in (0.0, 1.2e11, 2e10):
+        job = moved(model, gpus, hbm, host, recompute="none")
+        answer = plan(job, trials=0, top=1, priced_risk=False)
+        if answer.plan is None:
+            assert answer.status == "infeasible"
+            assert answer.conflict
+            break
+        assert answer.estimate is not None
+        seconds, there = answer.estimate.step_time, kept(job, answer.plan, answer.knobs)
+        found.append(there)
+        assert seconds >= before * (1 - 1e-9)
+        assert there <= host_room(job) * (1 + 1e-9)
+        before = seconds
+    assert found[0] > 0
+    assert found[0] > found[-1] or answer.plan is None
+
+
+def test_no_layout_keeps_less_there_than_the_rule_says() -> None:
+    """The rule's bound is below what any cut of the layers keeps on its fullest stage, and near the best cut's."""
+    job = moved("mixtral-8x7b", 64, 80e9, 1e12)
+    one = Plan(tp=2, pp=4, dp=8, ep=8, num_microbatches=8, micro_batch=1, activation_offload=100)
+    (least,) = least_activations_there(job, Plans.of([one]))
+    layers = job.model.layers
+    cuts = [(a, b, c, layers - a - b - c) for a in range(2, 9) for b in range(3, 12) for c in range(4, 14)]
+    plans = Plans.of([replace(one, layers_per_stage=cut) for cut in cuts if min(cut) > 0])
+    assert least <= on_host(bill_of(job, plans), Knobs()).min() <= least * 1.2
+
+
+def test_layouts_hold_it_stage_by_stage() -> None:
+    """Where the even split is too much for the host, layers move to stages with fewer micro-batches in flight."""
+    pins: dict[str, int | str] = {"tp": 2, "pp": 4, "ep": 8, "vpp": 1, "micro_batch": 1, "recompute": "none"}
+    job = moved("mixtral-8x7b", 64, 80e9, 0.0, **pins, activation_offload=100)
+    free = plan(job.with_limits(hbm=141e9, bubble=1.0), trials=0, top=1, priced_risk=False)
+    assert free.plan is not None
+    room = kept(job, free.plan, Knobs()) * 0.9
+    tight = job.with_host_memory(node_memory(job, room)).with_limits(hbm=141e9, bubble=1.0)
+    found = plan(tight, trials=0, top=1, priced_risk=False)
+    assert found.plan is not None
+    assert found.status == "optimal"
+    assert kept(tight, found.plan, found.knobs) <= room * (1 + 1e-9)
+    assert found.plan.layers_per_stage[0] < free.plan.layers_per_stage[0]
+
+
+def test_a_conflict_names_the_host_and_what_would_do() -> None:
+    pins: dict[str, int | str] = {"tp": 1, "cp": 1, "pp": 1, "ep": 8, "micro_batch": 1}
+    job = moved("mixtral-8x7b", 16, 141e9, 1e10, **pins, activation_offload=100)
+    clash = {clash.rule: clash for clash in plan(job, trials=0).conflict}["host-activations"]
+    assert "activations on the host must fit in 1 GB per GPU" in clash.reason
+    enough = float(clash.relaxation.rpartition("-> ")[2].removesuffix(" GB").replace(",", "")) * 1e9
+    assert plan(job.with_host_memory(enough), trials=0).plan is not None
+    assert plan(job.with_host_memory(enough - STEP), trials=0, explained=False).plan is None
+
+
+def test_activations_there_are_found_out() -> None:
+    job = moved("mixtral-8x7b", 16, 80e9, 1e11)
+    one = Plan(tp=2, dp=8, ep=8, micro_batch=1, num_microbatches=8, activation_offload=100)
+    (found,) = (f for f in rule_findings(job, one, Knobs()) if f.name == "host-memory")
+    assert "activations" in found.reason
+    assert found.holds == (kept(job, one, Knobs()) <= host_room(job))
