@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -20,6 +18,7 @@ from optimizer.commands.price_options import PRICES, PROVIDER, TERM
 from optimizer.commands.request import STACKS
 from optimizer.commands.study import write_page
 from optimizer.commands.values import Fixed, Share, joined
+from optimizer.commands.waiting import progress
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--power-cap", default="", metavar=LIST, help="Share of the GPU's power limit, such as 100%,80%.")
 @click.option("--batch-factor", default="", metavar=LIST, help="Multiples of the global batch.")
 @options.flex()
-@click.option("--bubble-ceiling", type=Share(), default=1.0, metavar="SHARE", help="Largest pipeline bubble. [100%]")
+@click.option("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest pipeline bubble. [10%]")
 @click.option(
     "--fix",
     type=Fixed(),
@@ -219,17 +218,3 @@ def _page(answer: Dossier, command: str, question: Question) -> str:
 
     made = date.today()
     return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)
-
-
-@contextmanager
-def progress(title: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on stderr when that is a terminal; yields what to call after each step."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda: bar.advance(task)

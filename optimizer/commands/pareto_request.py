@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size
 from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
 from optimizer.commands.values import AT_MOST, merged
+from optimizer.commands.waiting import progress
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import QUANTISED
 from optimizer.presets.usual_batch import EACH, LEAST
@@ -52,7 +53,7 @@ class Wish:
     rents: Mapping[str, str]
     prices: Mapping[str, str]
     assume: Mapping[str, str]
-    bubble: float = 1.0
+    bubble: float = 0.10
     flex: float | None = None
     fix: tuple[tuple[str, Any], ...] = ()
 
@@ -131,7 +132,6 @@ def _best_counts(
 ) -> tuple[dict[str, int], list[str]]:
     """The best number of GPUs of each kind with at most so many paid for, by the throughput of the first run."""
     from optimizer.purchase.catalogue import paid
-    from optimizer.purchase.points import default_planner
     from optimizer.studies.best_use import best_use, counts_at_most
 
     found, said = {}, []
@@ -141,7 +141,8 @@ def _best_counts(
         within = [design for design in designs if paid(campaign, design).gpus <= most]
         if not within:
             raise InputError(f"--gpus at-most:{most}: {kind.title} is not sold in lots of so few GPUs")
-        use = best_use([design.job(campaign, campaign.runs[0]) for design in within], default_planner)
+        with progress(f"numbers of {kind.title}", len(within)) as step:
+            use = best_use([design.job(campaign, campaign.runs[0]) for design in within], step)
         found[kind.kind] = use.best.job.gpus
         words = use.words() or f"{use.best.job.gpus:,} GPUs are the best of {len(use.tried)} counts tried"
         said.append(f"{kind.title}, at most {most:,}: {words}")

@@ -66,10 +66,10 @@ class Rejected:
 
 
 def default_planner(job: Job) -> Answer:
-    """The proven best plan, without runners-up and without a search of the knobs."""
+    """The proven best plan at its own knobs, as `optimize` and a batch find it, without runners-up."""
     from optimizer.search.plan.planner import plan
 
-    return plan(job, top=1, trials=0, priced_risk=False)
+    return plan(job, top=0, priced_risk=False)
 
 
 @dataclass
