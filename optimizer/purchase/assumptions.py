@@ -18,6 +18,10 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "failure_rate": ("failure_rate", "interruptions of an 8-GPU node"),
     "restart": ("restart", "detection and restart"),
     "checkpoint_stall": ("checkpoint_stall", "stall of a checkpoint"),
+    "checkpoint_size": ("checkpoint_size", "bytes of a parameter in a checkpoint"),
+    "storage": ("storage", "writing to storage, of one GPU"),
+    "replaced_share": ("replaced_share", "interruptions that take a node out"),
+    "repair": ("repair", "time until a node is repaired"),
     "host_share": ("host_share", "host power / GPU limit"),
     "gpu_power": ("power_spread", "GPU power / power curve"),
     "critical_batch": ("critical_batch_spread", "critical batch / model"),
@@ -32,7 +36,8 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "software": ("software", "software"),
     "network": ("network_spread", "network / its switches and links"),
 }
-# What a bare number is in, as a factor to SI: an interruption a day, USD a kWh, a kW-month or a year, minutes, years.
+# What a bare number is in, as a factor to SI: an interruption a day, USD a kWh, a kW-month or a year, minutes, GB/s,
+# hours, years.
 BARE: Mapping[str, float] = {
     "failure_rate": 1.0 / DAY,
     "electricity": 1.0 / 3.6e6,
@@ -41,6 +46,8 @@ BARE: Mapping[str, float] = {
     "support": 1.0 / YEAR,
     "staff": 1.0 / YEAR,
     "restart": 60.0,
+    "storage": 1e9,
+    "repair": 3600.0,
     "lifetime": YEAR,
 }
 ONLY_RENT, ONLY_BUY = (

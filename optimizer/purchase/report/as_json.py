@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier, Quote
     from optimizer.purchase.points import Point
     from optimizer.purchase.rivals import Rival
+    from optimizer.purchase.staged import Staged
 
 SCHEMA_VERSION = 1
 
@@ -75,6 +76,18 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
         "machines": [_machine(rival, dossier) for rival in dossier.rivals],
         "find_out_first": [asdict(item) for item in dossier.verdict.questions],
         "draws": dossier.verdict.draws,
+        "staged": [_staged(item) for item in dossier.staged],
+        "spares": [
+            {
+                "nodes": item.spares,
+                "pays": item.pays,
+                "goodput": item.figures.goodput,
+                "waiting": item.figures.waiting,
+                "time_to_train_days": item.figures.time_to_train / DAY,
+                "cost_usd": item.figures.cost,
+            }
+            for item in dossier.standby
+        ],
         "rent_or_buy": [
             {
                 "device": item.point.design.kind,
@@ -122,6 +135,24 @@ def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
         "price_to_win": rival.price * size if rival.price else None,
         "mfu_to_win": rival.mfu,
         "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
+    }
+
+
+def _staged(item: Staged) -> dict[str, Any]:
+    """One kind of machine in deliveries."""
+    found = item.course
+    return {
+        "device": item.points[-1].design.kind,
+        "deliveries": [{"gpus": each.gpus, "after_days": each.at / DAY} for each in item.deliveries],
+        "within_limits": item.in_limits,
+        "time_to_train_days": found.time_to_train / DAY,
+        "cost_usd": found.cost,
+        "energy_mwh": found.energy / J_PER_MWH,
+        "ranges": range_row(item.ranges),
+        "stretches": [
+            {"run": each.run, "gpus": each.gpus, "start_days": each.start / DAY, "end_days": each.end / DAY}
+            for each in found.stretches
+        ],
     }
 
 
