@@ -28,6 +28,7 @@ from optimizer.purchase.rivals import Rival, rivals
 from optimizer.purchase.sensitivity import Swing, intervals, tornado
 from optimizer.purchase.staged import Delivery, Staged, by_kind
 from optimizer.purchase.standby import Standby, standby
+from optimizer.purchase.turning import Turn, turns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +61,9 @@ class Dossier:
 
     advised: the cheapest point of the front that meets the deadline even at the far end of its interval, or else the
     cheapest. ranges: by position in the front. rivals, verdict: the best design of each machine, what it would take
-    to win, and the chance that it does. standby: spare nodes of the advised point. staged: what deliveries come to, one
-    after the other. shown: the few points of the front that stand for all of it.
+    to win, and the chance that it does. turns: where an answer to a question changes the choice. standby: spare nodes
+    of the advised point. staged: what deliveries come to, one after the other. shown: the few points of the front that
+    stand for all of it.
     """
 
     purchase: Purchase
@@ -81,6 +83,7 @@ class Dossier:
     staged: tuple[Staged, ...] = ()
     rivals: tuple[Rival, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
+    turns: tuple[Turn, ...] = ()
 
     def range_of(self, point: Point) -> Mapping[str, Range]:
         """Intervals of a point of the front."""
@@ -107,6 +110,7 @@ def dossier(
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
     if advised is not None:
         best[advised.design.kind] = advised
+    verdict = judged(campaign, tuple(best.values()), seed=purchase.seed)
     return Dossier(
         purchase=purchase,
         ranges=ranges,
@@ -124,7 +128,8 @@ def dossier(
         standby=standby(campaign, advised) if advised else (),
         staged=by_kind(campaign, deliveries, purchase.points),
         rivals=rivals(campaign, tuple(best.values())),
-        verdict=judged(campaign, tuple(best.values()), seed=purchase.seed),
+        verdict=verdict,
+        turns=tuple(turn for item in verdict.questions for turn in turns(campaign, tuple(best.values()), item)),
     )
 
 

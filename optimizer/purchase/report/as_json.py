@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optimizer.purchase.points import Point
     from optimizer.purchase.rivals import Rival
     from optimizer.purchase.staged import Staged
+    from optimizer.purchase.turning import Turn
 
 SCHEMA_VERSION = 1
 
@@ -74,7 +75,10 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             for item in dossier.parities
         ],
         "machines": [_machine(rival, dossier) for rival in dossier.rivals],
-        "find_out_first": [asdict(item) for item in dossier.verdict.questions],
+        "find_out_first": [
+            asdict(item) | {"turns": [_turn(turn) for turn in dossier.turns if turn.question is item]}
+            for item in dossier.verdict.questions
+        ],
         "draws": dossier.verdict.draws,
         "staged": [_staged(item) for item in dossier.staged],
         "spares": [
@@ -136,6 +140,12 @@ def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
         "mfu_to_win": rival.mfu,
         "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
     }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    """Where the choice changes; `value` in SI, prices and rates as a share of what is assumed."""
+    side = "below" if turn.end < turn.value else "above"
+    return {"side": side, "value": turn.value, "now": turn.now.design.kind, "then": turn.then.design.kind}
 
 
 def _staged(item: Staged) -> dict[str, Any]:
