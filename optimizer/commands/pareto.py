@@ -178,7 +178,8 @@ def run_pareto(
     command = "optimize " + shlex.join(sys.argv[1:])
     click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
     write_page(html, lambda: _page(answer, command, question))
-    return 0 if found.front else INFEASIBLE
+    within = answer.staged[0].in_limits if answer.staged else bool(found.front)
+    return 0 if within else INFEASIBLE
 
 
 def _question(options: dict[str, Any]) -> Question:

@@ -14,6 +14,7 @@ from optimizer.commands.values import AT_MOST, merged
 from optimizer.commands.waiting import progress
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import QUANTISED
+from optimizer.presets.economics import default_price
 from optimizer.presets.usual_batch import EACH, LEAST
 from optimizer.readers.text import read_text
 from optimizer.units import amount, parse, whole
@@ -304,6 +305,12 @@ def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
         notes.append("prices are published figures of the dates named, not offers; ask for quotes (--prices FILE)")
     if not wish.buy and not wish.spares:
         notes.append("nodes that fail are taken to be replaced by the provider within the restart (--spares)")
+    if wish.hardware.count(","):
+        shared = default_price("shared_error").value
+        notes.append(
+            f"rates on one software stack, prices and failures of machines err alike by {shared:.0%} of their variance "
+            "(assumed), the rest apart"
+        )
     if wish.power_cap:
         notes.append("power caps follow a DVFS law (assumed): no cap was measured in LLM training on these devices")
     if wish.batch_factor:

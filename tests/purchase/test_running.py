@@ -182,6 +182,9 @@ def test_stages_from_the_command_line() -> None:
     assert found["stretches"][0]["end_days"] == pytest.approx(5.0)
     text = " ".join(run("--stages", "64,64@5d").stdout.split())
     assert "In deliveries take H100: 64 GPUs now, 64 more after 5.0 days." in text
+    late = run("--stages", "64,64@5d", "--deadline", "2d")
+    assert late.exit_code == 3
+    assert "No machine meets every limit in these deliveries" in " ".join(late.stdout.split())
     for wrong in ("64,64", "64@3d,64@5d", "64,64@5", "64,x@5d", "64,64@5d,64@4d"):
         failed = run("--stages", wrong)
         assert failed.exit_code == 2

@@ -71,7 +71,7 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
             table,
             *(Text(line) for line in _left_out(dossier) if line),
         ]
-        parts += [Text("\nPlans", style="bold")]
+        parts += [Text("\nPlans (their short names are told under Words)", style="bold")]
         parts += [
             _bullet(f"{point.design.label()}{_run_of(point, answer)}: {answer.plan.summary()}")
             for point in dossier.shown
