@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.cli import cli
+from optimizer.errors import InputError
 from optimizer.presets import load_model
-from optimizer.purchase.assumptions import assumptions
+from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
 from optimizer.purchase.checkpoint import checkpoint
 from optimizer.purchase.dossier import dossier
@@ -193,3 +194,22 @@ def test_stages_from_the_command_line() -> None:
     assert run().exit_code == 2
     assert "one design of each" in run("--stages", "64,64@5d", "--nic", "200,400").output
     assert "must be a number of nodes" in run("--gpus", "64", "--spares", "-2").output
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_no_assumption_can_be_negative_or_endless(name: str) -> None:
+    for text in ("-1", "nan", "1e999"):
+        with pytest.raises(InputError, match=f"--assume {name}={text}: .* must be a finite number"):
+            assumptions(True, {name: text})
+    if name in ABOVE_ZERO:
+        with pytest.raises(InputError, match="above 0"):
+            assumptions(True, {name: "0"})
+
+
+def test_every_assumption_may_be_at_its_least() -> None:
+    least = {name: "1" if name == "pue" else "1e-6" if name in ABOVE_ZERO else "0" for name in TITLES}
+    for buy in (False, True):
+        for name in set(TITLES) - {"failure_rate"}:
+            point = one(campaign(buy=buy, assumptions=assumptions(buy, {name: least[name]}), spares=AUTO))
+            assert 0 < point.figures.time_to_train < float("inf"), name
+            assert 0 < point.figures.cost < float("inf"), name

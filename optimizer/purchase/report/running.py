@@ -54,7 +54,7 @@ def standby_cells(item: Standby) -> list[str]:
     """One row of the table of spare nodes, in the order of STANDBY_HEADINGS."""
     found = item.figures
     return [
-        f"{item.spares:,}{' (pays)' if item.pays else ''}",
+        f"{item.spares:,}{' (cheapest)' if item.pays else ''}",
         f"{found.goodput:.1%}",
         f"{found.waiting:.1%}",
         days(found.time_to_train),

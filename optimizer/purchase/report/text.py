@@ -126,7 +126,7 @@ def _spares(dossier: Dossier) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    if dossier.advised is None or dossier.advised.design.spares is None:
+    if dossier.advised is None or dossier.advised.design.spares is None or len(dossier.standby) < 2:
         return []
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in STANDBY_HEADINGS:

@@ -85,8 +85,9 @@ def summary(dossier: Dossier) -> list[str]:
         + "."
     )
     lines.append(
-        f"{len(purchase.points) + len(purchase.rejected):,} designs were examined, {len(purchase.feasible):,} meet "
-        f"every limit, {len(purchase.front):,} of those are beaten by none in time, cost and energy together."
+        f"Designs examined: {len(purchase.points) + len(purchase.rejected):,}; within every limit: "
+        f"{len(purchase.feasible):,}; of those beaten by none in time, cost and energy together: "
+        f"{len(purchase.front):,}."
     )
     return lines
 
