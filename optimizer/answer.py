@@ -260,6 +260,7 @@ def job_dict(job: Job) -> dict[str, Any]:
     """What was asked, as plain values."""
     return {
         "model": job.model.name,
+        "params": job.model.params,
         "cluster": job.cluster.name,
         "device": job.cluster.device.name,
         "stack": job.stack.name,

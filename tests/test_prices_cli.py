@@ -13,16 +13,12 @@ from optimizer.presets.offers import load_offers
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "quotes.csv"
 KINDS = ("h100", "b200", "mi300x")
-BUYER = ["pareto", "--model", "llama3-8b", "--tokens", "15e12", "--gpus", "64", "--json", "--seq-len", "8192"]
-BUYER += ["--global-batch", "512", "--hardware"]
+BUYER = ["pareto", "--model", "llama3-8b", "--tokens", "15e12", "--gpus", "64", "--json", "--hardware"]
 STUDY = """
 models = "llama3-8b"
 devices = ["h100", "b200", "mi300x"]
 gpus = 64
-seq_lens = 8192
-global_batches = 512
 token_budget = 15e12
-trials = 0
 """
 
 

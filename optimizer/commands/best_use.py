@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optimizer.commands.request import Request, job_of
+from optimizer.commands.waiting import progress
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def best_use_of(request: Request, at_most: bool, flex: float | None) -> tuple[Jo
             if job is not None:
                 yield from with_batches(job, flex) if flex else (job,)
 
-    found = best_use(jobs(), _quick)
+    with progress("counts and batches", None) as step:
+        found = best_use(jobs(), step)
     if found.best.job == asked:
         said = f"the {asked.gpus:,} GPUs and batch asked for: none of {len(found.tried)} others tried is faster"
         return asked, (*assumed, said)
@@ -54,7 +56,7 @@ def hinted(answer: Answer, request: Request) -> Answer:
     if not jobs:
         return answer
     mine = Use(job=job, throughput=job.tokens / answer.estimate.step_time if answer.estimate else 0.0)
-    best = max(best_use(jobs, _quick).tried, key=lambda use: use.throughput)
+    best = max(best_use(jobs).tried, key=lambda use: use.throughput)
     if best.throughput <= mine.throughput * (1.0 + WORTH):
         return answer
     words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
@@ -67,10 +69,3 @@ def _on(request: Request, gpus: int) -> Job | None:
         return job_of(replace(request, gpus=gpus))[0]
     except InputError:
         return None
-
-
-def _quick(job: Job) -> Answer:
-    """The proven best plan, without runners-up, a search of the knobs or reasons why there is none."""
-    from optimizer.search.plan.planner import plan
-
-    return plan(job, top=1, trials=0, priced_risk=False, explained=False)

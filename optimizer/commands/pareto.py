@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -19,7 +17,8 @@ from optimizer.commands.pareto_values import Money, Named, Positive
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM
 from optimizer.commands.request import STACKS
 from optimizer.commands.study import write_page
-from optimizer.commands.values import Fixed, Share, joined
+from optimizer.commands.values import Fixed, joined
+from optimizer.commands.waiting import progress
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     "--portfolio",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="CSV",
-    help="Several runs instead, one after the other: model,tokens[,seq_len,global_batch,by].",
+    help="Several runs instead, one after the other: model,tokens[,seq_len,global_batch,start,by].",
 )
 @click.option(
     "--hardware",
@@ -56,9 +55,15 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 )
 @click.option(
     "--gpus",
-    required=True,
+    default="",
     metavar="COUNTS",
     help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000.",
+)
+@click.option(
+    "--stages",
+    default="",
+    metavar="LIST",
+    help="Deliveries instead of --gpus: 2048,2048@180d is 2,048 now and 2,048 more after 180 days.",
 )
 @options.seq_len()
 @options.global_batch(help="Sequences per step that --tokens holds for.")
@@ -90,8 +95,14 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--scale-up", default="", metavar="LIST", help="GPUs in the NVLink domain.")
 @click.option("--power-cap", default="", metavar=LIST, help="Share of the GPU's power limit, such as 100%,80%.")
 @click.option("--batch-factor", default="", metavar=LIST, help="Multiples of the global batch.")
+@click.option(
+    "--spares",
+    default="",
+    metavar="N|auto",
+    help="Spare nodes of your own; auto: as many as pay. [auto with --buy, else the provider's]",
+)
 @options.flex()
-@click.option("--bubble-ceiling", type=Share(), default=1.0, metavar="SHARE", help="Largest pipeline bubble. [100%]")
+@options.bubble_ceiling()
 @click.option(
     "--fix",
     type=Fixed(),
@@ -157,11 +168,18 @@ def run_pareto(
             on_point=step,
         )
     with progress("fewest GPUs", None) as step:
-        answer = dossier(found, question.kinds, deadline_for_fewest=min_gpus_for or 0.0, on_point=step)
+        answer = dossier(
+            found,
+            question.kinds,
+            deadline_for_fewest=min_gpus_for or 0.0,
+            deliveries=question.deliveries,
+            on_point=step,
+        )
     command = "optimize " + shlex.join(sys.argv[1:])
     click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
     write_page(html, lambda: _page(answer, command, question))
-    return 0 if found.front else INFEASIBLE
+    within = answer.staged[0].in_limits if answer.staged else bool(found.front)
+    return 0 if within else INFEASIBLE
 
 
 def _question(options: dict[str, Any]) -> Question:
@@ -171,6 +189,8 @@ def _question(options: dict[str, Any]) -> Question:
     options["tokens"] = options["tokens"] or 0.0
     if not options["portfolio"] and not (options["model"] and options["tokens"]):
         raise click.UsageError("missing --model and --tokens (or --portfolio), as in: --model gpt3 --tokens 300e9")
+    if bool(options["gpus"]) == bool(options["stages"]):
+        raise click.UsageError("give --gpus, as in --gpus 1024:4096, or --stages, as in --stages 2048,2048@180d")
     infinite = float("inf")
     bounds = Bounds(
         deadline=options.pop("deadline") or infinite,
@@ -219,17 +239,3 @@ def _page(answer: Dossier, command: str, question: Question) -> str:
 
     made = date.today()
     return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)
-
-
-@contextmanager
-def progress(title: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on stderr when that is a terminal; yields what to call after each step."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda: bar.advance(task)

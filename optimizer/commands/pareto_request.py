@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size
+from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size, stages
 from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
 from optimizer.commands.values import AT_MOST, merged
+from optimizer.commands.waiting import progress
 from optimizer.errors import InputError, InvalidFile
 from optimizer.job import QUANTISED
+from optimizer.presets.economics import default_price
 from optimizer.presets.usual_batch import EACH, LEAST
 from optimizer.readers.text import read_text
 from optimizer.units import amount, parse, whole
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from optimizer.presets.offers import PriceBook
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
     from optimizer.purchase.grid import Grid
+    from optimizer.purchase.staged import Delivery
 
-PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "by")
+PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
+DATES = ("start", "by")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,8 @@ class Wish:
     tokens: float
     hardware: str
     gpus: str
+    stages: str = ""
+    spares: str = ""
     portfolio: Path | None = None
     seq_len: int | None = None
     global_batch: int | None = None
@@ -52,7 +58,7 @@ class Wish:
     rents: Mapping[str, str]
     prices: Mapping[str, str]
     assume: Mapping[str, str]
-    bubble: float = 1.0
+    bubble: float = 0.10
     flex: float | None = None
     fix: tuple[tuple[str, Any], ...] = ()
 
@@ -66,6 +72,7 @@ class Question:
     ranges: dict[str, tuple[float, float]]
     kinds: tuple[Design, ...]
     assumed: tuple[str, ...]
+    deliveries: tuple[Delivery, ...] = ()
 
 
 def question_of(wish: Wish, bounds: Bounds) -> Question:
@@ -74,6 +81,7 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
     from optimizer.purchase.grid import Grid
+    from optimizer.purchase.staged import totals
 
     kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(wish.hardware).items())
     unknown = [name for name in (*wish.rents, *wish.prices, *bounds.on_hand) if name not in {k.kind for k in kinds}]
@@ -81,7 +89,8 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {wish.hardware}")
     most = wish.gpus.strip().lower()
     at_most = most.startswith(AT_MOST)
-    gpus = counts(most.removeprefix(AT_MOST))
+    deliveries = stages(wish.stages) if wish.stages else ()
+    gpus = totals(deliveries) if deliveries else counts(most.removeprefix(AT_MOST))
     if at_most and len(gpus) > 1:
         raise InputError(f"--gpus {wish.gpus} must name one number: at-most:1000")
     runs, assumed = _runs(wish, kinds[0].kind)
@@ -102,6 +111,7 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         bounds=bounds,
         buy=wish.buy,
         book=_book(wish, kinds),
+        spares=_spares(wish),
         bubble=wish.bubble,
         flex=wish.flex or 0.0,
         **merged(wish.fix),
@@ -118,12 +128,34 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
         scale_ups=tuple(int(domain) for domain in domains),
     )
     ranges = {name: found[1] for name, found in axes.items() if found[1]}
+    if deliveries and (ranges or sum(1 for _ in grid.designs()) > len(kinds) * len(gpus)):
+        raise InputError("--stages asks about one design of each machine: give --nic, --dtype and the like one value")
     if at_most:
         best, said = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
         grid, assumed = replace(grid, best_counts=best), [*assumed, *said]
     return Question(
-        campaign=campaign, grid=grid, ranges=ranges, kinds=kinds, assumed=tuple(assumed) + _notes(wish, axes)
+        campaign=campaign,
+        grid=grid,
+        ranges=ranges,
+        kinds=kinds,
+        assumed=tuple(assumed) + _notes(wish, axes),
+        deliveries=deliveries,
     )
+
+
+def _spares(wish: Wish) -> int | None:
+    """Spare nodes as asked for; None where the provider puts in others."""
+    from optimizer.purchase.campaign import AUTO
+
+    if not wish.spares or wish.spares.strip().lower() == "auto":
+        return AUTO if wish.spares or wish.buy else None
+    try:
+        found = whole(wish.spares)
+    except InputError:
+        found = -1
+    if found < 0:
+        raise InputError(f"--spares {wish.spares!r} must be a number of nodes, or auto for as many as pay")
+    return found
 
 
 def _best_counts(
@@ -131,7 +163,6 @@ def _best_counts(
 ) -> tuple[dict[str, int], list[str]]:
     """The best number of GPUs of each kind with at most so many paid for, by the throughput of the first run."""
     from optimizer.purchase.catalogue import paid
-    from optimizer.purchase.points import default_planner
     from optimizer.studies.best_use import best_use, counts_at_most
 
     found, said = {}, []
@@ -141,7 +172,8 @@ def _best_counts(
         within = [design for design in designs if paid(campaign, design).gpus <= most]
         if not within:
             raise InputError(f"--gpus at-most:{most}: {kind.title} is not sold in lots of so few GPUs")
-        use = best_use([design.job(campaign, campaign.runs[0]) for design in within], default_planner)
+        with progress(f"numbers of {kind.title}", len(within)) as step:
+            use = best_use([design.job(campaign, campaign.runs[0]) for design in within], step)
         found[kind.kind] = use.best.job.gpus
         words = use.words() or f"{use.best.job.gpus:,} GPUs are the best of {len(use.tried)} counts tried"
         said.append(f"{kind.title}, at most {most:,}: {words}")
@@ -216,7 +248,10 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
 
 
 def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
-    """The runs of a CSV with the columns model, tokens and, if wanted, seq_len, global_batch and by, the latest end."""
+    """The runs of a CSV with the columns model and tokens, and seq_len, global_batch, start and by where wanted.
+
+    start and by are the earliest start and the latest end.
+    """
     try:
         lines = list(csv.DictReader(read_text(path).splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -233,7 +268,9 @@ def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
         try:
             seq_len, batch = (int(values[name]) or None for name in PORTFOLIO_COLUMNS[2:4])
             run = _run(line["model"], values["tokens"], seq_len, batch, cluster)[0]
-            runs.append(replace(run, by=values["by"] or run.by))
+            if values["by"] and values["by"] <= values["start"]:
+                raise InputError("it must start before the date by which it must end")
+            runs.append(replace(run, start=values["start"], by=values["by"] or run.by))
         except InputError as error:
             problems.append(f"line {number}: {error}")
     if problems:
@@ -246,13 +283,13 @@ def _cell(name: str, text: str, problems: list[str]) -> float:
     if not text:
         return 0.0
     try:
-        found = parse(text, "s") if name == "by" else amount(text) if name == "tokens" else float(whole(text))
+        found = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
     except InputError as error:
         problems.append(f"{name}: {error}")
         return 0.0
-    if name == "by" and text.strip()[-1:].isdigit():
-        problems.append(f"by {text!r} has no unit; write the days after the start as 60d")
-    elif found <= 0:
+    if name in DATES and text.strip()[-1:].isdigit() and found:
+        problems.append(f"{name} {text!r} has no unit; write the days after the start as 60d")
+    elif found < 0 or (found == 0 and name != "start"):
         problems.append(f"{name} must be above 0, but got {text!r}")
     return found
 
@@ -266,6 +303,14 @@ def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
         notes.append(f"software by device: {STACKS} (--stack)")
     if not wish.rents and not wish.prices and not wish.prices_file:
         notes.append("prices are published figures of the dates named, not offers; ask for quotes (--prices FILE)")
+    if not wish.buy and not wish.spares:
+        notes.append("nodes that fail are taken to be replaced by the provider within the restart (--spares)")
+    if wish.hardware.count(","):
+        shared = default_price("shared_error").value
+        notes.append(
+            f"rates on one software stack, prices and failures of machines err alike by {shared:.0%} of their variance "
+            "(assumed), the rest apart"
+        )
     if wish.power_cap:
         notes.append("power caps follow a DVFS law (assumed): no cap was measured in LLM training on these devices")
     if wish.batch_factor:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from optimizer.errors import InputError
-from optimizer.units import parse
+from optimizer.units import parse, whole
+
+if TYPE_CHECKING:
+    from optimizer.purchase.staged import Delivery
 
 _MONEY = re.compile(r"\s*\$?\s*([\d_,.]+(?:[eE][+-]?\d+)?)\s*([kKmMbBgG]?)\s*(?:USD)?\s*$")
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
@@ -105,6 +108,32 @@ def axis(option: str, text: str, read: Callable[[str], float], usual: float) -> 
     except ValueError:
         raise InputError(f"{option} {text!r} is neither a list such as 1,2 nor a rising range such as 1:2") from None
     return values, None
+
+
+def stages(text: str) -> tuple[Delivery, ...]:
+    """Deliveries that a buyer wrote, the first of them now. Raises InputError for anything else.
+
+    >>> [(item.gpus, item.at / 86400) for item in stages("2048,2k@180d")]
+    [(2048, 0.0), (2048, 180.0)]
+    """
+    from optimizer.purchase.staged import Delivery
+
+    found = []
+    try:
+        for part in text.split(","):
+            count, at, date = part.strip().partition("@")
+            if at and date.strip()[-1:].isdigit():
+                raise ValueError
+            found.append(Delivery(gpus=whole(count), at=parse(date, "s") if at else 0.0))
+        dates = [item.at for item in found]
+        if min(item.gpus for item in found) < 1 or dates[0] != 0 or sorted(set(dates)) != dates:
+            raise ValueError
+    except (ValueError, InputError):
+        raise InputError(
+            f"--stages {text!r} is no list of deliveries; write 2048,2048@180d: so many GPUs now, so many more after "
+            "180 days"
+        ) from None
+    return tuple(found)
 
 
 def gigabits(text: str) -> float:

@@ -1,9 +1,9 @@
-"""A word on a terminal while a command works for longer than a second."""
+"""What a command that works for longer than a second tells on a terminal: a word, or a bar."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic
@@ -39,3 +39,17 @@ def waiting(what: str, stream: TextIO | None = None) -> Iterator[None]:
         if monotonic() - start > PATIENCE:
             stream.write("\r\x1b[K")
             stream.flush()
+
+
+@contextmanager
+def progress(title: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A bar on stderr when that is a terminal; yields what to call after each step."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda: bar.advance(task)

@@ -20,7 +20,9 @@ class Run:
 
 def days(run: Run, state: State) -> float:
     """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
-    return wall_time(run.tokens / state.throughput, state.job.gpus, usual_reliability()).wall / DAY
+    job = state.job
+    training, params = run.tokens / state.throughput, job.model.params
+    return wall_time(training, job.gpus, usual_reliability(), params=params, cluster=job.cluster.name).wall / DAY
 
 
 def dollars(run: Run, state: State) -> float | None:
@@ -28,4 +30,5 @@ def dollars(run: Run, state: State) -> float | None:
     if run.offer is None:
         return None
     job = state.job
-    return rental(run.tokens / state.throughput, job.gpus, job.cluster.gpus_per_node, run.offer).cost
+    training, params, cluster = run.tokens / state.throughput, job.model.params, job.cluster
+    return rental(training, job.gpus, cluster.gpus_per_node, run.offer, params=params, cluster=cluster.name).cost

@@ -8,7 +8,7 @@ from optimizer.errors import InputError, nearest
 from optimizer.presets.economics import default_price, find_price
 from optimizer.purchase.campaign import Assumption
 from optimizer.purchase.ranges import Range
-from optimizer.units import DAY, YEAR, parse
+from optimizer.units import DAY, HUGE, YEAR, parse
 
 # name in a scenario: (quantity of presets/prices.csv, title)
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -18,6 +18,10 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "failure_rate": ("failure_rate", "interruptions of an 8-GPU node"),
     "restart": ("restart", "detection and restart"),
     "checkpoint_stall": ("checkpoint_stall", "stall of a checkpoint"),
+    "checkpoint_size": ("checkpoint_size", "bytes of a parameter in a checkpoint"),
+    "storage": ("storage", "writing to storage, of one GPU"),
+    "replaced_share": ("replaced_share", "interruptions that take a node out"),
+    "repair": ("repair", "time until a node is repaired"),
     "host_share": ("host_share", "host power / GPU limit"),
     "gpu_power": ("power_spread", "GPU power / power curve"),
     "critical_batch": ("critical_batch_spread", "critical batch / model"),
@@ -32,7 +36,8 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "software": ("software", "software"),
     "network": ("network_spread", "network / its switches and links"),
 }
-# What a bare number is in, as a factor to SI: an interruption a day, USD a kWh, a kW-month or a year, minutes, years.
+# What a bare number is in, as a factor to SI: an interruption a day, USD a kWh, a kW-month or a year, minutes, GB/s,
+# hours, years.
 BARE: Mapping[str, float] = {
     "failure_rate": 1.0 / DAY,
     "electricity": 1.0 / 3.6e6,
@@ -41,8 +46,16 @@ BARE: Mapping[str, float] = {
     "support": 1.0 / YEAR,
     "staff": 1.0 / YEAR,
     "restart": 60.0,
+    "storage": 1e9,
+    "repair": 3600.0,
     "lifetime": YEAR,
 }
+# What no input may be, in SI: no amount is negative, and some divide.
+ABOVE_ZERO = frozenset(
+    ["mfu", "rent", "capex", "failure_rate", "checkpoint_stall", "storage", "gpu_power", "critical_batch", "lifetime"]
+)
+LEAST: Mapping[str, float] = {"pue": 1.0}
+MOST: Mapping[str, float] = {"residual": 1.0, "replaced_share": 1.0}
 ONLY_RENT, ONLY_BUY = (
     ("rent",),
     ("capex", "electricity", "colocation", "lifetime", "residual", "support", "staff", "software", "network"),
@@ -89,12 +102,22 @@ def _range(name: str, text: str, unit: str) -> Range:
     # A unit after the last number holds for all: "0.08:0.09:0.15 USD/kWh".
     suffix = last.lstrip("+-.0123456789eE_,")
     parts = [part if not suffix or part.endswith(suffix) else f"{part}{suffix}" for part in (*leading, last)]
-    values = [_value(name, part, unit) for part in parts]
+    values = [_possible(name, part, _value(name, part, unit)) for part in parts]
     if len(values) == 1:
         return Range.exact(values[0])
     if len(values) != 3 or sorted(values) != values:
         raise InputError(f"--assume {name}={text} must be one value or LOW:MIDDLE:HIGH in rising order")
     return Range(low=values[0], mid=values[1], high=values[2])
+
+
+def _possible(name: str, text: str, value: float) -> float:
+    """The value where this input can have it. Raises InputError otherwise."""
+    least, most = LEAST.get(name, 0.0), MOST.get(name, HUGE)
+    if not least <= value <= most or (name in ABOVE_ZERO and value == 0):
+        wanted = "above 0" if name in ABOVE_ZERO else f"at least {least:g}"
+        wanted += f" and at most {most:g}" if name in MOST else ""
+        raise InputError(f"--assume {name}={text}: {TITLES[name][1]} must be a finite number {wanted}")
+    return value
 
 
 def _value(name: str, text: str, unit: str) -> float:

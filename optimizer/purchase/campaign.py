@@ -16,13 +16,16 @@ from optimizer.purchase.ranges import Range
 from optimizer.stack import Stack
 from optimizer.units import whole
 
+AUTO = -1  # as many spare nodes as pay
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`.
 
     assumed: nobody named the batch, so that it follows the GPUs as that of `optimize` does; grows: nor did a published
-    run of the model, so that it grows with them as published runs' did. by: latest end, after the first start [s].
+    run of the model, so that it grows with them as published runs' did. start, by:
+    no earlier start and no later end than so long after the first day [s].
     """
 
     model: Model
@@ -31,6 +34,7 @@ class Run:
     global_batch: int
     assumed: bool = False
     grows: bool = False
+    start: float = 0.0
     by: float = float("inf")
 
     def sequences(self, gpus: int) -> int:
@@ -70,7 +74,8 @@ class Campaign:
     """The whole question. `buy` amortises machines instead of renting them.
 
     stack: the software on every device; None takes the one that each device usually runs. book: every price that may
-    be taken, the user's quotes in front. flex: how far a batch may move, as a share of it. fixed, ranges and choices
+    be taken, the user's quotes in front. spares: nodes that stand beside the job, AUTO for as many as pay; None where
+    the provider puts in others. flex: how far a batch may move, as a share of it. fixed, ranges and choices
     pin variables of the inner plans as optimizer.job.Limits does.
     """
 
@@ -80,6 +85,7 @@ class Campaign:
     bounds: Bounds = Bounds()
     buy: bool = False
     book: PriceBook = field(default_factory=PriceBook)
+    spares: int | None = None
     bubble: float = 1.0
     flex: float = 0.0
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
@@ -101,7 +107,8 @@ class Design:
 
     kind: as the buyer wrote it. nic: one-way bandwidth per GPU into the network [B/s], oversubscription of its last
     tier [1], hbm: memory per GPU [B], scale_up: GPUs in the NVLink domain; 0 keeps the cluster's own. batch_factor
-    multiplies each run's global batch. power_cap: share of the device's power limit [1].
+    multiplies each run's global batch. power_cap: share of the device's power limit [1]. spares: nodes paid for beside
+    the job, which take the place of those in repair; None where others are put in at once.
     """
 
     kind: str
@@ -114,6 +121,7 @@ class Design:
     oversubscription: float = 0.0
     hbm: float = 0.0
     scale_up: int = 0
+    spares: int | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -183,6 +191,7 @@ class Design:
         parts += [f"{self.oversubscription:g}:1"] * (self.oversubscription > 0)
         parts += [f"HBM {self.hbm / 1e9:.0f} GB"] * (self.hbm > 0)
         parts += [f"domain {self.scale_up}"] * (self.scale_up > 0)
+        parts += [f"{self.spares} spare node{'s' * (self.spares != 1)}" for _ in range(1) if self.spares]
         return ", ".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -127,7 +127,7 @@ def provisioned_power(design: Design) -> float:
 def rented(campaign: Campaign, design: Design) -> Lot:
     """What is rented: the sizes that the offer is sold in, else whole nodes."""
     offer = rent_offer(campaign, design)
-    return whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
+    return _lot(design, offer.sold, offer.sold_as)
 
 
 def bought(campaign: Campaign, design: Design) -> Lot:
@@ -135,8 +135,14 @@ def bought(campaign: Campaign, design: Design) -> Lot:
     offer = purchase_price(campaign, design)[1]
     domain = design.scale_up or design.cluster.scale_up_size
     if is_rack(design) and (design.scale_up or not offer.sold):
-        return whole(design.gpus, design.cluster.gpus_per_node, (domain,), "rack")
-    return whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
+        return _lot(design, (domain,), "rack")
+    return _lot(design, offer.sold, offer.sold_as)
+
+
+def _lot(design: Design, sizes: Sequence[int], name: str) -> Lot:
+    """The whole things that hold the job and its spare nodes."""
+    node = design.cluster.gpus_per_node
+    return replace(whole(design.gpus + (design.spares or 0) * node, node, sizes, name), used=design.gpus)
 
 
 def paid(campaign: Campaign, design: Design) -> Lot:

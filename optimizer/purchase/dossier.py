@@ -26,6 +26,9 @@ from optimizer.purchase.points import Planner, Point, Workshop, default_planner
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.rivals import Rival, rivals
 from optimizer.purchase.sensitivity import Swing, intervals, tornado
+from optimizer.purchase.staged import Delivery, Staged, by_kind
+from optimizer.purchase.standby import Standby, standby
+from optimizer.purchase.turning import Turn, turns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,9 @@ class Dossier:
 
     advised: the cheapest point of the front that meets the deadline even at the far end of its interval, or else the
     cheapest. ranges: by position in the front. rivals, verdict: the best design of each machine, what it would take
-    to win, and the chance that it does. shown: the few points of the front that stand for all of it.
+    to win, and the chance that it does. turns: where an answer to a question changes the choice. standby: spare nodes
+    of the advised point. staged: what deliveries come to, one after the other. shown: the few points of the front that
+    stand for all of it.
     """
 
     purchase: Purchase
@@ -74,8 +79,11 @@ class Dossier:
     rent_or_buy: tuple[RentOrBuy, ...]
     fewest: tuple[Fewest, ...]
     quotes: tuple[Quote, ...]
+    standby: tuple[Standby, ...] = ()
+    staged: tuple[Staged, ...] = ()
     rivals: tuple[Rival, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
+    turns: tuple[Turn, ...] = ()
 
     def range_of(self, point: Point) -> Mapping[str, Range]:
         """Intervals of a point of the front."""
@@ -87,6 +95,7 @@ def dossier(
     kinds: Sequence[Design],
     *,
     deadline_for_fewest: float = 0.0,
+    deliveries: Sequence[Delivery] = (),
     planner: Planner = default_planner,
     on_point: Callable[[], None] = lambda: None,
 ) -> Dossier:
@@ -101,6 +110,7 @@ def dossier(
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
     if advised is not None:
         best[advised.design.kind] = advised
+    verdict = judged(campaign, tuple(best.values()), seed=purchase.seed)
     return Dossier(
         purchase=purchase,
         ranges=ranges,
@@ -115,8 +125,11 @@ def dossier(
         rent_or_buy=rent_or_buy_known(campaign, tuple(best.values())),
         fewest=tuple(fewest_gpus(workshop, kind, deadline_for_fewest) for kind in kinds) if deadline_for_fewest else (),
         quotes=tuple(_quote(campaign, kind) for kind in kinds),
+        standby=standby(campaign, advised) if advised else (),
+        staged=by_kind(campaign, deliveries, purchase.points),
         rivals=rivals(campaign, tuple(best.values())),
-        verdict=judged(campaign, tuple(best.values()), seed=purchase.seed),
+        verdict=verdict,
+        turns=tuple(turn for item in verdict.questions for turn in turns(campaign, tuple(best.values()), item)),
     )
 
 

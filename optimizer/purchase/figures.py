@@ -23,9 +23,11 @@ from optimizer.purchase.catalogue import (
     racks,
     rent_offer,
 )
+from optimizer.purchase.checkpoint import Checkpoint
 from optimizer.purchase.energy import PowerCurve, StepEnergy, step_energy
 from optimizer.purchase.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
-from optimizer.purchase.run_cost import committed_cost, wall_time
+from optimizer.purchase.run_cost import GPUS_PER_NODE, committed_cost, wall_time
+from optimizer.purchase.spares import waiting
 from optimizer.purchase.whole import Lot
 from optimizer.units import GB
 
@@ -38,8 +40,10 @@ class Figures:
     """The answer for one design in SI: time [s], cost [USD], energy of the site [J], co2 [kg], power of the site [W].
 
     tokens: processed, all runs together. running: what owned machines cost a second; capex: their price, 0 when rented.
-    ends: of each run, one after the other [s]. lot: what is paid for. committed: rent of the shortest time that the
-    contract binds for, 0 when bought [USD]. network: its price, or that of what goes beyond a rented cluster's [USD].
+    ends: of each run, one after the other [s], walls: how long each takes [s]. lot: what is paid for. checkpoint: the
+    largest, storage_share: of the time in which the storage takes it at full bandwidth [1]. waiting: share of the time
+    without enough nodes [1]. committed: rent of the shortest time that the contract binds for, 0 when bought [USD].
+    network: its price, or that of what goes beyond a rented cluster's [USD].
     peak_power: while every GPU computes; mean_power: over the whole time. utilisation: of the peak, in compute phases.
     """
 
@@ -57,7 +61,11 @@ class Figures:
     peak_power: float
     racks: int
     lot: Lot
+    checkpoint: Checkpoint
+    storage_share: float
+    waiting: float = 0.0
     ends: tuple[float, ...] = ()
+    walls: tuple[float, ...] = ()
     committed: float = 0.0
     network: float = 0.0
     capex: float = 0.0
@@ -91,32 +99,40 @@ def figures(
     on_host: what the plans keep in the host's memory, per GPU [B]; bought machines get what they lack.
     """
     curve = power_curve(design, values)
-    training = energy = tokens = weighted = peak = 0.0
-    ends = []
+    training = energy = tokens = weighted = peak = wall = busy = 0.0
+    ends, times = [], []
+    waits = waits_of(campaign, design, values)
+    cluster = design.cluster.name
     for run, estimate in zip(campaign.runs, estimates, strict=True):
         step = _step(design, estimate, curve, values)
         seconds = float(step.step_time)
         needed = tokens_of(design, run, values["critical_batch"])
         steps = needed / (design.batch(run) * run.seq_len)
         training += steps * seconds
-        ends.append(training)
-        energy += steps * float(step.total) * design.gpus
+        time = wall_time(steps * seconds, design.gpus, values, params=run.model.params, cluster=cluster, waiting=waits)
+        times.append(time)
+        busy += time.wall
+        wall = max(wall, run.start) + time.wall
+        ends.append(wall)
+        # Lost work and restarts draw what training draws: a slight overestimate while nodes wait.
+        energy += steps * float(step.total) * design.gpus / time.goodput
         weighted += steps * estimate.mfu * estimate.step_time
         tokens += needed
         peak = max(peak, float(step.peak_power))
-    time = wall_time(training, design.gpus, values)
-    wall, share = time.wall, time.goodput
-    # Lost work and restarts draw what training draws: a slight overestimate while nodes wait.
+    largest = max(times, key=lambda time: time.checkpoint.size)
     pue = site_pue(campaign, design, values)
-    site_energy = energy / share * pue
+    site_energy = energy * pue
     power = site_energy / wall
     lot = paid(campaign, design)
     money = _money(campaign, design, values, wall, power, lot, on_host)
     return Figures(
         time_to_train=wall,
         training_time=training,
-        goodput=share,
-        checkpoint_interval=time.checkpoint_interval,
+        goodput=training / busy,
+        checkpoint_interval=largest.checkpoint_interval,
+        checkpoint=largest.checkpoint,
+        storage_share=largest.storage_share,
+        waiting=waits,
         gpu_seconds=design.gpus * wall,
         energy=site_energy,
         co2=site_energy / J_PER_KWH * values["carbon_intensity"],
@@ -126,9 +142,22 @@ def figures(
         peak_power=peak * design.gpus * pue,
         racks=racks(design),
         lot=lot,
-        ends=tuple(end / share for end in ends),
+        ends=tuple(ends),
+        walls=tuple(time.wall for time in times),
         **money,
     )
+
+
+def waits_of(campaign: Campaign, design: Design, values: Mapping[str, float]) -> float:
+    """Share of the time for which the job waits for a repair [1]; 0 where someone else's nodes stand in.
+
+    What whole things leave over is spare too.
+    """
+    if design.spares is None:
+        return 0.0
+    node = design.cluster.gpus_per_node
+    standing = max(design.spares, paid(campaign, design).spare // node)
+    return waiting(standing, design.gpus / GPUS_PER_NODE, values)
 
 
 def tokens_of(design: Design, run: Run, spread: float = 1.0) -> float:

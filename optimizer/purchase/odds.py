@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
+from optimizer.presets.economics import default_price
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row
 from optimizer.purchase.figures import figures
@@ -17,7 +18,6 @@ from optimizer.purchase.uncertainty import own_assumptions
 
 DRAWS = 1500
 NINETY = 1.6449  # standard deviations to either end of a range that holds nine of ten cases
-SHARED = 0.5  # of the variance of an error that machines have in common (assumed)
 RARE, CHEAP = 0.02, 0.002  # a question that changes fewer cases, or saves less of the cost, is not asked
 PARTS = 10  # of the cases by one input, in each of which the choice may be another
 
@@ -61,6 +61,7 @@ class Errors:
 
     draws: int
     random: np.random.Generator
+    shared: float
     drawn: dict[str, FloatArray] = field(default_factory=dict)
 
     def __call__(self, name: str) -> FloatArray:
@@ -70,16 +71,19 @@ class Errors:
         return self.drawn[name]
 
     def partly(self, common: str, own: str) -> FloatArray:
-        """Errors of which the share SHARED of the variance is common."""
-        mixed: FloatArray = np.sqrt(SHARED) * self(common) + np.sqrt(1.0 - SHARED) * self(own)
+        """Errors of which the share `shared` of the variance is common."""
+        mixed: FloatArray = np.sqrt(self.shared) * self(common) + np.sqrt(1.0 - self.shared) * self(own)
         return mixed
 
 
-def judged(campaign: Campaign, points: Sequence[Point], *, draws: int = DRAWS, seed: int = 0) -> Verdict:
+def judged(
+    campaign: Campaign, points: Sequence[Point], *, draws: int = DRAWS, seed: int = 0, shared: float | None = None
+) -> Verdict:
     """Odds of a point for each machine, by drawing every uncertain input of all of them together.
 
-    Rates err alike by half of the variance where the stack is the same, prices by half where both are rented or bought,
-    failures by half everywhere; power, PUE and the other inputs are the same for all. A range holds nine of ten cases
+    Rates err alike by the share `shared` of the variance where the stack is the same, that of presets/prices.csv where
+    None, prices where both are rented or bought, failures everywhere; power, PUE and the other inputs are the same for
+    all. A range holds nine of ten cases
     and is log-normal to either side. What misses a limit counts as dear as the dearest.
 
     The worth of a question is the expected value of perfect information on one input.
@@ -89,7 +93,9 @@ def judged(campaign: Campaign, points: Sequence[Point], *, draws: int = DRAWS, s
     """
     if len(points) < 2:
         return Verdict()
-    errors = Errors(draws, np.random.default_rng(seed))
+    errors = Errors(
+        draws, np.random.default_rng(seed), default_price("shared_error").value if shared is None else shared
+    )
     losses, within, inputs = [], [], dict[tuple[str, str], tuple[str, FloatArray]]()
     for point in points:
         values = _values(campaign, point, errors, inputs)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
-from optimizer.purchase.campaign import Bounds, Campaign, Design
+from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Design
 from optimizer.purchase.catalogue import host_memory, power_curve, price_row
 from optimizer.purchase.energy import capped_slowdown
 from optimizer.purchase.figures import Figures, figures
+from optimizer.purchase.spares import cheapest_count
 from optimizer.studies.best_use import batches_near
 
 Planner = Callable[[Job], Answer]
@@ -66,10 +68,10 @@ class Rejected:
 
 
 def default_planner(job: Job) -> Answer:
-    """The proven best plan, without runners-up and without a search of the knobs."""
+    """The proven best plan at its own knobs, as `optimize` and a batch find it, without runners-up."""
     from optimizer.search.plan.planner import plan
 
-    return plan(job, top=1, trials=0, priced_risk=False)
+    return plan(job, top=0, priced_risk=False)
 
 
 @dataclass
@@ -121,17 +123,30 @@ class Workshop:
             return Rejected(design=design, reason=str(error))
         estimates = [answer.estimate for answer in answers if answer.estimate is not None]
         on_host = max(kept_on_host(answer) for answer in answers)
+        design = with_spares(self.campaign, design, estimates, on_host)
         found = figures(self.campaign, design, estimates, self.campaign.scenario(), on_host)
         broken = excesses(self.campaign.bounds, design, found) + _late(self.campaign, found)
         broken += _too_little_host(self.campaign, design, on_host)
         return Point(design=design, answers=tuple(answers), figures=found, excesses=broken, on_host=on_host)
 
     def _plan(self, run: int, design: Design, job: Job) -> Answer:
-        # The power cap stretches a plan's time but is not known to the planner, so it is no part of the key.
-        key = (run, replace(design, power_cap=1.0).key)
+        # Neither the power cap nor spare nodes are known to the planner, so they are no part of the key.
+        key = (run, replace(design, power_cap=1.0, spares=None).key)
         if key not in self.plans:
             self.plans[key] = self.planner(job)
         return self.plans[key]
+
+
+def with_spares(campaign: Campaign, design: Design, estimates: Sequence[Estimate], on_host: float = 0.0) -> Design:
+    """The design with as many spare nodes as the campaign asks for, or as pay at the middle of every assumption."""
+    if campaign.spares != AUTO:
+        return replace(design, spares=campaign.spares)
+    values = campaign.scenario()
+
+    def cost(spares: int) -> float:
+        return figures(campaign, replace(design, spares=spares), estimates, values, on_host).cost
+
+    return replace(design, spares=cheapest_count(cost))
 
 
 def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:

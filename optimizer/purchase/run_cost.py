@@ -8,21 +8,31 @@ from functools import cache
 
 from optimizer.presets.economics import default_price
 from optimizer.presets.offers import Offer
+from optimizer.purchase.checkpoint import Checkpoint, checkpoint
 from optimizer.purchase.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
 from optimizer.purchase.money import rent_cost
 from optimizer.purchase.whole import Lot, whole
 
 GPUS_PER_NODE = 8  # of the failure rate's scope
-RELIABILITY = ("failure_rate", "restart", "checkpoint_stall")
+RELIABILITY = ("failure_rate", "restart", "checkpoint_stall", "checkpoint_size", "storage")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WallTime:
-    """Wall time of a run with failures and checkpoints [s], the share of it that trains, time between checkpoints."""
+    """Wall time of a run with failures and checkpoints [s], the share of it that trains, time between checkpoints.
+
+    checkpoint: what is written, and to what.
+    """
 
     wall: float
     goodput: float
     checkpoint_interval: float
+    checkpoint: Checkpoint
+
+    @property
+    def storage_share(self) -> float:
+        """Share of the time in which the storage takes a checkpoint at its full bandwidth [1]."""
+        return self.checkpoint.write / self.checkpoint_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +55,37 @@ def usual_reliability() -> Mapping[str, float]:
     return {name: default_price(name).value for name in RELIABILITY}
 
 
-def wall_time(training: float, gpus: int, values: Mapping[str, float]) -> WallTime:
-    """Wall time of `training` seconds on `gpus` GPUs, in a scenario that names RELIABILITY."""
+def wall_time(
+    training: float,
+    gpus: int,
+    values: Mapping[str, float],
+    *,
+    params: float = 0.0,
+    cluster: str = "",
+    waiting: float = 0.0,
+) -> WallTime:
+    """Wall time of `training` seconds on `gpus` GPUs, in a scenario that names RELIABILITY.
+
+    params: of the model, whose checkpoint the storage of the cluster takes while training goes on: checkpoints follow
+    each other no faster than it does, and a failure goes back behind the one that is still being written. waiting:
+    share of the time in which the job waits for a repair [1].
+
+    >>> usual = usual_reliability()
+    >>> light, heavy = (wall_time(86400.0, 16384, usual, params=params) for params in (8e9, 20e12))
+    >>> light.storage_share < 0.01, round(heavy.storage_share, 2), heavy.goodput < light.goodput
+    (True, 0.35, True)
+    """
     reliability = Reliability(
         failure_rate=values["failure_rate"] / GPUS_PER_NODE,
         restart=values["restart"],
         checkpoint_stall=values["checkpoint_stall"],
     )
+    written = checkpoint(params, gpus, cluster, values)
     mtbf = mean_time_between_failures(reliability.failure_rate, gpus)
-    interval = optimal_interval(reliability.checkpoint_stall, mtbf)
-    share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart, mtbf))
-    return WallTime(wall=training / share, goodput=share, checkpoint_interval=float(interval))
+    interval = max(float(optimal_interval(reliability.checkpoint_stall, mtbf)), written.write)
+    share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart + written.write, mtbf))
+    share *= 1.0 - waiting
+    return WallTime(wall=training / share, goodput=share, checkpoint_interval=interval, checkpoint=written)
 
 
 def committed_cost(lot: Lot, wall: float, offer: Offer) -> float:
@@ -63,10 +93,19 @@ def committed_cost(lot: Lot, wall: float, offer: Offer) -> float:
     return float(rent_cost(lot.gpus, max(wall, offer.commitment), offer.value))
 
 
-def rental(training: float, gpus: int, node: int, offer: Offer, values: Mapping[str, float] | None = None) -> Rental:
+def rental(
+    training: float,
+    gpus: int,
+    node: int,
+    offer: Offer,
+    values: Mapping[str, float] | None = None,
+    *,
+    params: float = 0.0,
+    cluster: str = "",
+) -> Rental:
     """What `training` seconds of steps come to on `gpus` GPUs in nodes of `node`.
 
-    values: the scenario; without one the middle of every assumption.
+    values: the scenario; without one the middle of every assumption. params, cluster: as wall_time takes them.
 
     Ten days of steps on 1,024 GPUs at 2 USD: 491,520 USD, and what failures, restarts and checkpoints add:
 
@@ -75,7 +114,7 @@ def rental(training: float, gpus: int, node: int, offer: Offer, values: Mapping[
     >>> round(found.cost * found.time.goodput), round(found.time.goodput, 3)
     (491520, 0.989)
     """
-    time = wall_time(training, gpus, values or usual_reliability())
+    time = wall_time(training, gpus, values or usual_reliability(), params=params, cluster=cluster)
     lot = whole(gpus, node, offer.sold, offer.sold_as)
     cost = float(rent_cost(lot.gpus, time.wall, offer.value))
     return Rental(time=time, lot=lot, offer=offer, cost=cost, committed=committed_cost(lot, time.wall, offer))

@@ -12,6 +12,7 @@ from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import chance_to_fit, risk_of, safe_memory
 from optimizer.reports.conflict_report import conflict_sections
+from optimizer.reports.plan_words import plan_words
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
 from optimizer.search.plan.simplicity import moving_parts
@@ -122,7 +123,7 @@ def knobs_text(job: Job, knobs: Knobs) -> str:
     """The continuous settings that the software has, in words."""
     words = {
         "bucket": f"gradient bucket {show(knobs.bucket, 'B')}",
-        "comm_sm_share": f"{knobs.comm_sm_share:.0%} of the SMs to communication",
+        "comm_sm_share": f"{knobs.comm_sm_share:.0%} of the SMs (the GPU's processors) to communication",
         "offload": f"{knobs.offload:.0%} of the optimizer on the host",
     }
     settable = job.stack.features.settable
@@ -134,6 +135,7 @@ def plan_table(answer: Answer, plan: Plan, estimate: Estimate) -> Table:
     job, knobs = answer.job, answer.knobs
     table = grid("left", "left", expand="1")
     table.add_row("parallelism", plan.summary())
+    table.add_row("in words", plan_words(plan))
     table.add_row(
         "micro-batches", f"{plan.num_microbatches:,} of {plan.micro_batch} per step, {plan.schedule} schedule"
     )
@@ -146,7 +148,7 @@ def plan_table(answer: Answer, plan: Plan, estimate: Estimate) -> Table:
     table.add_row(
         "rates",
         f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
-        f"HFU {estimate.hfu:.1%}",
+        f"HFU {estimate.hfu:.1%} (MFU with what is recomputed)",
     )
     table.add_row("MFU counts", convention_words(job, estimate))
     table.add_row("interval", interval_words(job, plan, estimate))

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.search.plan.best import Outlook, outlook
 
 LEAST = 0.75  # of the GPUs that there are: with fewer, no plan makes up for those that stand idle
 NOTICEABLE = 0.005  # of the throughput, below which what was asked for is kept
 SMOOTH = (2, 3, 5, 7)  # prime factors of counts that plans divide well
 BATCHES = 3  # other batches tried
-Planner = Callable[[Job], Answer]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """One count and batch that was tried; throughput of all GPUs [tokens/s], 0 without a plan."""
+    """One count and batch that was tried; throughput of all GPUs [tokens/s], 0 without a plan.
+
+    That of a job which is neither what was asked for nor the best is only known not to exceed the best.
+    """
 
     job: Job
     throughput: float
@@ -96,17 +98,29 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
     return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
 
 
-def best_use(jobs: Iterable[Job], planner: Planner) -> BestUse:
+def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None) -> BestUse:
     """The job of the highest throughput; the first one is what was asked for.
 
-    A job that cannot be asked about counts as one without a plan.
+    Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
+    for more than the best so far. A job that cannot be asked about counts as one without a plan.
     """
-    tried = [Use(job=job, throughput=_throughput(job, planner)) for job in jobs]
-    asked = tried[0]
+    swept = []
+    for job in jobs:
+        swept.append((job, _outlook(job)))
+        on_job()
+    rates = [0.0] * len(swept)
+    most = 0.0
+    for index in sorted(range(len(swept)), key=lambda index: -_rate(swept[index][1])):
+        found = swept[index][1]
+        # What was asked for is told, and so is its own rate.
+        rates[index] = found.throughput_beyond(most if index else 0.0) if found else 0.0
+        most = max(most, rates[index])
+    tried = tuple(Use(job=job, throughput=rate) for (job, _), rate in zip(swept, rates, strict=True))
     best = max(tried, key=lambda use: use.throughput)
+    asked = tried[0]
     if best.throughput <= asked.throughput * (1.0 + NOTICEABLE):
         best = asked
-    return BestUse(asked=asked, best=best, tried=tuple(tried))
+    return BestUse(asked=asked, best=best, tried=tried)
 
 
 def with_batches(job: Job, share: float) -> Sequence[Job]:
@@ -114,12 +128,15 @@ def with_batches(job: Job, share: float) -> Sequence[Job]:
     return [replace(job, global_batch=batch) for batch in batches_near(job.global_batch, share, job.gpus)]
 
 
-def _throughput(job: Job, planner: Planner) -> float:
+def _outlook(job: Job) -> Outlook | None:
     try:
-        answer = planner(job)
+        return outlook(job)
     except InputError:
-        return 0.0
-    return job.tokens / answer.estimate.step_time if answer.estimate else 0.0
+        return None
+
+
+def _rate(found: Outlook | None) -> float:
+    return found.throughput if found else 0.0
 
 
 def _smooth(number: int) -> bool:

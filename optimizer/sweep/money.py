@@ -81,7 +81,8 @@ def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dic
     node = cluster.gpus_per_node if cluster else 1
     # Without an offer only time is asked for.
     free = offer or quote(job["device"], "on_demand", 0.0, row="")
-    run = rental((token_budget or MTOKEN) / (rate * gpus), gpus, node, free)
+    training, params = (token_budget or MTOKEN) / (rate * gpus), job.get("params") or 0.0
+    run = rental(training, gpus, node, free, params=params, cluster=job.get("cluster") or "")
     found["goodput"] = run.time.goodput
     if offer is not None:
         found["usd_per_mtoken"] = run.cost / (token_budget or MTOKEN) * MTOKEN

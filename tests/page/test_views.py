@@ -50,7 +50,8 @@ def test_the_run_is_priced_as_asked_or_at_the_median_offer() -> None:
     assert asked.value == pytest.approx(0.002)
     assert usual == book_of().rent("h100", "dgx-h100")
     budget = answered(replace(LLAMA, price=7.2)).budget
-    assert budget.charged(3600.0)[1] == rental(3600.0, LLAMA.gpus, 8, asked).cost
+    of_the_run = {"params": answer.job.model.params, "cluster": "dgx-h100"}
+    assert budget.charged(3600.0)[1] == rental(3600.0, LLAMA.gpus, 8, asked, **of_the_run).cost
 
 
 def test_every_assumption_leads_to_its_control() -> None:

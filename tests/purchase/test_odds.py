@@ -147,3 +147,11 @@ def test_every_word_of_a_plan_is_in_the_glossary() -> None:
     words = words_in(["TP 4 SP, CP 2, EP 8, PP 8 x VPP 8, DP 256, micro-batch 1, ZeRO-1"])
     assert {"TP", "SP", "CP", "EP", "PP", "VPP", "DP", "ZeRO", "micro-batch"} == set(words)
     assert words_in(["nothing of the kind, TPU, stEPs"]) == {}
+
+
+def test_what_machines_have_in_common_cancels_in_their_ranking() -> None:
+    question = campaign()
+    points = [point for point in best(question) if point.design.kind in ("h100", "b200")]
+    apart, half, alike = (judged(question, points, shared=share) for share in (0.0, 0.5, 1.0))
+    assert apart.odds[0].chance < half.odds[0].chance < alike.odds[0].chance
+    assert judged(question, points) == half

@@ -70,3 +70,15 @@ def test_the_power_of_nodes_that_train_gpt_3_in_mlperf() -> None:
     assert found.high / found.low < 1.6
     # The rating of the node.
     assert found.high < 10_200
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "hours", "widest"), [("llama3-70b", "16k", 7.0e6, 2.0), ("llama3-8b", "4k", 1.46e6, 2.0)]
+)
+def test_the_gpu_hours_of_llama_3_1_70b_and_8b(model: str, gpus: str, hours: float, widest: float) -> None:
+    # Model card of Llama 3.1: 7.0 M and 1.46 M H100-hours for "15T+" tokens. The card does not say on how many GPUs:
+    # ai.meta.com/blog/meta-llama-3 says up to 16K at once; for the 8B 4,096 are assumed. On 1,024 it would take 0.6 M.
+    found = asked("--model", model, "--tokens", "15T", "--hardware", "h100", "--gpus", gpus, "--seq-len", "8k")
+    low, high = (days * 24 * found["gpus"] for days in found["ranges"]["time_to_train_days"])
+    assert low < hours < high
+    assert high / low < widest

@@ -48,11 +48,12 @@ def _budget(asked: Asked, answer: Answer) -> Budget:
     """The run that the visitor asks about, with failures and whole nodes as every command counts them."""
     from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
 
-    offer, gpus, node = offer_of(asked, answer), answer.job.gpus, answer.job.cluster.gpus_per_node
+    offer, gpus, cluster = offer_of(asked, answer), answer.job.gpus, answer.job.cluster
+    node, params = cluster.gpus_per_node, answer.job.model.params
 
     def charged(training: float) -> tuple[float, float | None]:
-        wall = wall_time(training, gpus, usual_reliability()).wall
-        return wall, rental(training, gpus, node, offer).cost if offer else None
+        wall = wall_time(training, gpus, usual_reliability(), params=params, cluster=cluster.name).wall
+        return wall, rental(training, gpus, node, offer, params=params, cluster=cluster.name).cost if offer else None
 
     return Budget(tokens=asked.tokens, price=offer.title() if offer else "", charged=charged)
 

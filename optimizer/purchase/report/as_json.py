@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier, Quote
     from optimizer.purchase.points import Point
     from optimizer.purchase.rivals import Rival
+    from optimizer.purchase.staged import Staged
+    from optimizer.purchase.turning import Turn
 
 SCHEMA_VERSION = 1
 
@@ -73,8 +75,23 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             for item in dossier.parities
         ],
         "machines": [_machine(rival, dossier) for rival in dossier.rivals],
-        "find_out_first": [asdict(item) for item in dossier.verdict.questions],
+        "find_out_first": [
+            asdict(item) | {"turns": [_turn(turn) for turn in dossier.turns if turn.question is item]}
+            for item in dossier.verdict.questions
+        ],
         "draws": dossier.verdict.draws,
+        "staged": [_staged(item) for item in dossier.staged],
+        "spares": [
+            {
+                "nodes": item.spares,
+                "pays": item.pays,
+                "goodput": item.figures.goodput,
+                "waiting": item.figures.waiting,
+                "time_to_train_days": item.figures.time_to_train / DAY,
+                "cost_usd": item.figures.cost,
+            }
+            for item in dossier.standby
+        ],
         "rent_or_buy": [
             {
                 "device": item.point.design.kind,
@@ -122,6 +139,30 @@ def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
         "price_to_win": rival.price * size if rival.price else None,
         "mfu_to_win": rival.mfu,
         "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    """Where the choice changes; `value` in SI, prices and rates as a share of what is assumed."""
+    side = "below" if turn.end < turn.value else "above"
+    return {"side": side, "value": turn.value, "now": turn.now.design.kind, "then": turn.then.design.kind}
+
+
+def _staged(item: Staged) -> dict[str, Any]:
+    """One kind of machine in deliveries."""
+    found = item.course
+    return {
+        "device": item.points[-1].design.kind,
+        "deliveries": [{"gpus": each.gpus, "after_days": each.at / DAY} for each in item.deliveries],
+        "within_limits": item.in_limits,
+        "time_to_train_days": found.time_to_train / DAY,
+        "cost_usd": found.cost,
+        "energy_mwh": found.energy / J_PER_MWH,
+        "ranges": range_row(item.ranges),
+        "stretches": [
+            {"run": each.run, "gpus": each.gpus, "start_days": each.start / DAY, "end_days": each.end / DAY}
+            for each in found.stretches
+        ],
     }
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.purchase.report.units import dollars, hourly
+from optimizer.purchase.catalogue import price_row, purchase_price
+from optimizer.purchase.report.units import dollars, hourly, quantity
 from optimizer.purchase.uncertainty import untested
 
 if TYPE_CHECKING:
+    from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.odds import Question
     from optimizer.purchase.points import Point
     from optimizer.purchase.rivals import Rival
+    from optimizer.purchase.turning import Turn
 
 QUESTIONS = 3  # told
 NEGLIGIBLE = 0.005  # below which a chance is not told apart from none
@@ -74,7 +77,7 @@ def odds_sentences(dossier: Dossier) -> list[str]:
         lines.append(f"Larger or other than the runs measured, which widens their intervals: {', '.join(beyond)}.")
     told = verdict.questions[:QUESTIONS]
     if told:
-        first, *others = [question_words(item) for item in told]
+        first, *others = [question_words(item, dossier) for item in told]
         lines.append(f"Find out first: {first}." + (f" Then: {'; '.join(others)}." if others else ""))
     else:
         lines.append("No single measurement or quote is likely to change the choice.")
@@ -86,15 +89,35 @@ def fitted_on(point: Point) -> bool:
     return point.design.cluster.device.name in point.answers[0].job.stack.devices
 
 
-def question_words(item: Question) -> str:
-    """One thing to find out, how often it changes the choice and what knowing it is worth."""
+def turn_words(turn: Turn, campaign: Campaign) -> str:
+    """From which answer on another machine is the cheapest."""
+    side = "below" if turn.end < turn.value else "above"
+    point = next((each for each in (turn.now, turn.then) if each.design.title == turn.question.about), turn.now)
+    name = turn.question.name
+    if name == "mfu":
+        value = f"an MFU of {turn.value * point.figures.mfu:.1%}"
+    elif name == "rent":
+        value = hourly(turn.value * price_row(campaign, point.design).value)
+    elif name == "capex":
+        value = f"{dollars(turn.value * purchase_price(campaign, point.design)[0])} a GPU"
+    else:
+        unit = next(item.unit for item in campaign.assumptions if item.name == name)
+        value = quantity(turn.value, unit, name)
+    return f"{side} {value} take {turn.then.design.title}"
+
+
+def question_words(item: Question, dossier: Dossier) -> str:
+    """One thing to find out, how often it changes the choice, what knowing it is worth, and from where on it does."""
     what = {
         "mfu": f"the rate of {item.about}, by a trial on a few nodes",
         "rent": f"a firm quote for {item.about}",
         "capex": f"a firm quote for {item.about}",
         "failure_rate": f"the failure rate of {item.about}, guaranteed",
     }.get(item.name, item.title)
-    return f"{what} (changes the choice in {item.changes:.0%} of the cases, worth {dollars(item.worth)} on average)"
+    found = [turn_words(turn, dossier.purchase.campaign) for turn in dossier.turns if turn.question is item]
+    turning = f": {', '.join(found)}" if found else ""
+    often = f"changes the choice in {item.changes:.0%} of the cases, worth {dollars(item.worth)} on average"
+    return f"{what} ({often}{turning})"
 
 
 RIVAL_HEADINGS = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
 from optimizer.purchase.report.figures import charts
 from optimizer.purchase.report.rows import bottleneck, memory_use
+from optimizer.purchase.report.running import STANDBY_HEADINGS, standby_cells
 from optimizer.purchase.report.units import (
     between,
     days,
@@ -83,6 +84,8 @@ def purchase_html(
         vendor=vendor_questions(dossier),
         rivals=_groups(dossier),
         rival_headings=RIVAL_HEADINGS,
+        standby_headings=STANDBY_HEADINGS,
+        standby=[standby_cells(item) for item in dossier.standby],
         words=words_in(_words(dossier)),
         owning=[rent_or_buy_sentence(item) for item in dossier.rent_or_buy],
         fewest=[fewest_sentence(item) for item in dossier.fewest],

@@ -49,6 +49,11 @@ def point_row(point: Point) -> dict[str, Any]:
         "committed_usd": found.committed,
         "ends_days": [end / DAY for end in found.ends],
         "checkpoint_interval_s": found.checkpoint_interval,
+        "checkpoint_tb": found.checkpoint.size / 1e12,
+        "checkpoint_write_s": found.checkpoint.write,
+        "storage_share": found.storage_share,
+        "spare_nodes": design.spares,
+        "waiting_for_repair": found.waiting,
         "proven": point.proven,
         "limits_broken": [excess.limit for excess in point.excesses],
         "bottleneck": bottleneck(point),
@@ -64,7 +69,11 @@ def range_row(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
         "energy": ("energy_mwh", J_PER_MWH),
         "co2": ("co2_t", 1e3),
     }
-    return {name: [ranges[result].low / size, ranges[result].high / size] for result, (name, size) in units.items()}
+    return {
+        name: [ranges[result].low / size, ranges[result].high / size]
+        for result, (name, size) in units.items()
+        if result in ranges
+    }
 
 
 def phases(point: Point) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
 from optimizer.purchase.report.rows import bottleneck
+from optimizer.purchase.report.running import STANDBY_HEADINGS, standby_cells
 from optimizer.purchase.report.units import days, dollars, megawatt_hours, megawatts
 from optimizer.purchase.report.words import (
     fewest_sentence,
@@ -70,7 +71,7 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
             table,
             *(Text(line) for line in _left_out(dossier) if line),
         ]
-        parts += [Text("\nPlans", style="bold")]
+        parts += [Text("\nPlans (their short names are told under Words)", style="bold")]
         parts += [
             _bullet(f"{point.design.label()}{_run_of(point, answer)}: {answer.plan.summary()}")
             for point in dossier.shown
@@ -78,6 +79,7 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
             if answer.plan
         ]
     parts += _machines(dossier)
+    parts += _spares(dossier)
     for heading, sentences in _backwards(dossier):
         parts += [Text(f"\n{heading}", style="bold"), *(_bullet(sentence) for sentence in sentences)]
     if notes:
@@ -117,6 +119,21 @@ def _machines(dossier: Dossier) -> list[RenderableType]:
             table.add_row(*rival_cells(dossier, rival))
         found += [Text(f"\nThe best of each machine, {name}", style="bold"), table]
     return found
+
+
+def _spares(dossier: Dossier) -> list[RenderableType]:
+    """Spare nodes around the number that pays, where they are kept by the buyer."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if dossier.advised is None or dossier.advised.design.spares is None or len(dossier.standby) < 2:
+        return []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in STANDBY_HEADINGS:
+        table.add_column(heading, justify="right")
+    for item in dossier.standby:
+        table.add_row(*standby_cells(item))
+    return [Text("\nHow many spare nodes pay", style="bold"), table]
 
 
 def _cells(point: Point) -> list[str]:

@@ -15,6 +15,7 @@ FACTORS = {
     "staff": (YEAR, "of the price a year"),
     "colocation": (YEAR * 1e3 / 12, "USD/kW-month"),
     "carbon_intensity": (1.0, "kg/kWh"),
+    "storage": (1e-9, "GB/s"),
     "USD/J": (3.6e6, "USD/kWh"),
     "USD/s": (YEAR, "USD a year"),
     "1/s": (DAY, "a day"),

@@ -10,6 +10,7 @@ from optimizer.purchase.catalogue import fabric_of, price_row
 from optimizer.purchase.front import binding_limits, smallest_excess
 from optimizer.purchase.report.decision import odds_sentences
 from optimizer.purchase.report.rows import bottleneck
+from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence, staged_sentences
 from optimizer.purchase.report.units import (
     between,
     days,
@@ -52,10 +53,11 @@ def summary(dossier: Dossier) -> list[str]:
     """The executive summary: what to take, what it costs, what else there is, what could go wrong."""
     purchase = dossier.purchase
     if not dossier.advised:
-        return infeasible(dossier)
+        return [*staged_sentences(dossier), *infeasible(dossier)]
     best = dossier.advised
     ranges = dossier.range_of(best)
     lines = [
+        *staged_sentences(dossier),
         f"Take {name(best)}. Training ends after {between(ranges['time_to_train'], days)} and costs "
         f"{between(ranges['cost'], dollars)}; it uses {between(ranges['energy'], megawatt_hours)} and draws up to "
         f"{megawatts(best.figures.peak_power)} at the site.",
@@ -68,6 +70,8 @@ def summary(dossier: Dossier) -> list[str]:
         f"The machines train {best.figures.goodput:.0%} of the time; failures, restarts and checkpoints take the rest. "
         f"While they train they reach {best.figures.mfu:.0%} of their peak (MFU); "
         f"the largest loss is {bottleneck(best)}.",
+        checkpoint_sentence(best),
+        *filter(None, [spares_sentence(dossier)]),
     ]
     widest = [swing for swing in dossier.swings if swing.uncertain][:3]
     lines.append(
@@ -81,8 +85,9 @@ def summary(dossier: Dossier) -> list[str]:
         + "."
     )
     lines.append(
-        f"{len(purchase.points) + len(purchase.rejected):,} designs were examined, {len(purchase.feasible):,} meet "
-        f"every limit, {len(purchase.front):,} of those are beaten by none in time, cost and energy together."
+        f"Designs examined: {len(purchase.points) + len(purchase.rejected):,}; within every limit: "
+        f"{len(purchase.feasible):,}; of those beaten by none in time, cost and energy together: "
+        f"{len(purchase.front):,}."
     )
     return lines
 
@@ -223,7 +228,7 @@ def _dates(dossier: Dossier, best: Point) -> list[str]:
     runs, ends = dossier.purchase.campaign.runs, best.figures.ends
     if len(runs) < 2:
         return []
-    starts = (0.0, *ends[:-1])
+    starts = (max(run.start, end) for run, end in zip(runs, (0.0, *ends[:-1]), strict=True))
     parts = [
         f"{run.model.title or run.model.name} from day {start / DAY:,.0f} to day {end / DAY:,.0f}"
         + (f" (by day {run.by / DAY:,.0f})" if run.by < float("inf") else "")

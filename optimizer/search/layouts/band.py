@@ -156,8 +156,11 @@ def lay_out(
     *,
     even: Candidate | None = None,
     time_limit: float | None = None,
+    below: float = np.inf,
 ) -> LaidOut:
     """The fastest plan with the fastest layout that fits, or `even`, the best even split, where none is faster.
+
+    below: slower layouts are of no interest and not looked for [s].
 
     Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as an even
     split asks for, with none and with all of it there. Plans come in the order of their bounds at any knobs, and none
@@ -168,7 +171,7 @@ def lay_out(
     bill, floor, space = _lowest(job, bills, tuning, split)
     any_knobs = tuning.fixed is None
     bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
-    search.limit = split * (1 + SAME)
+    search.limit = min(split, below) * (1 + SAME)
     fitting, own, waiting = bounds.copy(), np.full(len(bounds), np.nan), np.ones(len(bounds), dtype=np.bool_)
     for part in _slices(bill.plans, bounds):
         if search.expired():

@@ -48,6 +48,43 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     return Best(job=job, plan=best, knobs=found.best.knobs, estimate=estimate, swept=swept)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What the sweep of a job says before any layout is looked for; even: its best even split, None without one."""
+
+    job: Job
+    space: Space
+    swept: Sweep
+    even: Candidate | None
+
+    @property
+    def throughput(self) -> float:
+        """Tokens a second of the best even split, which the best layout may exceed; 0 without one [1/s]."""
+        return self.job.tokens / self.even.seconds if self.even else 0.0
+
+    def throughput_beyond(self, least: float = 0.0) -> float:
+        """Tokens a second of the best plan where that is more than `least`; otherwise some number up to `least` [1/s].
+
+        Bounds spare the search for layouts that could not exceed it.
+        """
+        if not self.swept.space:
+            return 0.0
+        if self.job.layout_given:
+            found = as_given(self.swept).best
+        else:
+            below = self.job.tokens / least if least else float("inf")
+            found = lay_out(self.job, self.space, even=self.even, below=below).best
+        return self.job.tokens / found.seconds if found else 0.0
+
+
+def outlook(job: Job) -> Outlook:
+    """A job priced at the usual knobs, plan by plan. Raises InputError for a pin on an unknown variable."""
+    space = Space(job, structural(job))
+    swept = fold(job, space)
+    even = best_even(job, swept.points) if swept.points and not job.layout_given else None
+    return Outlook(job=job, space=space, swept=swept, even=even)
+
+
 def laid_out_best(
     job: Job, space: Space, swept: Sweep, tuning: Tuning, time_limit: float | None = None
 ) -> tuple[LaidOut | None, float]:

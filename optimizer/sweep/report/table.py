@@ -90,6 +90,7 @@ def _family(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "best_at": _at(best),
         "most_tokens_per_usd": thrifty["costs"]["tokens_per_usd"] if thrifty else None,
         "most_tokens_at": _at(thrifty),
+        "mfu_there": shown["estimate"]["mfu"] if (shown := thrifty or best) else None,
         "tokens_per_joule": thrifty["costs"]["tokens_per_joule"] if thrifty else None,
         "cheapest_usd_per_mtoken": cheapest,
     }
@@ -122,7 +123,7 @@ def _short(text: str) -> str:
 
 
 def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("family", "jobs", "planned", "infeasible", "failed", "tokens/$", "at", "tokens/J", "best MFU")
+    table = _table("family", "jobs", "planned", "infeasible", "failed", "tokens/$", "at", "tokens/J", "its MFU")
     for family, found in families.items():
         table.add_row(
             family,
@@ -130,7 +131,7 @@ def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
             "" if found["most_tokens_per_usd"] is None else f"{found['most_tokens_per_usd']:,.0f}",
             found["most_tokens_at"] or found["best_at"] or "",
             "" if found["tokens_per_joule"] is None else f"{found['tokens_per_joule']:.2f}",
-            "" if found["best_mfu"] is None else f"{found['best_mfu']:.1%}",
+            "" if found["mfu_there"] is None else f"{found['mfu_there']:.1%}",
         )
     return table
 

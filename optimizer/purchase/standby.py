@@ -1,0 +1,34 @@
+"""How many spare nodes pay for one design: counts around the best, each with what it saves and costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optimizer.purchase.campaign import AUTO, Campaign
+from optimizer.purchase.figures import Figures, figures
+from optimizer.purchase.points import Point, with_spares
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standby:
+    """So many spare nodes and what a design comes to with them; pays: no other number costs less."""
+
+    spares: int
+    figures: Figures
+    pays: bool
+
+
+def standby(campaign: Campaign, point: Point) -> tuple[Standby, ...]:
+    """None, half of, as many as and twice as many spare nodes as pay, and what was asked for."""
+    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+    own = replace(campaign, spares=AUTO)
+    best = with_spares(own, point.design, estimates, point.on_host).spares or 0
+    asked = [point.design.spares] if point.design.spares is not None else []
+    return tuple(
+        Standby(
+            spares=count,
+            figures=figures(own, replace(point.design, spares=count), estimates, own.scenario(), point.on_host),
+            pays=count == best,
+        )
+        for count in sorted({0, best // 2, best, 2 * best, *asked})
+    )

@@ -1,0 +1,79 @@
+"""The value of one input at which another machine becomes the cheapest: found by setting it, not by a slope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from optimizer.purchase.campaign import Campaign
+from optimizer.purchase.figures import figures
+from optimizer.purchase.odds import Question
+from optimizer.purchase.points import Point
+from optimizer.purchase.uncertainty import own_assumptions
+
+HALVINGS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Beyond `value` of an input, to the side of `end`, `then` is the cheapest within the limits instead of `now`.
+
+    value and end are in SI, as in a scenario.
+    """
+
+    question: Question
+    value: float
+    end: float
+    now: Point
+    then: Point
+
+
+def turns(campaign: Campaign, points: Sequence[Point], question: Question) -> tuple[Turn, ...]:
+    """Where the choice changes between the middle of an input and either end of its range; empty where it does not."""
+    found = []
+    now = choice(campaign, points, question, None)
+    if now is None:
+        return ()
+    for middle, end in _ends(campaign, points, question):
+        then = choice(campaign, points, question, end)
+        if then is None or then is now:
+            continue
+        near, far = middle, end
+        for _ in range(HALVINGS):
+            between = (near + far) / 2
+            if choice(campaign, points, question, between) is now:
+                near = between
+            else:
+                far = between
+        changed = choice(campaign, points, question, far) or then
+        found.append(Turn(question=question, value=far, end=end, now=now, then=changed))
+    return tuple(found)
+
+
+def choice(campaign: Campaign, points: Sequence[Point], question: Question, value: float | None) -> Point | None:
+    """The cheapest point within the limits where one input has this value, and every other one is at its middle."""
+    within = []
+    for point in points:
+        hit = value is not None and question.about in ("", point.design.title)
+        values = campaign.scenario(**({question.name: value} if hit and value is not None else {}))
+        cost = _cost(campaign, point, values)
+        if cost is not None:
+            within.append((cost, point))
+    return min(within, key=lambda item: item[0])[1] if within else None
+
+
+def _cost(campaign: Campaign, point: Point, values: Mapping[str, float]) -> float | None:
+    """Cost of a point in a scenario [USD], None beyond a limit."""
+    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+    found, bounds = figures(campaign, point.design, estimates, values, point.on_host), campaign.bounds
+    inside = found.time_to_train <= bounds.deadline and found.cost <= bounds.budget and found.peak_power <= bounds.power
+    return found.cost if inside else None
+
+
+def _ends(campaign: Campaign, points: Sequence[Point], question: Question) -> list[tuple[float, float]]:
+    """Middle and either end of the input's range, as it is known of the machine in question."""
+    about = next((point for point in points if question.about in ("", point.design.title)), None)
+    if about is None:
+        return []
+    item = next(item for item in own_assumptions(campaign, about) if item.name == question.name)
+    return [(item.value.mid, end) for end in (item.value.low, item.value.high) if end != item.value.mid]

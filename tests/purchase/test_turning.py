@@ -1,0 +1,65 @@
+"""What a report tells to find out first is put to the test: the answer is set, and the choice changes where it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from optimizer.cli import cli
+from optimizer.purchase.inverse import cheapest_by_kind
+from optimizer.purchase.odds import Question, judged
+from optimizer.purchase.pareto import pareto
+from optimizer.purchase.turning import choice, turns
+from tests.purchase.campaigns import campaign, grid, quick_planner
+
+ASKED = ["pareto", "--model", "llama3-8b", "--tokens", "15T", "--gpus", "64", "--hardware", "h100,b200"]
+
+
+def ask(path: Path, *rows: str, words: bool = False) -> Any:
+    path.write_text("\n".join(["device,term,value,low,high,unit", *rows, ""]), encoding="utf-8")
+    result = CliRunner().invoke(cli, [*ASKED, "--prices", str(path), *([] if words else ["--json"])])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split()) if words else json.loads(result.stdout)
+
+
+def test_a_quote_beyond_the_value_that_is_told_changes_the_choice(tmp_path: Path) -> None:
+    path = tmp_path / "quotes.csv"
+    firm = "b200,on_demand,5,5,5,USD/h"
+    first = ask(path, "h100,on_demand,3,1.5,6,USD/h", firm)
+    question = next(item for item in first["find_out_first"] if item["name"] == "rent" and item["about"] == "H100")
+    (turn,) = question["turns"]
+    assert turn["now"] == first["advised"]["device"] != turn["then"]
+    price = 3 * turn["value"]
+    back, beyond = (1.002, 0.998) if turn["side"] == "below" else (0.998, 1.002)
+    for factor, device in ((back, turn["now"]), (beyond, turn["then"])):
+        firm_h100 = f"h100,on_demand,{price * factor!r},,,USD/h"
+        assert ask(path, firm_h100, firm)["advised"]["device"] == device
+    said = ask(path, "h100,on_demand,3,1.5,6,USD/h", firm, words=True)
+    assert f"{turn['side']} ${price:.2f}/h take {turn['then'].upper()}" in said
+
+
+def test_the_choice_changes_at_every_turn_and_not_before() -> None:
+    question = campaign()
+    points = list(cheapest_by_kind(pareto(question, grid(gpus=(4096,)), planner=quick_planner).points).values())
+    found = 0
+    for item in judged(question, points).questions:
+        for turn in turns(question, points, item):
+            found += 1
+            step = 1e-6 * (turn.end - turn.value or turn.value)
+            assert choice(question, points, item, turn.value + step) is turn.then
+            assert choice(question, points, item, turn.value - step - 1e-9 * turn.value) is turn.now
+    assert found
+    unknown = Question(name="mfu", title="", about="nothing of the kind", worth=0.0, changes=0.0)
+    assert turns(question, points, unknown) == ()
+    assert choice(question, points, unknown, 0.5) is choice(question, points, unknown, None)
+
+
+@pytest.mark.parametrize("name", ["mfu", "rent"])
+def test_where_no_answer_changes_the_choice_none_is_told(name: str) -> None:
+    question = campaign()
+    (point,) = pareto(question, grid("h100", gpus=(4096,)), planner=quick_planner).points
+    assert turns(question, [point], Question(name=name, title="", about="H100", worth=0.0, changes=0.0)) == ()
