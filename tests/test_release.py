@@ -114,5 +114,14 @@ def test_the_scripts_of_the_gate_are_sound(name: str) -> None:
 
 def test_every_file_of_a_release_is_in_the_source_distribution() -> None:
     included = set(PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
-    assert {"/.ci", "/.dockerignore", "/Dockerfile", "/recipe", "/presets", "/tests", "/conftest.py"} <= included
+    assert {
+        "/.ci",
+        "/.dockerignore",
+        "/Dockerfile",
+        "/recipe",
+        "/presets",
+        "/tests",
+        "/bench",
+        "/conftest.py",
+    } <= included
     assert all((ROOT / name[1:]).exists() for name in included)
