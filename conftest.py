@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Iterator[Any]:
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
     """Leave out the doctests of test files, which have none: to look for them takes longer than to import them."""
     found = yield
     if not file_path.is_relative_to(ROOT / "tests"):
@@ -42,7 +42,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[Any]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Write down what a test and the processes that it has waited for took, with its fixtures."""
     before = _cpu()
     done = yield

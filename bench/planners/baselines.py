@@ -31,7 +31,7 @@ def bubbled(job: Mapping[str, Any]) -> float:
     scores = 1 + job["seq_len"] / (6 * model["hidden"])
     passes = 4 / 3 if plan["recompute"] == "full" else 1.0
     bubble = 1 + (plan["pp"] - 1) / (plan["vpp"] * plan["num_microbatches"])
-    return constant(job) * scores * passes * bubble
+    return float(constant(job) * scores * passes * bubble)
 
 
 def fits(job: Mapping[str, Any]) -> bool:

@@ -52,7 +52,7 @@ PREDICTION = table(
     {"id": TEXT, "step_time_s": {**AMOUNT, "type": ["number", "null"]}, "fits": {"type": ["boolean", "null"]}},
     optional=("step_time_s", "fits"),
 )
-SCHEMAS = {
+SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = {
     "jobs": ("Jobs: what a planner is told.", {"jobs": {"type": "array", "items": JOB}}),
     "predictions": (
         "Predictions: what a planner says. Null or left out is no answer.",
