@@ -26,7 +26,7 @@ if _typing.TYPE_CHECKING:
     from optimizer.presets import load_cluster, load_device, load_link, load_model, load_stack
     from optimizer.stack import Stack
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOME = {
     "Alternative": "optimizer.answer",
@@ -81,6 +81,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name == "__version__":
+        return _importlib.import_module("optimizer.release").release()
     if name not in _HOME:
         raise AttributeError(f"module 'optimizer' has no attribute {name!r}")
     return getattr(_importlib.import_module(_HOME[name]), name)

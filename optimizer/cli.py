@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from optimizer import __version__
 from optimizer.commands.batch import batch
 from optimizer.commands.calibrate import calibrate
 from optimizer.commands.check import check
@@ -114,6 +113,15 @@ def _told(message: str) -> str:
     return terminal_text(without_passwords(shortened(message)))
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print the release and end."""
+    if asked and not ctx.resilient_parsing:
+        from optimizer.release import release
+
+        click.echo(f"optimize, version {release()}")
+        ctx.exit()
+
+
 @click.group(
     cls=Optimize,
     help=HELP,
@@ -122,7 +130,14 @@ def _told(message: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 answer, 1 bug, 2 bad input, 3 proven infeasible, 4 time limit without an answer.",
 )
-@click.version_option(__version__, prog_name="optimize")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @plan_options
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> None:

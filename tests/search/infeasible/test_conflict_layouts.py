@@ -27,6 +27,7 @@ from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, small_job
 from tests.search.plan.test_joint_optimum import MOST_PLANS, layouts, tiny_jobs
+from tests.thorough import cases
 
 
 def lean(job: Job) -> Knobs:
@@ -133,7 +134,11 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
             assert not feasible(replace(job, **{name: number})), number
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(40, sample=15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 @given(tight_jobs())
 def test_plans_that_are_left_out_unsolved_have_no_layout_that_fits(job: Job) -> None:
     left_out = [
@@ -144,7 +149,11 @@ def test_plans_that_are_left_out_unsolved_have_no_layout_that_fits(job: Job) -> 
     assert not fits(job, left_out)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(30, sample=8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 @given(tight_jobs())
 def test_conflicts_hold_for_every_layout(job: Job) -> None:
     possible = feasible(job)

@@ -22,6 +22,7 @@ from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.leanest import LeastMemory
 from tests.search.jobs import jobs, small_job
+from tests.thorough import cases
 
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 ROUNDING = 1e-9
@@ -66,7 +67,7 @@ def other_batches(job: Job) -> Iterator[Job]:
             yield replace(job, global_batch=other)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=cases(60, sample=12), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataObject) -> None:
     question = Question(job=job)
@@ -79,7 +80,7 @@ def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataO
         assert question.nearest(rule, names - {rule.name}) == expected, rule.name
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=cases(100, sample=40), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_more_replicas_and_fewer_smaller_micro_batches_are_leaner(job: Job, data: st.DataObject) -> None:
     """What lets the search look at the leanest plan only: the bounds on memory grow with none but these."""

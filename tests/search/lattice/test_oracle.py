@@ -20,6 +20,7 @@ from optimizer.search.lattice.knobs import tuned
 from optimizer.search.lattice.oracle import Tuning, fold, sweep
 from optimizer.search.lattice.proof import prove
 from tests.search.jobs import MIXTURE, jobs, small_job
+from tests.thorough import cases
 
 MOST = 300
 DEFAULTS = Tuning(fixed=Knobs())
@@ -60,7 +61,7 @@ def test_memory_forces_the_state_to_the_host_or_the_model_to_be_split() -> None:
     assert (none.best, none.fitting) == (-1, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200, sample=50), deadline=None)
 @given(jobs())
 def test_cp_sat_finds_the_optimum_of_the_oracle(job: Job) -> None:
     candidates = sample(job)

@@ -28,6 +28,7 @@ from optimizer.search.why.comparison import why_not
 from optimizer.stack import Features
 from optimizer.studies.pinned import pinned_plan
 from tests.search.jobs import DENSE, MIXED, jobs, saved, small_job
+from tests.thorough import cases
 
 EVEN = {"layout": "even"}
 FOUR_STAGES = {"layers_per_stage": "2,4,4,2"}
@@ -37,7 +38,11 @@ def fixed(job: Job, **more: str) -> Job:
     return job.with_limits(fixed={**job.limits.fixed, **more})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(40, sample=12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 @given(jobs())
 def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     even = fixed(job, layout="even")

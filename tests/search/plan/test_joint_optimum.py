@@ -30,6 +30,7 @@ from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
 from tests.search.jobs import LATENT as LATENT_MODEL
+from tests.thorough import cases
 
 MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
 MOST_PLANS = 400
@@ -167,13 +168,21 @@ def fastest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
     return best
 
 
-@settings(max_examples=160, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(160, sample=24),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
     compare(job)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(60, sample=10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Job) -> None:
     """Nothing can be recomputed, so that where memory is short activations go to the host or plans change."""

@@ -1,0 +1,1 @@
+"""Benchmarks that are not tests of the program."""

@@ -1,0 +1,56 @@
+"""What holds for every test: which are quick, what each costs; doctests are those of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slow import SLOW, function_of
+
+ROOT = Path(__file__).resolve().parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """The whole suite runs on every core, what is named on the command line in this process; `-n` overrules both."""
+    return None if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--costs`."""
+    parser.addoption("--costs", metavar="FILE", help="append the CPU seconds of each test to FILE, for tests.slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test is quick or slow: `-m quick`, `-m slow`."""
+    for item in items:
+        item.add_marker("slow" if function_of(item.nodeid) in SLOW else "quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    """Leave out the doctests of test files, which have none: to look for them takes longer than to import them."""
+    found = yield
+    if not file_path.is_relative_to(ROOT / "tests"):
+        return found
+    return [collector for collector in found if type(collector) is pytest.Module]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Write down what a test and the processes that it has waited for took, with its fixtures."""
+    before = _cpu()
+    done = yield
+    if file := item.config.getoption("--costs"):
+        with open(file, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps([item.nodeid, round(_cpu() - before, 4)]) + "\n")
+    return done
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
