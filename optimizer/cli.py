@@ -30,12 +30,11 @@ from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
 from optimizer.errors import InputError, OptimizerError, shortened
-from optimizer.interruption import asked
+from optimizer.interruption import INTERRUPTED, asked
 from optimizer.names import terminal_text, without_passwords
 from optimizer.page.command import page
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
-INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 HELP = """Find the parallelism plan with the highest MFU for training a model on a number of GPUs, with a proof.

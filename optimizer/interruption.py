@@ -7,6 +7,7 @@ import threading
 from types import FrameType
 
 SHELLS = 128  # what shells add to the number of a signal for an exit code
+INTERRUPTED = 130  # SHELLS and the number of SIGINT
 
 
 class Stop:

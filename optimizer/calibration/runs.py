@@ -75,7 +75,7 @@ class Run:
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
-def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
+def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
     """Every row of a CSV of measured runs, in its order; `stack` overrides the one each row names.
 
     Raises InvalidFile when the file cannot be read as CSV or lacks a column that nothing can replace.

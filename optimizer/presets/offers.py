@@ -181,12 +181,12 @@ def load_offers() -> tuple[Offer, ...]:
     return _read(presets_folder() / OFFERS, f"presets/{OFFERS}", own=False)
 
 
-def read_quotes(path: Path) -> tuple[Offer, ...]:
+def read_quotes(path: str | Path) -> tuple[Offer, ...]:
     """The user's quotes in a CSV of the same columns; device or cluster, term, value and unit are needed.
 
     Raises InvalidFile with every problem.
     """
-    return _read(path, str(path), own=True)
+    return _read(Path(path), str(path), own=True)
 
 
 def book_of(path: Path | None = None, term: str = "", provider: str = "") -> PriceBook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,41 @@ def test_a_terminal_is_told_of_what_takes_long_and_left_clean(monkeypatch: pytes
     assert "planning: 0 s" in screen.getvalue()
     assert screen.getvalue().endswith("\r\x1b[K")
     assert file.getvalue() == ""
+
+
+RUNS = "model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack\n" + "".join(
+    f"llama3-8b,H100-SXM,{gpus},2,1,256,{seconds},megatron-core\n"
+    for gpus, seconds in ((16, 19.0), (32, 9.7), (64, 5.1))
+)
+LONG = {
+    "improve": ("improve", str(ROOT / "examples" / "llama3-8b.sh")),
+    "trial": ("trial", *SMALL[:4], "--fix", "pp=1", "--out", "trials"),
+    "read": ("read", str(ROOT / "examples" / "slow-run.log"), "--script", str(ROOT / "examples" / "llama3-8b.sh")),
+    "calibrate": ("calibrate", "--runs", "runs.csv", "--evaluations", "1"),
+    "validate": ("validate", "--runs", "runs.csv"),
+    "plan": (*SMALL, "--fix", "pp=1"),
+    "timeline": ("timeline", *SMALL[:4], "--fix", "pp=4", "--html", "timeline.html"),
+    "communication": ("communication", *SMALL[:4]),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_command_that_may_take_long_says_what_it_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs.csv").write_text(RUNS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(told, "PATIENCE", 0.001)
+    quiet = run(*LONG[name])
+    assert quiet.exit_code == 0, quiet.output
+    assert "Ctrl-C" not in quiet.stderr
+    if name == "trial":
+        shutil.rmtree("trials")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: stream.name == "<stderr>")
+    seen = run(*LONG[name])
+    assert "0 s (Ctrl-C stops)" in seen.stderr, seen.output
+    assert "Ctrl-C" not in seen.stderr.rpartition(told.CLEAR)[2]
+    assert "Ctrl-C" not in seen.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

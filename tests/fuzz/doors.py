@@ -106,7 +106,7 @@ def device_file(path: Path) -> object:
 def stack_file(path: Path) -> object:
     from optimizer.presets import load_stack
 
-    return load_stack(str(path))
+    return load_stack(path)
 
 
 def study_file(path: Path) -> object:
