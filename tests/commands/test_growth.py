@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,29 @@ def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
     assert process.returncode in (128 + number, -number, 0), said
     assert "Traceback" not in said or delay < 0.2  # before a line of ours has run
     assert "internal error" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["batch", "page"])
+def test_ctrl_c_reaches_every_process_of_a_terminal_and_none_complains(name: str, tmp_path: Path) -> None:
+    """While the processes that do the work are importing what they work with."""
+    if name == "page" and find_spec("uvicorn") is None:
+        pytest.skip("needs the extra page")
+    (tmp_path / "study.toml").write_text('models = "gpt3"\ngpus = [256, 512]\n')
+    words = {"batch": ("batch", str(tmp_path / "study.toml")), "page": ("page", "--no-browser")}[name]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optimizer", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    (process.stdout if name == "page" else process.stderr).readline()  # the address, or how many jobs there are
+    time.sleep(0.7)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (130, 0), said  # a server that runs already ends as it should
+    assert "Traceback" not in said
