@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from optimizer.errors import InputError
+from optimizer.sweep.owner import myself
 from optimizer.sweep.store import FAILED, Store, checksum
 from optimizer.sweep.task import Outcome
 from tests.fuzz.tamper import damages, tried, typed
 from tests.sweep.fakes import tasks
 from tests.sweep.test_damage import exported, filled
-from tests.sweep.test_store import myself
 
 
 def test_no_change_of_an_answer_passes_unsaid() -> None:

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.errors import InputError
+from optimizer.sweep.owner import myself
 from optimizer.sweep.results import nested
 from optimizer.sweep.store import Store
 from optimizer.sweep.task import Outcome
 from optimizer.sweep.version import sources
 from tests.sweep.fakes import answer, tasks
-from tests.sweep.test_store import myself
 
 ROOT = Path(__file__).resolve().parents[2]
 DAMAGES = 120
