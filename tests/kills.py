@@ -29,7 +29,8 @@ trials = 0
 models = "mixtral-8x7b"
 gpus = "> 32"
 """
-SPAN = (0.2, 4.0)  # s between two kills
+SHORTEST, LONGEST = 0.2, 4.0  # s between two kills
+WORKERS = 0.4  # share of the kills that hit a worker
 WRITERS = ("a", "b")
 WRITE = """
 import itertools, sys
@@ -92,12 +93,16 @@ def disturbed(
     folder: Path,
     kills: int,
     dice: random.Random,
-    span: tuple[float, float] = SPAN,
+    span: tuple[float, float] | None = None,
     most: int = 8,
 ) -> Tally:
-    """Batches disturbed by so many kills, at most `most` each; `start` begins or goes on with the batch of a store."""
-    tally, calm = Tally(), folder / "calm.db"
+    """Batches disturbed by so many kills, at most `most` each; `start` begins or goes on with the batch of a store.
+
+    span: seconds between two kills, as long as the undisturbed batch took at most unless it is given.
+    """
+    tally, calm, begin = Tally(), folder / "calm.db", time.monotonic()
     ended(start(calm))
+    span = span or (SHORTEST, max(LONGEST, time.monotonic() - begin))
     want = exported(calm)
     while tally.kills < kills:
         store = folder / f"disturbed-{tally.batches}.db"
@@ -108,8 +113,8 @@ def disturbed(
             if running.poll() is not None:
                 break
             left -= 1
-            if (victims := workers_of(running.pid)) and dice.random() < 0.4:
-                tally.workers += killed(dice.choice(victims))
+            if dice.random() < WORKERS:
+                tally.workers += bool(victim := worker_of(running, dice)) and killed(victim)
                 continue
             tally.commands += killed(running.pid)
             running.communicate()
@@ -129,6 +134,15 @@ def killed(process: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def worker_of(running: subprocess.Popen[str], dice: random.Random) -> int:
+    """A process that does the work of a batch, as soon as there is one; 0 where the batch ends before."""
+    while running.poll() is None:
+        if victims := workers_of(running.pid):
+            return dice.choice(victims)
+        time.sleep(0.02)
+    return 0
 
 
 def workers_of(process: int) -> list[int]:

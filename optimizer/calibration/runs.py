@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -85,7 +86,8 @@ def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
         rows = [dict(row) for row in reader]
         columns = set(reader.fieldnames or ())
     except OSError as error:
-        raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
+        advice = "; give fewer of its rows at a time" if error.errno == errno.EFBIG else ""
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}{advice}"]) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidFile(path, [f"is not a CSV file: {error}"]) from None
     missing = [name for name in NEEDED if name not in columns]

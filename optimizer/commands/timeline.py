@@ -48,6 +48,8 @@ def timeline(
     from optimizer.studies.timeline import timeline_of
 
     chosen = study_plan(job, best or not fix)
+    if output.html is not None:
+        report.check_drawn(chosen[0])
     with waiting("simulating"):
         study = timeline_of(job, *chosen, best=layout == "best")
     warn(study.room)
