@@ -46,17 +46,6 @@ def timeline_page(study: PipelineStudy, assumed: Sequence[str] = ()) -> str:
     Raises InputError for more passes than a browser draws.
     """
     check_drawn(study.plan)
-    return figure_page(gantt(study), f"{study.job.model.name}: timeline of {study.plan.summary()}")
-
-
-def check_drawn(plan: Plan) -> None:
-    """Raise InputError for a plan of more passes, forward and backward, than a browser draws."""
-    passes = (3 if BY_NAME[plan.schedule].splits else 2) * plan.pp * plan.vpp * plan.num_microbatches
-    if passes > MOST_PASSES:
-        raise InputError(
-            f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
-            "larger micro-batches (--fix micro-batch=...), or --csv"
-        )
     return report_page(
         Report(
             title=f"{study.job.model.name}: timeline of {study.plan.summary()}",
@@ -70,6 +59,16 @@ def check_drawn(plan: Plan) -> None:
             assumed=tuple(assumed),
         )
     )
+
+
+def check_drawn(plan: Plan) -> None:
+    """Raise InputError for a plan of more passes, forward and backward, than a browser draws."""
+    passes = (3 if BY_NAME[plan.schedule].splits else 2) * plan.pp * plan.vpp * plan.num_microbatches
+    if passes > MOST_PASSES:
+        raise InputError(
+            f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
+            "larger micro-batches (--fix micro-batch=...), or --csv"
+        )
 
 
 def said(study: PipelineStudy) -> tuple[str, ...]:
