@@ -54,6 +54,8 @@ class Optimize(click.Group):
     ) -> click.Context:
         """Read the options; what is wrong with them is told as all else."""
         with _guarded():
+            if any("\0" in word for word in args):  # no shell passes one on
+                raise InputError("an argument holds a zero byte; leave it out")
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
