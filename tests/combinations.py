@@ -26,6 +26,7 @@ FEW = ("--global-batch", "64", "--seq-len", "2048")
 PINNED = ("--fix", "micro-batch=1", "--fix", "cp=1")
 ANSWERS = (0, 2, 3)
 LONGEST = 2048  # bytes of a message
+PATIENCE = 180  # seconds for one, on a machine that may be busy
 HERE = ("--model", "{model}", "--stack", "{stack}", "--device", "{device}", *FEW)
 COMMANDS = {
     "plan": (*HERE, "--gpus", "16", "--trials", "0", "--explain", "--export", "out", "--html", "x.html", *PINNED),
@@ -94,10 +95,10 @@ def _run(words: tuple[str, ...]) -> tuple[int, str, str]:
     from optimizer.cli import cli
 
     try:
-        with patience():
+        with patience(PATIENCE):
             found = CliRunner().invoke(cli, list(words), prog_name="optimize")
     except Stalled:
-        return -1, "", "no answer in time"
+        return -1, "", f"no answer within {PATIENCE} s"
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         import traceback
 
@@ -124,6 +125,8 @@ def main() -> None:
     for one in chosen:
         code, said = trouble(one)
         codes[code] += 1
+        if code == 2:
+            print(f"refused: {one.name}", flush=True)
         if said:
             wrong += 1
             print(f"{one.name}: {said}\n    optimize {' '.join(one.words)}", flush=True)

@@ -225,7 +225,8 @@ def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
     try:
         rows = csv_rows(path)
     except (OSError, ValueError) as error:
-        raise InvalidFile(name, [f"cannot be read: {error}"]) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
     problems, found = [], []
     unknown = sorted({column for _, cells in rows for column in cells} - set(COLUMNS))
     if not rows:
