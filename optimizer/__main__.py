@@ -18,6 +18,7 @@ def main() -> None:
         run()
     except BaseException:
         if not stop.number:
+            stop.forget()
             raise
         # Nothing of what was interrupted, such as the import of a library, need be whole enough for an orderly end.
         sys.stderr.flush()

@@ -29,12 +29,11 @@ from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
 from optimizer.errors import InputError, OptimizerError, shortened
-from optimizer.interruption import asked
+from optimizer.interruption import INTERRUPTED, asked
 from optimizer.names import terminal_text, without_passwords
 from optimizer.page.command import page
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
-INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 HELP = """Find the parallelism plan with the highest MFU for training a model on a number of GPUs, with a proof.
@@ -54,6 +53,8 @@ class Optimize(click.Group):
     ) -> click.Context:
         """Read the options; what is wrong with them is told as all else."""
         with _guarded():
+            if any("\0" in word for word in args):  # no shell passes one on
+                raise InputError("an argument holds a zero byte; leave it out")
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:

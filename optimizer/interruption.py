@@ -7,6 +7,7 @@ import threading
 from types import FrameType
 
 SHELLS = 128  # what shells add to the number of a signal for an exit code
+INTERRUPTED = 130  # SHELLS and the number of SIGINT
 
 
 class Stop:
@@ -28,6 +29,29 @@ class Stop:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
+
+    def forget(self) -> None:
+        """Leave the rest to the system, as at the end of a program, when nothing of ours may run any more."""
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is self:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def start_server() -> None:
+    """Start the process that workers are forked from, if it does not run, so that it does not hear Ctrl-C.
+
+    That reaches every process of a terminal, and would end the server's imports with a traceback.
+    """
+    from multiprocessing.forkserver import ensure_running
+    from multiprocessing.resource_tracker import ensure_running as track
+
+    track()  # which would unblock the signal again behind itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def asked() -> int:

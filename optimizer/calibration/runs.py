@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ class Run:
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
-def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
+def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
     """Every row of a CSV of measured runs, in its order; `stack` overrides the one each row names.
 
     Raises InvalidFile when the file cannot be read as CSV or lacks a column that nothing can replace.
@@ -90,7 +91,8 @@ def read_runs(path: Path, stack: Stack | None = None) -> list[Run]:
         rows = [dict(row) for row in reader]
         columns = set(reader.fieldnames or ())
     except OSError as error:
-        raise InvalidFile(path, [f"cannot be read: {error.strerror}"]) from None
+        advice = "; give fewer of its rows at a time" if error.errno == errno.EFBIG else ""
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}{advice}"]) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidFile(path, [f"is not a CSV file: {error}"]) from None
     missing = [name for name in NEEDED if name not in columns]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,9 @@ from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.request import Request, job_of
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError, PartialFailure
+from optimizer.interruption import INTERRUPTED, asked
 from optimizer.units import is_count
 
 if TYPE_CHECKING:
@@ -170,11 +170,11 @@ def run(
 
     with closing(Store(place)) as kept:
         try:
-            with _terminable(), progress(len(tasks), crew.title) as watch:
+            with progress(len(tasks), crew.title) as watch:
                 run_batch(kept, tasks, crew, watch)
         except KeyboardInterrupt:
             click.echo(f"optimize: stopped; every answer is kept in {kept.label}, the same command goes on", err=True)
-            ctx.exit(130)
+            ctx.exit(asked() or INTERRUPTED)
         wholes = _wholes(kept, checked, tasks, prices)
     _show(checked.name, wholes, export=export, html=html, dashboard=dashboard, as_json=as_json, rows=0)
     failed = sum(whole["status"] == "failed" for whole in wholes)
@@ -218,7 +218,8 @@ def show(
     _check_targets(how["html"])
     prices = book(prices_file, term, provider)
     checked, tasks = _tasks(study) if study else (None, None)
-    with closing(Store(default_store(study or Path()) if store is None else store, read_only=True)) as kept:
+    place = default_store(study or Path()) if store is None else store
+    with waiting("reading the store"), closing(Store(place, read_only=True)) as kept:
         wholes = chosen(_wholes(kept, checked, tasks, prices), where)
     _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
 
@@ -236,7 +237,8 @@ def merge(into: str, stores: tuple[str, ...]) -> None:
         target = opened.enter_context(closing(Store(into)))
         conflicts = 0
         for source in sources:
-            taken = target.take_from(source)
+            with waiting("copying"):
+                taken = target.take_from(source)
             conflicts += len(taken.conflicts)
             click.echo(f"{source.label}: {taken.count:,} answers taken", err=True)
             if taken.conflicts:
@@ -277,8 +279,9 @@ def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
     from optimizer.sweep.study import read_study
     from optimizer.sweep.version import cost_model_version
 
-    study = read_study(path)
-    tasks = tasks_of(study, make_job, cost_model_version())
+    with waiting("reading the study"):
+        study = read_study(path)
+        tasks = tasks_of(study, make_job, cost_model_version())
     if not tasks:
         raise InputError(f"{path}: the exclusions leave no job; `optimize batch --help` shows how they are read")
     return study, tasks
@@ -372,20 +375,3 @@ def _check_targets(html: Path | None) -> None:
     if html is not None:
         files.free_for(html.with_suffix(".csv"), files.CSV)
         refuse_inputs(html)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM, which batch systems send before they kill, end the work as orderly as Ctrl-C."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -12,6 +12,7 @@ from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.study import show
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,17 +62,18 @@ def calibrate(
     """Fit, print, write."""
     from optimizer.calibration.calibrate import calibrate as fit
 
-    start, rows = _runs_of(runs, stack)
-    found = fit(
-        rows,
-        start,
-        name=out.stem if out else start.name,
-        date=_day_of(runs),
-        evaluations=evaluations,
-        keep=keep or "",
-        anew=anew,
-        report=lambda text: click.echo(f"calibrate: {text}", err=True),
-    )
+    with waiting("fitting") as say:
+        start, rows = _runs_of(runs, stack)
+        found = fit(
+            rows,
+            start,
+            name=out.stem if out else start.name,
+            date=_day_of(runs),
+            evaluations=evaluations,
+            keep=keep or "",
+            anew=anew,
+            report=lambda text: say(f"calibrate: {text}"),
+        )
     if out is not None:
         from optimizer.calibration.stack_file import stack_toml
 

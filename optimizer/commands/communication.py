@@ -9,6 +9,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.job import Job
@@ -67,7 +68,8 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
     from optimizer.studies.communication import communication as study_of
     from optimizer.studies.report import communication as report
 
-    study = study_of(job, plan, knobs)
+    with waiting("pricing messages"):
+        study = study_of(job, plan, knobs)
     warn(study.room)
     records = report.communication_records(study)
     content = {
@@ -92,7 +94,8 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
     from optimizer.studies.report import strategies as report
     from optimizer.studies.strategies import STRATEGIES, compare
 
-    strategies = compare(job, [name.lower() for name in names] or STRATEGIES)
+    with waiting("pricing strategies"):
+        strategies = compare(job, [name.lower() for name in names] or STRATEGIES)
     records = report.strategies_records(strategies)
     content = {"job": job_dict(job), "strategies": records}
     screen = partial(report.strategies_report, job, strategies, assumed)
@@ -108,8 +111,9 @@ def _judge(
     from optimizer.studies.networks import network as network_of
     from optimizer.studies.report import strategies as report
 
-    verdicts = bottleneck(job, plan, [network_of(name, job) for name in names], knobs)
-    room = study_of(job, plan, knobs).room
+    with waiting("pricing networks"):
+        verdicts = bottleneck(job, plan, [network_of(name, job) for name in names], knobs)
+        room = study_of(job, plan, knobs).room
     warn(room)
     records = report.networks_records(verdicts)
     content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}

@@ -14,6 +14,7 @@ from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
 from optimizer.commands.values import Variable, words
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,9 +85,12 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     found_files = read_files(files, *started)
     source = read_launch(found_files, controls.gpus, controls.model)
     question = _question(source.launch, controls, files)
-    found = improved(question, flex_batch=flex == "batch")
+    with waiting("planning"):
+        found = improved(question, flex_batch=flex == "batch")
     if diff:
-        click.echo(_patch(found, source, found_files, controls, take), nl=False)
+        with waiting("writing the patch"):
+            patch = _patch(found, source, found_files, controls, take)
+        click.echo(patch, nl=False)
         return
     question.launch.kept += unset(found)
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]

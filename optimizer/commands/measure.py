@@ -10,6 +10,7 @@ from optimizer.commands import options
 from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 from optimizer.files import free_for
 
@@ -94,8 +95,9 @@ def read(
         raise InputError("give one of --device and --cluster: a cluster has its device")
     if out is not None and out.suffix != ".toml":
         raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")
-    measured = read_measured(file)
-    made = hardware_of(measured, device=device, cluster=cluster, name=out.stem if out else "measured")
+    with waiting("fitting"):
+        measured = read_measured(file)
+        made = hardware_of(measured, device=device, cluster=cluster, name=out.stem if out else "measured")
     if out is not None:
         beside = out.with_name(f"{out.stem}-device.toml")
         _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)

@@ -14,6 +14,7 @@ from optimizer.commands import options
 from optimizer.commands.completion import presets_of
 from optimizer.commands.numbers import COUNT, Whole
 from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ def calibrate_link(
     from optimizer.presets import load_link
     from optimizer.readers.nccl_tests import read_nccl_tests
 
-    samples = [sample for log in logs for sample in read_nccl_tests(log, kind, ranks)]
-    inner = load_link(scale_up) if scale_up else None
-    fit = fit_link(samples, load_link(link), scale_up=inner, gpus_per_node=gpus_per_node)
+    with waiting("fitting"):
+        samples = [sample for log in logs for sample in read_nccl_tests(log, kind, ranks)]
+        inner = load_link(scale_up) if scale_up else None
+        fit = fit_link(samples, load_link(link), scale_up=inner, gpus_per_node=gpus_per_node)
     click.echo(_as_json(fit) if as_json else _as_text(fit, link), nl=as_json)
 
 

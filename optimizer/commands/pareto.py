@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.numbers import TOKENS
+from optimizer.commands.numbers import COUNT, MOST_TRIALS, TOKENS, Whole
 from optimizer.commands.pareto_values import Money, Named, Positive
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM
 from optimizer.commands.request import STACKS
 from optimizer.commands.study import write_page
 from optimizer.commands.values import Fixed, joined
-from optimizer.commands.waiting import progress
+from optimizer.commands.waiting import progress, waiting
 from optimizer.errors import InputError
+from optimizer.units import is_count
 
 if TYPE_CHECKING:
     from optimizer.commands.pareto_request import Question
@@ -72,7 +73,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 @click.option("--deadline", type=Positive("s", "90d"), metavar="TIME", help="Latest end, such as 90d.")
 @click.option("--budget", type=Money(), metavar="USD", help="Largest cost, such as 200M.")
 @click.option("--power", type=Positive("W", "20MW"), metavar="POWER", help="Largest power of the site, such as 20MW.")
-@click.option("--racks", type=click.IntRange(min=1), metavar="N", help="Most racks.")
+@click.option("--racks", type=COUNT, metavar="N", help="Most racks.")
 @click.option("--on-hand", type=Named(), multiple=True, metavar="NAME=N", help="GPUs of a kind that exist; repeatable.")
 @click.option("--buy", is_flag=True, help="Buy and write off instead of renting.")
 @TERM
@@ -118,7 +119,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     help="Also find the fewest GPUs of each kind for this time.",
 )
 @click.option(
-    "--trials", type=click.IntRange(min=1), default=200, metavar="N", help="Trials within LOW:HIGH ranges. [200]"
+    "--trials", type=Whole(1, MOST_TRIALS), default=200, metavar="N", help="Trials within LOW:HIGH ranges. [200]"
 )
 @click.option(
     "--sampler", type=click.Choice(["nsga2", "tpe"]), default="tpe", help="How those trials are chosen. [tpe]"
@@ -149,7 +150,8 @@ def run_pareto(
     """Ask, search, print; the exit code."""
     if as_json + as_csv + as_markdown > 1:
         raise click.UsageError("choose one of --json, --csv and --markdown")
-    question = _question(options)
+    with waiting("reading"):
+        question = _question(options)
     from optimizer.purchase.dossier import dossier
     from optimizer.purchase.pareto import pareto as search
 
@@ -210,7 +212,7 @@ def _question(options: dict[str, Any]) -> Question:
 
 
 def _count(name: str, text: str) -> int:
-    if not text.isdigit():
+    if not is_count(text):
         raise InputError(f"--on-hand {name}={text} must be a number of GPUs")
     return int(text)
 

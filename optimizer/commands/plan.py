@@ -103,17 +103,17 @@ def run_plan(
     with waiting("planning"):
         answer = answered(model=model, gpus=count, at_most=bool(gpus and gpus[1]), **asked)
     job, assumed = answer.job, answer.assumptions or ()
-    comparison = comparison_of(answer, why_not)
-    steady = None
-    if robust:
-        from optimizer.search.why.robustness import robustness
+    steady, terms = None, []
+    with waiting("comparing"):
+        comparison = comparison_of(answer, why_not)
+        if robust:
+            from optimizer.search.why.robustness import robustness
 
-        steady = robustness(answer)
-    terms = []
-    if explained and answer.plan is not None and answer.knobs is not None:
-        from optimizer.objectives.step.explain import explain
+            steady = robustness(answer)
+        if explained and answer.plan is not None and answer.knobs is not None:
+            from optimizer.objectives.step.explain import explain
 
-        terms = explain(job, answer.plan, answer.knobs)
+            terms = explain(job, answer.plan, answer.knobs)
     if as_json:
         from optimizer.reports.as_json import json_text
 

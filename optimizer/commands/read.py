@@ -11,6 +11,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.study import show
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import read_stream
 
@@ -69,9 +70,10 @@ def read(
     if cluster and not scripts:
         raise click.UsageError("--cluster goes with --script")
     told = _settings(settings)
-    held = _held(plan) if plan else _started(logs, scripts, told, cluster) if scripts else None
-    runs = read_runs_of(logs, {**(held.sizes if held else {}), **told})
-    diagnoses = _diagnoses(runs, held)
+    with waiting("reading"):
+        held = _held(plan) if plan else _started(logs, scripts, told, cluster) if scripts else None
+        runs = read_runs_of(logs, {**(held.sizes if held else {}), **told})
+        diagnoses = _diagnoses(runs, held)
     if append is not None:
         _append(append, runs, held)
     from optimizer.logs.report.as_json import logs_json

@@ -152,4 +152,6 @@ def write_page(path: Path | None, page: Callable[[], str]) -> None:
     Raises InputError when the file cannot be written.
     """
     if path is not None:
-        write_output(path, page(), HTML)
+        with waiting("drawing"):
+            text = page()
+        write_output(path, text, HTML)

@@ -9,6 +9,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.waiting import waiting
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.
 
@@ -46,7 +47,11 @@ def timeline(
     from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 
-    study = timeline_of(job, *study_plan(job, best or not fix), best=layout == "best")
+    chosen = study_plan(job, best or not fix)
+    if output.html is not None:
+        report.check_drawn(chosen[0])
+    with waiting("simulating"):
+        study = timeline_of(job, *chosen, best=layout == "best")
     warn(study.room)
     content = {
         "job": job_dict(job),

@@ -13,6 +13,7 @@ from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import show
+from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,14 +88,16 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     from optimizer.trial.folder import Trials, check_new, start
 
     check_new(out)
-    found = candidates(job, seed=seed)
-    belief = found.belief()
-    chosen = tuple(chosen_trials(belief, plans))
+    with waiting("planning"):
+        found = candidates(job, seed=seed)
+        belief = found.belief()
+        chosen = tuple(chosen_trials(belief, plans))
     places = _places({"model": model, "cluster": options["cluster"], "stack": options["stack"]})
     if "stack" in places and options["target"]:
         places["stack"] += f"@{options['target']}"
     trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)
-    start(trials)
+    with waiting("writing launch files"):
+        start(trials)
     click.echo(f"wrote {out}", err=True)
     from optimizer.presets.offers import PriceBook
     from optimizer.trial.as_json import started_dict
@@ -166,8 +169,9 @@ def _verdict(folder: Path, tokens: float | None) -> Verdict:
     from optimizer.trial.outcome import outcomes
     from optimizer.trial.verdict import verdict
 
-    trials = read_folder(folder)
-    return verdict(trials, outcomes(trials), tokens)
+    with waiting("reading logs"):
+        trials = read_folder(folder)
+        return verdict(trials, outcomes(trials), tokens)
 
 
 def _places(named: dict[str, str]) -> dict[str, str]:

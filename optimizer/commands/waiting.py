@@ -5,40 +5,44 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TextIO
 
 PATIENCE = 1.0  # s
+CLEAR = "\r\x1b[K"
 
 
 @contextmanager
-def waiting(what: str, stream: TextIO | None = None) -> Iterator[None]:
+def waiting(what: str, stream: TextIO | None = None) -> Iterator[Callable[[str], None]]:
     """Tell on stderr, where it is a terminal, what is done and since when; the line is gone before anything is printed.
 
-    The word comes after a second, so that quick answers stay quiet.
+    The word comes after a second, so that quick answers stay quiet. Yields what prints a line meanwhile.
     """
     stream = stream or sys.stderr
     if not stream.isatty():
-        yield
+        yield lambda text: print(text, file=stream, flush=True)
         return
-    done, start = Event(), monotonic()
+    done, one, start = Event(), Lock(), monotonic()
 
     def tell() -> None:
         while not done.wait(PATIENCE):
-            stream.write(f"\r\x1b[K{what}: {monotonic() - start:.0f} s (Ctrl-C stops)")
+            write(f"{CLEAR}{what}: {monotonic() - start:.0f} s (Ctrl-C stops)")
+
+    def write(text: str) -> None:
+        with one:
+            stream.write(text)
             stream.flush()
 
     teller = Thread(target=tell, daemon=True)
     teller.start()
     try:
-        yield
+        yield lambda text: write(f"{CLEAR}{text}\n")
     finally:
         done.set()
         teller.join()
         if monotonic() - start > PATIENCE:
-            stream.write("\r\x1b[K")
-            stream.flush()
+            write(CLEAR)
 
 
 @contextmanager

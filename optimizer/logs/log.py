@@ -38,11 +38,12 @@ class LoggedRun:
         return self.stream.records
 
 
-def read_log(path: Path) -> list[LoggedRun]:
+def read_log(path: str | Path) -> list[LoggedRun]:
     """The runs in a log file, in its order.
 
     Raises InvalidFile when it cannot be read, or has no line of a known program and no failure.
     """
+    path = Path(path)
     text = read_lines(path, MARKS, SIGNALS)
     found = list(_runs(path, text))
     if not found:

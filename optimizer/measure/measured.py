@@ -90,13 +90,14 @@ class Measured:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_measured(path: Path) -> Measured:
+def read_measured(path: str | Path) -> Measured:
     """What a file of the node program says; raises InvalidFile with every problem found."""
     from optimizer.measure.measured_schema import MeasuredTable
     from optimizer.readers.problems import validated
     from optimizer.readers.text import read_json
 
-    raw, problems = read_json(path, "give the measure.json that the program of optimize measure wrote"), list[str]()
+    path, problems = Path(path), list[str]()
+    raw = read_json(path, "give the measure.json that the program of optimize measure wrote")
     if raw.get("format") != FORMAT or raw.get("version") != VERSION:
         raise InvalidFile(
             path, ["not a measure.json of this version of optimize measure: write and run the program again"]

@@ -6,6 +6,8 @@ import csv
 from functools import cache
 from pathlib import Path
 
+from optimizer.files import read_bytes
+
 
 @cache
 def presets_folder() -> Path:
@@ -27,7 +29,7 @@ def csv_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     """
     numbered = [
         (number, line)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for number, line in enumerate(read_bytes(path).decode("utf-8").splitlines(), start=1)
         if line.strip() and not line.startswith("#")
     ]
     records = csv.reader(line for _, line in numbered)

@@ -181,12 +181,12 @@ def load_offers() -> tuple[Offer, ...]:
     return _read(presets_folder() / OFFERS, f"presets/{OFFERS}", own=False)
 
 
-def read_quotes(path: Path) -> tuple[Offer, ...]:
+def read_quotes(path: str | Path) -> tuple[Offer, ...]:
     """The user's quotes in a CSV of the same columns; device or cluster, term, value and unit are needed.
 
     Raises InvalidFile with every problem.
     """
-    return _read(path, str(path), own=True)
+    return _read(Path(path), str(path), own=True)
 
 
 def book_of(path: Path | None = None, term: str = "", provider: str = "") -> PriceBook:
@@ -225,7 +225,8 @@ def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
     try:
         rows = csv_rows(path)
     except (OSError, ValueError) as error:
-        raise InvalidFile(name, [f"cannot be read: {error}"]) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
     problems, found = [], []
     unknown = sorted({column for _, cells in rows for column in cells} - set(COLUMNS))
     if not rows:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from optimizer.errors import UnknownName
@@ -36,19 +37,19 @@ def stack_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (presets_folder() / "stacks").glob("*.toml")))
 
 
-def load_stack(name: str) -> Stack:
+def load_stack(name: str | Path) -> Stack:
     """A stack preset by name, or a stack file by path; "megatron-core@any" is one for another target than its own.
 
     Raises UnknownName for a name that is neither, InvalidFile for a file with unknown or impossible values.
     """
-    plain, at, target = name.rpartition(AT)
+    plain, at, target = str(name).rpartition(AT)
     if at and "/" not in target and not target.endswith(ENDINGS):
-        return aimed(load_stack(plain), target)
+        return aimed(load_stack(type(name)(plain)), target)
     if path := file_of(name):
         from optimizer.readers.stack_file import read_stack
 
         return read_stack(existing("stack", path))
-    return known_stack(name)
+    return known_stack(str(name))
 
 
 def known_stack(name: str) -> Stack:

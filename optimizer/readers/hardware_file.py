@@ -43,9 +43,9 @@ INNER_LIKE, OUTER_LIKE = "nvlink4", "infiniband-ndr"
 OWN_PERFORMANCE = {"latency", "efficiency", "half_message", "quantities"}
 
 
-def read_device(path: Path, *, find_device: FindDevice) -> Device:
+def read_device(path: str | Path, *, find_device: FindDevice) -> Device:
     """The device that a TOML file describes; raises InvalidFile with every problem found."""
-    problems: list[str] = []
+    path, problems = Path(path), list[str]()
     table = validated(DeviceTable, read_toml(path), problems)
     device = _device(table, path, find_device, problems) if table else None
     if device is None or problems:
@@ -53,9 +53,10 @@ def read_device(path: Path, *, find_device: FindDevice) -> Device:
     return device
 
 
-def read_cluster(path: Path, *, find_device: FindDevice, find_link: FindLink) -> Cluster:
+def read_cluster(path: str | Path, *, find_device: FindDevice, find_link: FindLink) -> Cluster:
     """The cluster that a TOML file describes; raises InvalidFile with every problem found."""
-    raw, problems = read_toml(path), list[str]()
+    path, problems = Path(path), list[str]()
+    raw = read_toml(path)
     table = validated(ClusterTable, raw, problems)
     device = _cluster_device(raw.get("device"), path, find_device, problems)
     links = _links(raw.get("tiers"), find_link, problems)

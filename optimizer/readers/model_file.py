@@ -20,12 +20,12 @@ KEYS = table_of(
 )
 
 
-def read_model_file(path: Path) -> Model:
+def read_model_file(path: str | Path) -> Model:
     """The Model in a TOML file: its fields at the top, [experts], [mla], [window] and [provenance] as tables.
 
     Without a `name` the file's own is taken. Raises InvalidFile with every problem found.
     """
-    problems: list[str] = []
+    path, problems = Path(path), list[str]()
     table = validated(KEYS, {"name": path.stem} | read_toml(path), problems)
     model = Model(**dict(table)) if table else None
     if model is None or problems or (problems := impossible(model)):

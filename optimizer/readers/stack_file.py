@@ -133,11 +133,12 @@ KEYS = table_of(
 )
 
 
-def read_stack(path: Path) -> Stack:
+def read_stack(path: str | Path) -> Stack:
     """The stack in a TOML file; without a `name` the file's own is taken.
 
     Raises InvalidFile with every problem found.
     """
+    path = Path(path)
     data = read_toml(path)
     fitted, fixed = (data.get(name) for name in ("parameters", "fixed"))
     both = [name for name in fixed if name in fitted] if isinstance(fitted, dict) and isinstance(fixed, dict) else []

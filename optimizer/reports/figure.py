@@ -21,6 +21,7 @@ def figure_fragment(figure: Figure, name: str, config: dict[str, Any]) -> str:
     from plotly.io import to_html
 
     drawn = texts_only(figure.to_plotly_json())
+    config = {"typesetMath": False, **config}  # a name with two $ is no formula
     html: str = to_html(drawn, full_html=False, include_plotlyjs=False, config=config, div_id=name, validate=False)
     return html
 

@@ -13,11 +13,13 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from optimizer.errors import InputError
+from optimizer.interruption import start_server
 from optimizer.sweep.task import Outcome, Task
 from optimizer.sweep.work import failed, work
 
 Work = Callable[[Task], Outcome]
 ATTEMPTS = 3
+FORKING = "forkserver"
 # Imported once, by the process that the workers are forked from, so that they share its memory.
 PRELOADED = ["optimizer.sweep.work", "optimizer.search.plan.planner", "ortools.sat.python.cp_model", "optuna"]
 
@@ -131,9 +133,9 @@ def death(exit_code: int | None) -> str:
 
 def _context(preloaded: Sequence[str]) -> BaseContext:
     """Forks of a clean process where the system has them: they start in milliseconds and share its memory."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    if FORKING not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context(FORKING)
     context.set_forkserver_preload(list(preloaded))
     return context
 
@@ -144,6 +146,8 @@ def _hire(context: Any, work: Work) -> Worker:
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, work), daemon=True)
         try:
+            if context.get_start_method() == FORKING:
+                start_server()
             process.start()
         except (OSError, EOFError) as error:
             ours.close()

@@ -65,6 +65,8 @@ def explained(where: str, option: str = STORE) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise StoreError(f"{place}: {advice(str(error.orig)).replace(STORE, option)}") from error
+    except UnicodeDecodeError as error:  # bytes that are no text, where SQLite's own check sees nothing
+        raise StoreError(f"{place}: {advice(f'malformed: {error}')}") from error
     except NoSuchModuleError as error:
         raise StoreError(
             f"{place}: unknown kind of database ({error}); use a file, or postgresql+psycopg://..."

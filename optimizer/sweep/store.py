@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PENDING, RUNNING, FAILED = "pending", "running", "failed"
 SUMMED = ("key", "version", "status", "asked", "result", "error", "attempts", "seconds", "memory", "host", "finished")
+PLACED = ("position", "scenario")
 CHUNK = 500  # keys in one statement, which databases limit
 
 
@@ -119,17 +120,18 @@ class Store:
 
     def register(self, tasks: Sequence[Task]) -> None:
         """Add jobs that are not there yet; those that failed before become pending again."""
-        from sqlalchemy import update
+        from sqlalchemy import delete, select, update
 
-        from optimizer.sweep.tables import JOBS
+        from optimizer.sweep.tables import JOBS, SUMS
 
         retried = [task.key for task in tasks if task.job is not None]
         with explained(self.label), self.engine.begin() as connection:
             for numbered in chunks(list(enumerate(tasks))):
                 connection.execute(self._insert(JOBS), [_new(position, task) for position, task in numbered])
             for keys in chunks(retried):
-                again = update(JOBS).where(JOBS.c.key.in_(keys), JOBS.c.status == FAILED)
-                connection.execute(again.values(status=PENDING, error="", result=""))
+                failed = (JOBS.c.key.in_(keys), JOBS.c.status == FAILED)
+                connection.execute(delete(SUMS).where(SUMS.c.key.in_(select(JOBS.c.key).where(*failed))))
+                connection.execute(update(JOBS).where(*failed).values(status=PENDING, error="", result=""))
 
     def enter(self, owner: Owner) -> None:
         """Make an owner known, so that others see whether it lives."""
@@ -240,9 +242,8 @@ class Store:
         keys, sums, query = [row["key"] for row in rows], dict[str, str](), select(SUMS.c.key, SUMS.c.checksum)
         for some in [None] if whole else chunks(keys):
             found = connection.execute(query if some is None else query.where(SUMS.c.key.in_(some)))
-            sums.update((key, value) for key, value in found)
-        answered = [row for row in rows if row["status"] not in (PENDING, RUNNING)]
-        changed = [row["key"] for row in answered if sums.get(row["key"], own := checksum(row)) != own]
+            sums.update((key, str(value)) for key, value in found)
+        changed = [row["key"] for row in rows if row["key"] in sums and not matches(row, sums[row["key"]])]
         lost = sorted(sums.keys() - set(keys))
         for key, what in [*((key, "not what was written") for key in changed), *((key, "gone") for key in lost)]:
             raise StoreError(f"store {self.label}: {advice(f'malformed: the answer of key {key} is {what}')}")
@@ -279,18 +280,18 @@ class Store:
         from optimizer.sweep.tables import JOBS
 
         names = [field.name for field in fields(Row)]
-        query = select(*(JOBS.c[name] for name in names))
+        query = select(*(JOBS.c[name] for name in (*names, "position")))
         with explained(self.label), self.engine.connect() as connection:
             if keys is None:
                 ordered = query.order_by(JOBS.c.version, JOBS.c.position, JOBS.c.key)
                 every = _dicts(connection.execute(ordered))
                 self._intact(connection, every, whole=True)
-                return [Row(**row) for row in every]
+                return [_row(row) for row in every]
             found: dict[str, Row] = {}
             for some in chunks(list(keys)):
                 rows = _dicts(connection.execute(query.where(JOBS.c.key.in_(some))))
                 self._intact(connection, rows)
-                found.update((row["key"], Row(**row)) for row in rows)
+                found.update((row["key"], _row(row)) for row in rows)
         return [found[key] for key in keys if key in found]
 
     def take_from(self, other: Store) -> Taken:
@@ -331,14 +332,33 @@ def _dicts(result: CursorResult[Any]) -> list[dict[str, Any]]:
     return [dict(row) for row in result.mappings()]
 
 
-def checksum(row: Mapping[str, Any]) -> str:
-    """A hash of everything that is told of an answered job, but for its place and scenario in a study.
+def checksum(row: Mapping[str, Any], names: Sequence[str] = (*SUMMED, *PLACED)) -> str:
+    """A hash of everything that is told of an answered job, behind the number of columns in it.
 
-    >>> row = dict.fromkeys(SUMMED, "a")
-    >>> checksum(row) == checksum({**row, "scenario": "b"}), checksum(row) == checksum({**row, "result": "b"})
+    >>> row = dict.fromkeys((*SUMMED, *PLACED), "a")
+    >>> checksum(row)[:3], checksum(row) == checksum({**row, "owner": "b"})
+    ('13:', True)
+    """
+    text = "\0".join(f"{row[name]!r}" for name in names)
+    return f"{len(names)}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:48]}"
+
+
+def matches(row: Mapping[str, Any], kept: str) -> bool:
+    """Whether a job is as it was when its checksum was made, maybe by the first version, without place and scenario.
+
+    >>> row = dict.fromkeys((*SUMMED, *PLACED), "a")
+    >>> matches(row, checksum(row)), matches({**row, "result": ""}, checksum(row))
     (True, False)
     """
-    return sha256("\0".join(f"{row[name]!r}" for name in SUMMED).encode("utf-8", "surrogatepass")).hexdigest()
+    if ":" in kept:
+        return checksum(row) == kept
+    text = "\0".join(f"{row[name]!r}" for name in SUMMED)
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return row["status"] in (PENDING, RUNNING) or digest == kept
+
+
+def _row(found: Mapping[str, Any]) -> Row:
+    return Row(**{field.name: found[field.name] for field in fields(Row)})
 
 
 def _new(position: int, task: Task) -> Mapping[str, Any]:

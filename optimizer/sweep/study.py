@@ -40,7 +40,7 @@ class Study:
     prices: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: str | Path) -> Study:
     """The study in a TOML file.
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
@@ -48,7 +48,8 @@ def read_study(path: Path) -> Study:
     from optimizer.readers.problems import validated
     from optimizer.sweep.schema import SINGULAR, StudyTable
 
-    raw, problems = read_toml(path, "`optimize batch --help` shows what to write in a study file"), list[str]()
+    path, problems = Path(path), list[str]()
+    raw = read_toml(path, "`optimize batch --help` shows what to write in a study file")
     table = validated(StudyTable, raw, problems)
     if table is None:
         named = {kind: raw.get(kind, raw.get(SINGULAR[kind], [])) for kind in NAMED}

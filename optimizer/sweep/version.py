@@ -11,7 +11,17 @@ from pathlib import Path
 # runs, the presets that it reads on the way, and the libraries that search.
 PARTS = (
     *("answer.py", "job.py", "plan.py", "stack.py", "model.py", "hardware.py", "recomputation.py", "target.py"),
-    *("units.py", "variables.py", "constraints", "objectives", "presets", "search"),
+    *(
+        "config.py",
+        "files.py",
+        "names.py",
+        "units.py",
+        "variables.py",
+        "constraints",
+        "objectives",
+        "presets",
+        "search",
+    ),
 )
 DATA = ("intervals.toml", "kernels.csv", "nccl.csv")
 LIBRARIES = ("ortools", "optuna")

@@ -79,11 +79,12 @@ def added(trials: Trials, index: int) -> Trials:
     return more
 
 
-def read_folder(folder: Path) -> Trials:
+def read_folder(folder: str | Path) -> Trials:
     """The trials that were written to a folder.
 
     Raises InputError for a folder without them, InvalidFile for one whose manifest is damaged.
     """
+    folder = Path(folder)
     path = folder / MANIFEST
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; give the one that `optimize trial --out` wrote")

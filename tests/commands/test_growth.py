@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,41 @@ def test_a_terminal_is_told_of_what_takes_long_and_left_clean(monkeypatch: pytes
     assert file.getvalue() == ""
 
 
+RUNS = "model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack\n" + "".join(
+    f"llama3-8b,H100-SXM,{gpus},2,1,256,{seconds},megatron-core\n"
+    for gpus, seconds in ((16, 19.0), (32, 9.7), (64, 5.1))
+)
+LONG = {
+    "improve": ("improve", str(ROOT / "examples" / "llama3-8b.sh")),
+    "trial": ("trial", *SMALL[:4], "--fix", "pp=1", "--out", "trials"),
+    "read": ("read", str(ROOT / "examples" / "slow-run.log"), "--script", str(ROOT / "examples" / "llama3-8b.sh")),
+    "calibrate": ("calibrate", "--runs", "runs.csv", "--evaluations", "1"),
+    "validate": ("validate", "--runs", "runs.csv"),
+    "plan": (*SMALL, "--fix", "pp=1"),
+    "timeline": ("timeline", *SMALL[:4], "--fix", "pp=4", "--html", "timeline.html"),
+    "communication": ("communication", *SMALL[:4]),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_command_that_may_take_long_says_what_it_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs.csv").write_text(RUNS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(told, "PATIENCE", 0.001)
+    quiet = run(*LONG[name])
+    assert quiet.exit_code == 0, quiet.output
+    assert "Ctrl-C" not in quiet.stderr
+    if name == "trial":
+        shutil.rmtree("trials")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: stream.name == "<stderr>")
+    seen = run(*LONG[name])
+    assert "0 s (Ctrl-C stops)" in seen.stderr, seen.output
+    assert "Ctrl-C" not in seen.stderr.rpartition(told.CLEAR)[2]
+    assert "Ctrl-C" not in seen.stdout
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("delay", [0.15, 0.5, 2.0])
@@ -93,3 +131,29 @@ def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
     assert process.returncode in (128 + number, -number, 0), said
     assert "Traceback" not in said or delay < 0.2  # before a line of ours has run
     assert "internal error" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["batch", "page"])
+def test_ctrl_c_reaches_every_process_of_a_terminal_and_none_complains(name: str, tmp_path: Path) -> None:
+    """While the processes that do the work are importing what they work with."""
+    if name == "page" and find_spec("uvicorn") is None:
+        pytest.skip("needs the extra page")
+    (tmp_path / "study.toml").write_text('models = "gpt3"\ngpus = [256, 512]\n')
+    words = {"batch": ("batch", str(tmp_path / "study.toml")), "page": ("page", "--no-browser")}[name]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optimizer", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    (process.stdout if name == "page" else process.stderr).readline()  # the address, or how many jobs there are
+    time.sleep(0.7)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (130, 0), said  # a server that runs already ends as it should
+    assert "Traceback" not in said

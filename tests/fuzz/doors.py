@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -106,7 +107,7 @@ def device_file(path: Path) -> object:
 def stack_file(path: Path) -> object:
     from optimizer.presets import load_stack
 
-    return load_stack(str(path))
+    return load_stack(path)
 
 
 def study_file(path: Path) -> object:
@@ -165,6 +166,46 @@ def answer_file(path: Path) -> object:
     return read_answer(readable(path, "give an answer"), str(path)).job
 
 
+def quotes_file(path: Path) -> object:
+    from optimizer.presets.offers import read_quotes
+
+    return read_quotes(path)
+
+
+def trials_file(path: Path) -> object:
+    from optimizer.trial.folder import read_folder
+
+    return read_folder(path.parent).chosen
+
+
+def portfolio_file(path: Path) -> object:
+    words = ["pareto", "--portfolio", path.name, "--hardware", "h100", "--gpus", "8"]
+    return command(words, path.parent)
+
+
+def address(pairs: list[tuple[str, str]], folder: Path) -> object:
+    """Enter by the address of the page."""
+    from optimizer.errors import OptimizerError
+    from optimizer.page.plan.question import asked
+
+    try:
+        return asked(pairs).address()
+    except OptimizerError as error:
+        return told(str(error))
+
+
+@cache
+def manifests() -> list[Any]:
+    """What `optimize trial` keeps of its plans."""
+    from optimizer.cli import cli
+    from optimizer.trial.folder import MANIFEST
+
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["trial", *SMALL, "--global-batch", "64", "--fix", "pp=1", "--out", f"{folder}/trials", "--json"]
+        CliRunner().invoke(cli, words, catch_exceptions=False)
+        return [json.loads(Path(folder, "trials", MANIFEST).read_text())]
+
+
 @cache
 def answers() -> list[Any]:
     """Answers as `optimize --json` prints them."""
@@ -182,6 +223,7 @@ def documents(name: str) -> st.SearchStrategy[str]:
 
     whole = {
         "answer.json": answers,
+        "trials.json": manifests,
         "measure.json": lambda: [json.loads(path.read_text()) for path in sorted(MEASURED.glob("*.json"))],
     }.get(name, lambda: READERS[name][1])
     write = as_json if name.endswith(".json") else as_toml
@@ -208,6 +250,15 @@ def tables() -> st.SearchStrategy[str]:
     more = "id,model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,recompute,mem_gb,status,step_time_s,stack,notes\n"
     more += "a,llama3-8b,H100-SXM,64,2,1,1,256,8192,full,61.5,ok,5.1,megatron-core,x\n" * 2
     return damaged_text([RUNS, more])
+
+
+def quotes() -> st.SearchStrategy[str]:
+    return damaged_text([(ROOT / "examples" / "quotes.csv").read_text()])
+
+
+def portfolios() -> st.SearchStrategy[str]:
+    head = "model,tokens,seq_len,global_batch,by\n"
+    return damaged_text([head + "llama3-8b,15e12,8192,512,90d\ngpt3,300e9,2048,1536,2027-01-01\n"])
 
 
 def network(pattern: str) -> st.SearchStrategy[str]:
@@ -266,6 +317,13 @@ def options(*words: str, values: Mapping[str, tuple[str, ...]]) -> st.SearchStra
     )
 
 
+def addresses() -> st.SearchStrategy[list[tuple[str, str]]]:
+    """Names and values as an address of the page gives them."""
+    odd = st.sampled_from((*NUMBERS, *HOSTILE))
+    pairs = [st.tuples(st.just(name), st.one_of(st.sampled_from(good), odd)) for name, good in ADDRESS.items()]
+    return st.lists(st.one_of(*pairs, st.tuples(odd, odd)), max_size=6)
+
+
 JOB: Mapping[str, tuple[str, ...]] = {
     "--model": ("llama3-8b",),
     "--gpus": ("8", "64"),
@@ -304,7 +362,17 @@ PLAN = JOB | {
     "--why-not": ("tp=4,pp=8",),
     "--export": ("out",),
 }
+ADDRESS = {
+    **{"model": ("gpt3", "llama3-8b"), "gpus": ("64", "1k"), "fix": ("tp=8", "pp=2..8"), "mine": ("tp=8,pp=8",)},
+    **{"lock.tp": ("8",), "seq_len": ("8k",), "global_batch": ("512",), "device": ("h100",), "dtype": ("fp8",)},
+    **{"cluster": ("dgx-h100",), "stack": ("megatron-core",), "oom_risk": ("10%",), "hbm_limit": ("75GB",)},
+    **{"set": ("layers=4",), "routing": ("1.3",), "bubble_ceiling": ("10%",), "show": ("map",)},
+}
 SMALL = ("--model", "llama3-8b", "--gpus", "8")
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT, LOG, QUOTES, STUDY = (
+    str(ROOT / "examples" / name) for name in ("llama3-8b.sh", "slow-run.log", "quotes.csv", "study.toml")
+)
 STUDIES = {
     "timeline": options("timeline", *SMALL, values=JOB | {"--layout": ("even", "best")}),
     "communication": options("communication", *SMALL, values=JOB | {"--strategy": ("dp", "tp"), "--network": ("ndr",)}),
@@ -322,6 +390,52 @@ STUDIES = {
     "measure": options("measure", values={"--model": ("llama3-8b",), "--seconds": ("60",), "--seq-len": ("2048",)}),
     "presets": options("presets", "show", values={"h100": (), "gpt3": ()}),
     "batch show": options("batch", "show", values={"--store": ("x.db",), "--where": ("mfu>0.4",), "--rows": ("5",)}),
+    "improve": options(
+        *("improve", SCRIPT),
+        values={
+            **{"--model": ("llama3-8b",), "--gpus": ("64",), "--device": ("a100-80",), "--tokens": ("15T", "1e12")},
+            **{
+                "--price": ("2.5",),
+                "--args": ("16 8", "'"),
+                "--env": ("A=1", "A"),
+                "--term": ("spot",),
+                "--take": ("one",),
+            },
+            **{"--seq-len": ("4096",), "--global-batch": ("512",), "--hbm-limit": ("75GB",), "--flex": ("batch",)},
+        },
+    ),
+    "check": options(
+        *("check", "--megatron-args", SCRIPT, "--model", "llama3-8b"),
+        values={name: JOB[name] for name in ("--gpus", "--device", "--seq-len", "--dtype", "--oom-risk", "--fix")},
+    ),
+    "read": options(
+        *("read", LOG),
+        values={
+            "--set": ("gpus=64", "gpu=h100", "tp=2", "x=1"),
+            "--plan": ("-",),
+            "--script": (SCRIPT,),
+            "--cluster": (),
+        },
+    ),
+    "prices": options("prices", values={"--device": ("h100",), "--prices": (QUOTES,), "--term": ("spot",)}),
+    "calibrate": options(
+        *("calibrate", "--runs", "x.csv"),
+        values={"--stack": ("megatron-core",), "--evaluations": ("1",), "--out": ("y.toml",), "--keep": ("all",)},
+    ),
+    "calibrate-link": options(
+        *("calibrate-link", LOG, "--link", "ndr"),
+        values={"--ranks": ("8",), "--gpus-per-node": ("8",), "--kind": ("all_reduce",), "--scale-up": ("nvlink4",)},
+    ),
+    "batch": options(
+        *("batch", STUDY, "--dry-run"),
+        values={
+            "--workers": ("2",),
+            "--shard": ("1/8",),
+            "--store": ("x.db",),
+            "--term": ("spot",),
+            "--address": ("a:1",),
+        },
+    ),
     "trial": options("trial", *SMALL, values=JOB | {"--plans": ("3",), "--steps": ("20",), "--out": ("t",)}),
 }
 DOORS = (
@@ -343,6 +457,10 @@ DOORS = (
     Door(name="python", inputs=launches(".py"), enter=read(launch_file, "config_registry.py")),
     Door(name="torchtitan.toml", inputs=launches(".toml"), enter=read(launch_file, "train.toml")),
     Door(name="deepspeed.json", inputs=launches(".json"), enter=read(launch_file, "ds.json")),
+    Door(name="quotes.csv", inputs=quotes(), enter=read(quotes_file, "quotes.csv")),
+    Door(name="portfolio.csv", inputs=portfolios(), enter=read(portfolio_file, "portfolio.csv")),
+    Door(name="trials.json", inputs=documents("trials.json"), enter=read(trials_file, "trials.json")),
+    Door(name="address", inputs=addresses(), enter=address),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
 )

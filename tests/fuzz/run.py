@@ -29,12 +29,12 @@ class Stalled(BaseException):
 
 
 @contextmanager
-def patience() -> Iterator[None]:
+def patience(seconds: int = PATIENCE) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise Stalled
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(PATIENCE)
+    signal.alarm(seconds)
     try:
         yield
     finally:

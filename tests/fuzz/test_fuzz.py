@@ -44,6 +44,8 @@ FOUND = (
     ("options", ["--model", "x\ud800", "--gpus", "8"]),
     ("options", ["--model", "/dev/zero", "--gpus", "8"]),
     ("options", ["--model", "", "--gpus", "8"]),
+    ("prices", ["prices", "--prices", "\0"]),
+    ("prices", ["prices", "--prices", "/dev/zero"]),
     ("presets", ["presets", "show", "gpt3", "x" * 5000]),
     ("scaling", ["scaling", "--model", "llama3-8b", "--gpus", f"8,{LONG}"]),
     ("scaling", ["scaling", "--model", "llama3-8b", "--gpus", "8,²"]),

@@ -41,13 +41,13 @@ CONFIGS = [
     json.loads((DATA / f"{name}.json").read_text()) for name in ("llama3-8b", "deepseek-v3", "gemma3-27b", "dbrx")
 ]
 
-READERS: dict[str, tuple[Callable[[Path], object], list[Any]]] = {
+READERS: dict[str, tuple[Callable[..., object], list[Any]]] = {
     "config.json": (load_model, CONFIGS),
     "model.toml": (load_model, [MODEL]),
-    "stack.toml": (lambda path: load_stack(str(path)), [STACK]),
+    "stack.toml": (load_stack, [STACK]),
     "device.toml": (load_device, [DEVICE]),
     "cluster.toml": (load_cluster, [CLUSTER]),
-    "study.toml": (lambda path: read_study(path), [STUDY]),
+    "study.toml": (read_study, [STUDY]),
 }
 RUNS = "model,gpu,gpus,tp,micro_batch,global_batch,step_time_s\nllama3-8b,H100-SXM,64,2,1,256,5.1\n"
 NUMBERS = (0, -1, 3, 10**30, 10**400, 0.5, 1e308, float("nan"), float("inf"), -0.0)
@@ -130,7 +130,19 @@ def test_the_file_before_any_damage_is_fine(tmp_path: Path, name: str) -> None:
     read, documents = READERS[name]
     for document in documents:
         (tmp_path / name).write_text(written(name, document), encoding="utf-8")
-        read(tmp_path / name)
+        assert read(tmp_path / name) == read(str(tmp_path / name))
+
+
+def test_a_table_of_runs_is_read_by_its_path_or_name(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(RUNS)
+    assert read_runs(tmp_path / "runs.csv") == read_runs(str(tmp_path / "runs.csv"))
+
+
+def test_a_stack_file_may_be_for_another_target(tmp_path: Path) -> None:
+    (tmp_path / "stack.toml").write_text(written("stack.toml", STACK))
+    found = load_stack(Path(f"{tmp_path / 'stack.toml'}@any"))
+    assert found == load_stack(f"{tmp_path / 'stack.toml'}@any")
+    assert found != load_stack(tmp_path / "stack.toml")
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from optimizer.errors import InputError, OptimizerError
+from optimizer.interruption import start_server
 from optimizer.page.plan.question import Asked
 
 MOST = 4  # processes
@@ -80,6 +81,8 @@ class Worker:
                 context = _context()
                 self.pipe, theirs = context.Pipe()
                 self.process = context.Process(target=work, args=(theirs,), daemon=True)
+                if context.get_start_method() == FORKING:
+                    start_server()
                 self.process.start()
                 theirs.close()
             return self.pipe

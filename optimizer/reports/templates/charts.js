@@ -5,7 +5,7 @@ const PAPER_WIDTH = 660;
 function drawCharts(root) {
   for (const plot of root.querySelectorAll(".plot")) {
     const figure = JSON.parse(plot.parentElement.querySelector("script.figure").textContent);
-    Plotly.react(plot, figure.data, figure.layout, { displaylogo: false, displayModeBar: false, responsive: true });
+    Plotly.react(plot, figure.data, figure.layout, { displaylogo: false, displayModeBar: false, responsive: true, typesetMath: false });
   }
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
+from optimizer.objectives.pipeline.schedules import BY_NAME
 from optimizer.reports.pages.chart import Chart, layout
 from optimizer.reports.pages.report import Report, Section, report_page
 from optimizer.reports.palette import BLUE, GREEN, ORANGE
@@ -18,6 +19,7 @@ from optimizer.units import seconds, show
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from optimizer.plan import Plan
     from optimizer.studies.timeline import PipelineStudy
 
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
@@ -43,12 +45,7 @@ def timeline_page(study: PipelineStudy, assumed: Sequence[str] = ()) -> str:
 
     Raises InputError for more passes than a browser draws.
     """
-    passes = sum(len(stage.passes) for stage in study.timeline.stages)
-    if passes > MOST_PASSES:
-        raise InputError(
-            f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
-            "larger micro-batches (--fix micro-batch=...), or --csv"
-        )
+    check_drawn(study.plan)
     return report_page(
         Report(
             title=f"{study.job.model.name}: timeline of {study.plan.summary()}",
@@ -62,6 +59,16 @@ def timeline_page(study: PipelineStudy, assumed: Sequence[str] = ()) -> str:
             assumed=tuple(assumed),
         )
     )
+
+
+def check_drawn(plan: Plan) -> None:
+    """Raise InputError for a plan of more passes, forward and backward, than a browser draws."""
+    passes = (3 if BY_NAME[plan.schedule].splits else 2) * plan.pp * plan.vpp * plan.num_microbatches
+    if passes > MOST_PASSES:
+        raise InputError(
+            f"{passes:,} passes are more than the {MOST_PASSES:,} that a page can show; take a smaller --global-batch, "
+            "larger micro-batches (--fix micro-batch=...), or --csv"
+        )
 
 
 def said(study: PipelineStudy) -> tuple[str, ...]:

@@ -103,7 +103,7 @@
     ...extra, legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0 },
     xaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.xaxis }, yaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.yaxis },
   });
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
+  const config = { displaylogo: false, responsive: true, typesetMath: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
 
   function scatter(rows) {
     const [name, title, write] = metric();

@@ -1,0 +1,89 @@
+"""A few of the changes of `python -m tests.fuzz.tamper 2000`, and what once passed."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.sweep.owner import myself
+from optimizer.sweep.store import FAILED, Store, checksum
+from optimizer.sweep.task import Outcome
+from tests.fuzz.tamper import damages, tried, typed
+from tests.sweep.fakes import tasks
+from tests.sweep.test_damage import exported, filled
+
+
+def test_no_change_of_an_answer_passes_unsaid() -> None:
+    document = typed("at most")
+    assert document is not None
+    counts, wrong = tried({"at most": document}, 30, 1)
+    assert wrong == []
+    assert counts["found"] > 15
+
+
+def test_no_damage_of_a_store_changes_an_export_in_silence(tmp_path: Path) -> None:
+    counts, wrong = damages(tmp_path, 80, 1)
+    assert wrong == []
+    assert counts["found"] > 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["position = 7", "scenario = 'x'", "status = 'pending'", "model = x'ff', error = x'ff'", "result = ''"],
+)
+def test_every_column_that_is_told_is_under_the_checksum(tmp_path: Path, change: str) -> None:
+    place = filled(tmp_path / "s.db")
+    with sqlite3.connect(place) as connection:
+        connection.execute(f"UPDATE batch_jobs SET {change} WHERE key = 'job-0003'")
+    with pytest.raises(InputError, match="damaged"):
+        exported(place)
+
+
+def test_a_checksum_that_is_none_is_damage(tmp_path: Path) -> None:
+    place = filled(tmp_path / "s.db")
+    with sqlite3.connect(place) as connection:
+        connection.execute("UPDATE batch_sums SET checksum = NULL WHERE key = 'job-0003'")
+    with pytest.raises(InputError, match=r"damaged .*job-0003"):
+        exported(place)
+
+
+def test_checksums_of_the_first_version_are_still_read(tmp_path: Path) -> None:
+    """They left out place and scenario, and have no number of columns in front."""
+    from hashlib import sha256
+
+    from optimizer.sweep.store import SUMMED
+
+    place = filled(tmp_path / "s.db")
+    with sqlite3.connect(place) as connection:
+        connection.row_factory = sqlite3.Row
+        for row in connection.execute("SELECT * FROM batch_jobs").fetchall():
+            text = "\0".join(f"{row[name]!r}" for name in SUMMED)
+            connection.execute(
+                "UPDATE batch_sums SET checksum = ? WHERE key = ?", (sha256(text.encode()).hexdigest(), row["key"])
+            )
+    assert "optimal" in exported(place)
+    with sqlite3.connect(place) as connection:
+        connection.execute("UPDATE batch_jobs SET result = '{}' WHERE key = 'job-0003'")
+    with pytest.raises(InputError, match=r"damaged .*job-0003"):
+        exported(place)
+
+
+def test_a_failure_that_is_tried_again_is_no_damage(tmp_path: Path) -> None:
+    store, owner = Store(str(tmp_path / "s.db")), myself()
+    store.register(tasks(2))
+    store.claim(["job-0000"], owner)
+    store.save([Outcome(key="job-0000", status=FAILED, error="bad luck")], owner)
+    store.register(tasks(2))
+    assert [row.status for row in store.rows()] == ["pending", "pending"]
+    store.close()
+
+
+def test_the_checksum_fits_its_column() -> None:
+    row = dict.fromkeys(
+        ("key", "version", "status", "asked", "result", "error", "attempts", "seconds", "memory", "host", "finished"),
+        "",
+    )
+    assert len(checksum({**row, "position": 1, "scenario": ""})) <= 64

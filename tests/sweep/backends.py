@@ -1,0 +1,87 @@
+"""Every store and every engine that the conformance suite holds to what batches need; a new one is added here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from optimizer.sweep.batch import Engine
+from optimizer.sweep.local import LocalEngine, Work
+from optimizer.sweep.task import Outcome, Task
+
+POSTGRESQL, RAY = "OPTIMIZE_TEST_POSTGRESQL", "OPTIMIZE_TEST_RAY"
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[str]:
+    """A file with a write-ahead log."""
+    yield str(folder / "store.db")
+
+
+@contextmanager
+def sqlite_without_wal(folder: Path) -> Iterator[str]:
+    """A file where there is no shared memory for such a log, as on some network file systems."""
+    with mock.patch("optimizer.sweep.connection._write_ahead"):
+        yield str(folder / "store.db")
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """The server that the environment names, empty again afterwards."""
+    url = os.environ.get(POSTGRESQL)
+    if not url:
+        pytest.skip(f"{POSTGRESQL} names no server, such as postgresql://postgres@127.0.0.1/postgres")
+    pytest.importorskip("psycopg")
+    yield url
+    from sqlalchemy import MetaData
+
+    from optimizer.sweep.store import Store
+
+    store = Store(url)
+    known = MetaData()
+    known.reflect(store.engine)
+    known.drop_all(store.engine)
+    store.close()
+
+
+class Serial:
+    """The engine that all others are held to: one task after the other, in this process."""
+
+    title = "this process"
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
+        for task in tasks:
+            yield [self.work(task)]
+
+
+def ray(work: Work) -> Engine:
+    """The cluster that the environment names."""
+    address = os.environ.get(RAY, "")
+    if ":" not in address:
+        pytest.skip(f"{RAY} names no Ray cluster, such as 127.0.0.1:6379")
+    pytest.importorskip("ray")
+    from optimizer.sweep.ray_engine import RayEngine
+
+    return RayEngine(address=address, work=work)
+
+
+# By name: what gives the place of an empty store in a folder, and an engine that does this work with each task.
+STORES: Mapping[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "sqlite": sqlite,
+    "sqlite without WAL": sqlite_without_wal,
+    "postgresql": postgresql,
+}
+ENGINES: Mapping[str, Callable[[Work], Engine]] = {
+    "serial": Serial,
+    "one process": lambda work: LocalEngine(workers=1, work=work),
+    "two processes": lambda work: LocalEngine(workers=2, work=work),
+    "ray": ray,
+}
