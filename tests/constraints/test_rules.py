@@ -13,6 +13,7 @@ import pytest
 from optimizer.constraints.batch import Batch
 from optimizer.constraints.bubble import Bubble
 from optimizer.constraints.gpu_product import GpuProduct
+from optimizer.constraints.host_activations import HostActivations
 from optimizer.constraints.layers import Layers
 from optimizer.constraints.memory import Memory
 from optimizer.constraints.program import Program
@@ -96,6 +97,8 @@ SHORT = {
 def test_check_equals_post_on_every_plan(name: str, gpus: int) -> None:
     job = JOBS[name](gpus)
     for rule in structural(job):
+        if isinstance(rule, HostActivations):
+            continue  # read of whole plans, as memory is: below
         domains = {variable: values_of(job, variable) for variable in rule.variables}
         program = Program(domains)
         rule.post(job, program, program.literal(rule.name))
@@ -111,6 +114,17 @@ def test_memory_check_equals_post_on_every_plan(gpus: int) -> None:
     rule, job = Memory(), small_job(gpus)
     plans = every_plan(job)
     job = job.with_limits(hbm=float(np.median(rule.required(job, plans))) + job.stack["context_memory"])
+    check_equals_post(job, rule, plans)
+
+
+def test_host_memory_check_equals_post_on_every_plan() -> None:
+    rule, job = HostActivations(), JOBS["modules"](8).with_host_memory(1e12)
+    plans = every_plan(job)
+    asked = rule.required(job, plans)
+    check_equals_post(job.with_host_memory(float(np.median(asked[asked > 0]))), rule, plans)
+
+
+def check_equals_post(job: Job, rule: Memory | HostActivations, plans: Plans) -> None:
     program = program_of(job, [rule], plans)
     program.enforce()
     fits = rule.check(job, plans)
