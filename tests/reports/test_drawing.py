@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -110,35 +111,28 @@ def test_every_report_is_the_same_shell_and_small(name: str, tmp_path: Path) -> 
     assert page.count("<table>") >= charts
 
 
-def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(tmp_path: Path) -> None:
-    sync = pytest.importorskip("playwright.sync_api")
-    from tests.reports.test_hostile_pages import BROWSER
-
-    if BROWSER is None:
-        pytest.skip("no Chromium here")
+def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(tmp_path: Path, browser: Any) -> None:
     paths = []
     for name in ("plan", "validate", "timeline"):
         paths.append(tmp_path / f"{name}.html")
         done = CliRunner().invoke(cli, [*STUDIES[name], "--html", str(paths[-1])], prog_name="optimize")
         assert done.exit_code == 0, done.output
-    with sync.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        for width, media in ((420, "screen"), (688, "print")):  # A4 between margins of 14 mm
-            page = browser.new_page(viewport={"width": width, "height": 900})
-            page.emulate_media(media=media)
-            for path in paths:
-                page.goto(f"file://{path}")
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert page.evaluate("document.documentElement.scrollHeight") < 10_000
-                outside = page.evaluate(
-                    "width => [...document.querySelectorAll('.drawn text, .drawn rect, .label, .ticks span')]"
-                    ".filter(each => getComputedStyle(each).visibility !== 'hidden')"
-                    ".map(each => [each.textContent, each.getBoundingClientRect()])"
-                    ".filter(([, box]) => box.width && (box.right > width + 1 || box.left < -1)).map(([text]) => text)",
-                    width,
-                )
-                assert outside == []
-        browser.close()
+    for width, media in ((420, "screen"), (688, "print")):  # A4 between margins of 14 mm
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.emulate_media(media=media)
+        for path in paths:
+            page.goto(f"file://{path}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.documentElement.scrollHeight") < 10_000
+            outside = page.evaluate(
+                "width => [...document.querySelectorAll('.drawn text, .drawn rect, .label, .ticks span')]"
+                ".filter(each => getComputedStyle(each).visibility !== 'hidden')"
+                ".map(each => [each.textContent, each.getBoundingClientRect()])"
+                ".filter(([, box]) => box.width && (box.right > width + 1 || box.left < -1)).map(([text]) => text)",
+                width,
+            )
+            assert outside == []
+        page.close()
 
 
 def test_a_level_line_is_within_the_axis_it_stands_on() -> None:

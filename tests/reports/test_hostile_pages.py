@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from tests.readers.test_damage import MODEL, RUNS, written
 URL = "http://attacker.invalid"
 SETTLED_MS = 300
 EVERY = "OPTIMIZE_TEST_EVERY_ATTACK"  # set: each kind of page meets every attack, which takes some minutes
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 CLUSTER = """name = {name}
 device = "h100"
 gpus_per_node = 8
@@ -78,20 +74,6 @@ class Seen:
     drawn: bool = False
     requests: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all pages."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None or find_spec("playwright") is None:
-        pytest.skip("needs Chromium and playwright")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=path, args=list(OPTIONS))
-        yield found
-        found.close()
 
 
 def opened(browser: Any, path: Path) -> Seen:
