@@ -42,8 +42,7 @@ Settings = list[tuple[KnobColumns, BoolArray]]  # settings for each plan, and th
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
-    of the layout at its knobs, else the bound [s]. Not `proven`: a layout might take as little as `least` [s], if that
-    is less.
+    of the layout at its knobs, else the bound [s].
     """
 
     plan: Plan
@@ -51,7 +50,6 @@ class Candidate:
     knobs: Knobs = Knobs()
     solved: bool = False
     proven: bool = True
-    least: float = np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +239,7 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))
     given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
-    return found.of(plan) if abs(found.objective - given.objective) <= given.objective * SAME else plan
+    return found.of(plan) if found.objective <= given.objective * (1 + SAME) else plan
 
 
 def best_even(job: Job, points: Points) -> Candidate | None:
@@ -387,7 +385,7 @@ def _held_by_host(search: _Search, found: Candidate | float, prospects: Prospect
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
     """Remember what was found for a plan, the fastest of several settings."""
     if not candidate.proven:
-        search.undecided.append(min(candidate.seconds, candidate.least))
+        search.undecided.append(candidate.seconds)
     known = search.found.get(number)
     if known is None or (candidate.solved, -candidate.seconds) > (known.solved, -known.seconds):
         search.found[number] = candidate
@@ -419,15 +417,14 @@ def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | flo
     problem = problem_of(search.job, plan, prospects.table.row(index))
 
     def candidate(layout: Layout, proven: bool) -> Candidate:
-        seconds, least = (floor.step_of(layout.objective - waits, index) for waits in (0.0, layout.stalled))
-        proven = proven and not layout.stalled
-        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven, least=least)
+        seconds = floor.step_of(layout.objective, index)
+        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
 
     even = even_layout(problem, recompute=problem.alike)
     if even.fits(problem):
         split = candidate(even, True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
-            return replace(split, proven=True)
+            return split
     if solver_free(problem) and fitting_layout(problem) is None:
         return np.inf
     search.solved += 1

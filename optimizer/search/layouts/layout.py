@@ -14,12 +14,10 @@ import numpy as np
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.host_room import ROUNDING
 from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
-from optimizer.search.layouts.table import StageCosts, pass_times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +26,9 @@ class Layout:
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
     micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. objective: time of the pipeline,
-    and of what the slowest stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s].
-    proven: no other layout is faster, but for what they add (by more than the rounding of times to 1e-7 of a
-    micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so many layers of every
-    virtual stage are recomputed (0: all, or as `recomputed` says).
+    and of what the slowest stage does once per step [s]. proven: no other layout is faster (by more than the rounding
+    of times to 1e-7 of a micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so
+    many layers of every virtual stage are recomputed (0: all, or as `recomputed` says).
     """
 
     kinds: tuple[Runs, ...]
@@ -40,7 +37,6 @@ class Layout:
     stage_seconds: tuple[float, ...]
     memory: tuple[float, ...]
     objective: float
-    stalled: float = 0.0
     there: tuple[float, ...] = ()
     proven: bool = False
     chosen: bool = False
@@ -201,30 +197,18 @@ def assess(
         there.append(sum(n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in held))
         seconds.append(time)
         memory.append(space)
-    waits = _stalled(problem, runs, recomputed)
     return Layout(
         kinds=tuple(runs),
         pp=problem.pp,
         recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
-        objective=problem.pipeline(max(seconds), sum(seconds)) + waits + max(once),
-        stalled=waits,
+        objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
         there=tuple(there),
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,
     )
-
-
-def _stalled(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]]) -> float:
-    """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
-    if problem.vpp == 1:
-        return 0.0
-    costs = StageCosts(kinds=problem.kinds, seconds=problem.seconds)
-    times = pass_times(costs, runs, [tuple(stage.items()) for stage in recomputed], pp=problem.pp)
-    backward = np.array(times.backward) + np.array(times.recompute)
-    return stall(problem.microbatches, np.array(times.forward), backward)
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:

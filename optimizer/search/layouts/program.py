@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import ceil, inf
 
@@ -22,7 +22,6 @@ from optimizer.search.layouts.problem import (
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
-SLACK_STEPS = 1  # of the pp that a virtual stage takes in a row, by which it may run behind before others wait
 SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 
 
@@ -297,8 +296,6 @@ class LayoutProgram:
             busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
             busy += [(recomputed, extra[kind]) for kind, recomputed in self.recomputed[stage].items()]
             self.program.linear([*busy, (slowest, -1)], None, 0)
-        if problem.vpp > 1 and not self.folded:
-            self._pace(slowest, extra)
         weight = problem.vpp * problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
         cost += [(recomputed, extra[kind]) for stage in self.recomputed for kind, recomputed in stage.items()]
@@ -313,27 +310,6 @@ class LayoutProgram:
         cost.append((longest_once, 1 if problem.filled else problem.vpp))
         self.ticks, self.cost = ticks, cost
         self.program.minimise(cost)
-
-    def _pace(self, slowest: int, extra: Mapping[str, int]) -> None:
-        """No forward and backward pass that a stage runs in turn take over 1 + 1 / pp of the slowest stage's mean pair.
-
-        Else its neighbours wait for it, which the objective does not count (objectives/pipeline/stall.py does).
-        """
-        problem = self.problem
-        pp, vpp, kinds = problem.pp, problem.vpp, problem.kinds
-        aside = round(problem.seconds / self.tick)
-        for place in range(self.places):
-            stage, back = place % pp, place % pp + (vpp - 2 - place // pp) % vpp * pp
-            terms: list[Term] = [(slowest, -(pp + SLACK_STEPS))]
-            for at, name in ((place, "forward"), (back, "backward")):
-                ticks = {kind: pp * vpp * round(getattr(kinds[kind], name) / self.tick) for kind in kinds}
-                terms += [(layer, sign * ticks[kind]) for kind, held in self.layers[at].items() for layer, sign in held]
-                if self.predicted:
-                    terms.append((self.predicted[at], ticks[MTP]))
-                if at == self.places - 1:
-                    terms.append((self.held[-1][HEAD], ticks[HEAD]))
-            terms += [(again, pp * extra[kind]) for kind, again in self.recomputed[stage].items()]
-            self.program.linear(terms, None, SLACK_STEPS * aside)
 
     def _once(self) -> int:
         """The longest that a stage takes for what it does once per step, convex in its layers.
