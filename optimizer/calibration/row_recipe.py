@@ -18,7 +18,7 @@ from optimizer.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
-_LAYOUT = re.compile(r"\blayout (E[tmL|()*\d]+L)\b")
+_LAYOUT = re.compile(r"layout[ =]'?(E[tmL|()*\d]+L)\b")
 _SCOPE = re.compile(r"cuda_graph_scope=\[?([^\]=]*)\]?")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 # what tables call the modules of optimizer.recomputation
