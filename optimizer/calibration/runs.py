@@ -73,11 +73,8 @@ class Run:
         """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
         if quality := self.row.get("quality", ""):
             return f"its source calls it {quality}"
-        notes = self.row.get("notes", "").lower()
-        if "tokens per step unknown" in notes:
+        if "tokens per step unknown" in self.row.get("notes", "").lower():
             return "its source does not say how many tokens a step has"
-        if "does not give a whole batch" in notes:
-            return "its source's times and tokens do not make whole batches"
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
