@@ -152,8 +152,8 @@ def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tu
 
 
 def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:
-    """ZeRO stage and sharding group of a row's description."""
-    text = row.get("sharding", "").lower()
+    """ZeRO stage and sharding group of a row's description; FSDP2 shards weights, wherever it is named."""
+    text = row.get("sharding", "").lower() or ("fsdp2" if "fsdp2" in row.get("notes", "").lower() else "")
     group = re.search(r"within (\d+)|fsdp=(\d+)", text)
     shard = int(next(g for g in group.groups() if g)) if group else 0
     if group and group[2] == "1":  # a column that only says yes

@@ -113,7 +113,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
     measured = Run(id=identity, row=row, stack_name=name, **_measured(row))
     try:
-        job, plan = _job(recipe, stack or preset_stack(name), assumed)
+        job, plan = _job(recipe, stack or _taken_for(recipe, preset_stack(name)), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
     if measured.step_time is None and one_micro_batch(row) and row.get("status", "ok") in ("", "ok"):
@@ -137,6 +137,14 @@ def stack_for(row: Row, assumed: list[str]) -> str:
     known = family(name) if family(name) in same else max(same, default="") or _usual_stack(row)
     assumed.append(f"stack {known} for {name or 'blank'}")
     return known
+
+
+def _taken_for(row: Row, stack: Stack) -> Stack:
+    """The stack that prices a row; what its runs say of its errors holds for no other software that it is taken for."""
+    said = row.get("stack", "")
+    if not said or family(said) == family(stack.name):
+        return stack
+    return replace(stack, name=said, devices=(), ranges={}, intervals={})
 
 
 def family(stack: str) -> str:
