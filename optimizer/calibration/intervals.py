@@ -32,12 +32,14 @@ from optimizer.objectives.step.interval import (
 from optimizer.presets.intervals import pooled_intervals
 from optimizer.stack import Stack
 
-__all__ = ["Interval", "conformal", "interval", "with_intervals"]
+__all__ = ["Interval", "conformal", "half_widths", "interval", "with_intervals"]
 
 FEWEST = 10  # a 90 % quantile needs at least nine residuals
 ENOUGH = 60  # below, the coverage of a 90 % quantile scatters by more than four points
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LEFT_OUT = "left_out_"  # begins the names of residuals of runs left out
+FEW, FEW_PARTS = 30, 5  # fewer runs, of fewer groups of like ones, do not say what another group errs
+FEWEST_OUTSIDE = 3  # groups that lie outside of the others, to say what another outside errs
 WIDER = 1.5  # an extrapolation without held-out runs: at least this much wider than an interpolation
 
 
@@ -87,13 +89,13 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
 def memory_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths of memory, where FEWEST runs are mixtures, or recompute, and as many others are not, by kind."""
     kinds = np.array([memory_kind(runs[place]) for place in left.places])
-    widths = _widths("memory", np.abs(left.errors), left)
+    widths = half_widths("memory", np.abs(left.errors), left)
     plain = kinds == ""
     for kind in (EXPERTS, RECOMPUTED):
         chosen = kinds == kind
-        if min(np.sum(chosen), np.sum(plain)) >= FEWEST:
-            widths |= _widths(f"memory{kind}", np.abs(left.errors[chosen]), left.part(chosen), pooled="memory")
-            widths |= _widths("memory", np.abs(left.errors[plain]), left.part(plain))
+        if min(np.sum(chosen & left.like), np.sum(plain & left.like)) >= FEWEST:
+            widths |= half_widths(f"memory{kind}", np.abs(left.errors[chosen]), left.part(chosen), pooled="memory")
+            widths |= half_widths("memory", np.abs(left.errors[plain]), left.part(plain))
     return widths
 
 
@@ -111,12 +113,12 @@ def left_out_errors(left: HeldOut) -> dict[str, float]:
 
     Devices, sources and far ends that are left out besides come later in `left` and do not count.
 
-    >>> twice = HeldOut(places=np.array([0, 1, 0]), errors=np.log([1.1, 0.7, 3.0]), inside=np.ones(3, dtype=bool))
+    >>> twice = HeldOut(places=np.array([0, 1, 0]), errors=np.log([1.1, 0.7, 3.0]), inside=np.ones(3, dtype=bool),
+    ...     parts=np.array([0, 0, 1]), like=np.array([True, True, False]))
     >>> {key: round(value, 2) for key, value in left_out_errors(twice).items()}
     {'left_out_mape': 0.2, 'left_out_median': 0.2}
     """
-    _, first = np.unique(left.places, return_index=True)
-    size = np.abs(np.expm1(left.errors[first]))
+    size = np.abs(np.expm1(left.errors[left.like]))
     return {f"{LEFT_OUT}mape": float(np.mean(size)), f"{LEFT_OUT}median": float(np.median(size))}
 
 
@@ -132,7 +134,7 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 
 
 def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, float]:
-    """Half-widths at the slope whose intervals are shortest on average, weighing both kinds alike.
+    """Half-widths at the slope whose intervals are shortest on average; few runs tell no slope.
 
     Where FEWEST of them and as many other runs were left out, steps of less than STARVED_MFU have widths of their own,
     and of the others mixtures.
@@ -140,32 +142,32 @@ def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, 
     hardness = np.array(
         [_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)]
     )
-    starved = _apart(hardness < STARVED_MFU)
+    starved = _apart(hardness < STARVED_MFU, left.like)
     fed = left.part(~starved)
     best: dict[str, float] = {}
     shortest = np.inf
-    for slope in SLOPES:
+    for slope in SLOPES if _enough(fed) else SLOPES[:1]:
         scale = _scales(hardness[~starved], slope)
-        widths = _widths("time", np.abs(fed.errors) / scale, fed)
+        widths = half_widths("time", np.abs(fed.errors) / scale, fed)
         inside = fed.inside if _enough(fed) else np.ones_like(fed.inside)
         mean = widths["time_interpolated"] * float(np.mean(scale[inside]))
         if mean < shortest * 0.98:
             best, shortest = {**widths, "time_slope": slope}, mean
     mixtures = np.array([_has_experts(runs[place]) for place in left.places])
-    apart = _apart(mixtures[~starved])
+    apart = _apart(mixtures[~starved], fed.like)
     kinds = {STARVED: starved}
     if np.any(apart):
         kinds |= {"": ~starved & ~mixtures, EXPERTS: ~starved & mixtures}
     for name, chosen in kinds.items():
         if np.any(chosen):
             scores = np.abs(left.errors[chosen]) / _scales(hardness[chosen], best["time_slope"])
-            best |= _widths(f"time{name}", scores, left.part(chosen), pooled="time")
+            best |= half_widths(f"time{name}", scores, left.part(chosen), pooled="time")
     return best
 
 
-def _apart(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The chosen runs if they and the others are FEWEST each, none otherwise."""
-    return chosen if min(np.sum(chosen), np.sum(~chosen)) >= FEWEST else np.zeros_like(chosen)
+def _apart(chosen: NDArray[np.bool_], like: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The chosen runs if they and the others, each counted once, are FEWEST each, none otherwise."""
+    return chosen if min(np.sum(chosen & like), np.sum(~chosen & like)) >= FEWEST else np.zeros_like(chosen)
 
 
 def _scales(hardness: FloatArray, slope: float) -> FloatArray:
@@ -185,20 +187,32 @@ def _utilisation(run: Run, error: float) -> float:
 
 
 def _enough(left: HeldOut) -> bool:
-    """Whether the runs inside of the rest, each counted once, suffice for a width of their own."""
-    return len(np.unique(left.places[left.inside])) >= ENOUGH
+    """Whether the runs inside of the rest, left out with their like, suffice for a width of their own."""
+    return int(np.sum(left.inside & left.like)) >= ENOUGH
 
 
-def _widths(quantity: str, scores: FloatArray, left: HeldOut, pooled: str = "") -> dict[str, float]:
+def half_widths(quantity: str, scores: FloatArray, left: HeldOut, pooled: str = "") -> dict[str, float]:
     """Half-widths of both kinds.
 
-    With fewer than ENOUGH runs inside of the rest, those outside count as well, which errs to the wide side; the
-    ratio of the `pooled` quantity, this one unless named, replaces an extrapolation that no run shows.
+    An interpolation is as wide as the errors of runs left out with their like: whole devices and sources that are left
+    out besides would count the same runs again. With fewer than ENOUGH runs inside of the rest, those outside count as
+    well, which errs to the wide side; and of fewer than FEW runs in FEW_PARTS groups no time is surer than the median
+    stack's. Where fewer than FEWEST_OUTSIDE groups lie outside, the ratio of the `pooled` quantity, this one unless
+    named, tells extrapolations, which then are no wider than those of a stack without runs.
     """
     every = pooled_intervals()
-    inner, outer = f"{quantity}_interpolated", f"{quantity}_extrapolated"
-    ratio = max(WIDER, every[f"{pooled or quantity}_extrapolated"] / every[f"{pooled or quantity}_interpolated"])
-    inside, outside = scores[left.inside], scores[~left.inside]
-    narrow = conformal(inside if _enough(left) else scores)
-    wide = conformal(outside) if len(outside) >= FEWEST and len(inside) >= FEWEST else narrow * ratio
-    return {inner: narrow, outer: max(narrow, wide), f"{quantity}_n": float(len(scores))}
+    inner, outer = f"{pooled or quantity}_interpolated", f"{pooled or quantity}_extrapolated"
+    near = left.like & left.inside if _enough(left) else left.like
+    narrow = conformal(scores[near])
+    few = np.sum(left.like) < FEW and len(np.unique(left.parts[left.like])) < FEW_PARTS
+    if few and inner.startswith("time"):
+        narrow = max(narrow, every[inner])
+    wide = min(narrow * max(WIDER, every[outer] / every[inner]), every[outer])
+    far = ~left.inside
+    if np.sum(far) >= FEWEST and len(np.unique(left.parts[far])) >= FEWEST_OUTSIDE:
+        wide = conformal(scores[far])
+    return {
+        f"{quantity}_interpolated": narrow,
+        f"{quantity}_extrapolated": max(narrow, wide),
+        f"{quantity}_n": float(np.sum(left.like)),
+    }

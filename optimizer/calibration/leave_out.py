@@ -27,15 +27,26 @@ Errors = Callable[[Sequence[Run], Mapping[str, float]], FloatArray]
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Errors of left-out runs in log: of which run, and whether the other runs surround it."""
+    """Errors of left-out runs in log: of which run, with which part, and whether the other runs surround it.
+
+    `like`: left out for the first time, with its like; later parts are whole devices, sources and far ends.
+    """
 
     places: NDArray[np.intp]
     errors: FloatArray
     inside: NDArray[np.bool_]
+    parts: NDArray[np.intp]
+    like: NDArray[np.bool_]
 
     def part(self, chosen: NDArray[np.bool_]) -> HeldOut:
         """Some of them."""
-        return HeldOut(places=self.places[chosen], errors=self.errors[chosen], inside=self.inside[chosen])
+        return HeldOut(
+            places=self.places[chosen],
+            errors=self.errors[chosen],
+            inside=self.inside[chosen],
+            parts=self.parts[chosen],
+            like=self.like[chosen],
+        )
 
 
 def held_out(
@@ -64,7 +75,11 @@ def held_out(
         places.append(part)
         found.append(_larger(errors(left, values), at_fit[part]))
         inside.append(_surrounded(left, [runs[place] for place in rest]))
-    return HeldOut(places=np.concatenate(places), errors=np.concatenate(found), inside=np.concatenate(inside))
+    whole = np.concatenate(places)
+    like = np.zeros(len(whole), dtype=bool)
+    like[np.unique(whole, return_index=True)[1]] = True
+    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return HeldOut(places=whole, errors=np.concatenate(found), inside=np.concatenate(inside), parts=numbers, like=like)
 
 
 def refitted(

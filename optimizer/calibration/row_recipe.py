@@ -18,7 +18,7 @@ from optimizer.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
-_LAYOUT = re.compile(r"\blayout (E[tmL|()*\d]+L)\b")
+_LAYOUT = re.compile(r"layout[ =]'?(E[tmL|()*\d]+L)\b")
 _SCOPE = re.compile(r"cuda_graph_scope=\[?([^\]=]*)\]?")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 # what tables call the modules of optimizer.recomputation
@@ -152,8 +152,8 @@ def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tu
 
 
 def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:
-    """ZeRO stage and sharding group of a row's description."""
-    text = row.get("sharding", "").lower()
+    """ZeRO stage and sharding group of a row's description; FSDP2 shards weights, wherever it is named."""
+    text = row.get("sharding", "").lower() or ("fsdp2" if "fsdp2" in row.get("notes", "").lower() else "")
     group = re.search(r"within (\d+)|fsdp=(\d+)", text)
     shard = int(next(g for g in group.groups() if g)) if group else 0
     if group and group[2] == "1":  # a column that only says yes

@@ -73,11 +73,8 @@ class Run:
         """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
         if quality := self.row.get("quality", ""):
             return f"its source calls it {quality}"
-        notes = self.row.get("notes", "").lower()
-        if "tokens per step unknown" in notes:
+        if "tokens per step unknown" in self.row.get("notes", "").lower():
             return "its source does not say how many tokens a step has"
-        if "does not give a whole batch" in notes:
-            return "its source's times and tokens do not make whole batches"
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
@@ -116,7 +113,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
     measured = Run(id=identity, row=row, stack_name=name, **_measured(row))
     try:
-        job, plan = _job(recipe, stack or preset_stack(name), assumed)
+        job, plan = _job(recipe, stack or _taken_for(recipe, preset_stack(name)), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
     if measured.step_time is None and one_micro_batch(row) and row.get("status", "ok") in ("", "ok"):
@@ -140,6 +137,14 @@ def stack_for(row: Row, assumed: list[str]) -> str:
     known = family(name) if family(name) in same else max(same, default="") or _usual_stack(row)
     assumed.append(f"stack {known} for {name or 'blank'}")
     return known
+
+
+def _taken_for(row: Row, stack: Stack) -> Stack:
+    """The stack that prices a row; what its runs say of its errors holds for no other software that it is taken for."""
+    said = row.get("stack", "")
+    if not said or family(said) == family(stack.name):
+        return stack
+    return replace(stack, name=said, devices=(), ranges={}, intervals={})
 
 
 def family(stack: str) -> str:

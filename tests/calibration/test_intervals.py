@@ -8,8 +8,8 @@ import pytest
 
 from optimizer.calibration.fit import fit_times
 from optimizer.calibration.groups import folds
-from optimizer.calibration.intervals import conformal, time_errors, with_intervals
-from optimizer.calibration.leave_out import held_out
+from optimizer.calibration.intervals import conformal, half_widths, time_errors, with_intervals
+from optimizer.calibration.leave_out import HeldOut, held_out
 from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job import Job
@@ -18,7 +18,7 @@ from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model
 from optimizer.presets.hardware import with_network
 from optimizer.presets.intervals import pooled_intervals
-from optimizer.stack import Stack
+from optimizer.stack import Features, Stack
 from optimizer.tools.pooled import weighted_quantile
 
 FREE = ("gemm_efficiency", "hbm_efficiency", "launch", "step_overhead")
@@ -214,3 +214,53 @@ def test_an_unfitted_job_lists_one_reason() -> None:
 
 def test_weighted_quantile_reaches_the_last_value() -> None:
     assert weighted_quantile(np.array([1.0, 2.0]), np.array([1.0, 1.0]), 1.0) == 2.0
+
+
+def left_out(errors: list[float], parts: list[int], inside: bool = True, again: int = 0) -> HeldOut:
+    """Runs left out once with their like, the first `again` of them a second time with their device."""
+    scores = np.array(errors + errors[:again])
+    return HeldOut(
+        places=np.array([*range(len(errors)), *range(again)]),
+        errors=scores,
+        inside=np.full(len(scores), inside),
+        parts=np.array([*parts, *[max(parts) + 1] * again]),
+        like=np.arange(len(scores)) < len(errors),
+    )
+
+
+def intervals_of(quantity: str, left: HeldOut) -> dict[str, float]:
+    return half_widths(quantity, np.abs(left.errors), left)
+
+
+def test_a_run_that_is_left_out_again_with_its_device_counts_once() -> None:
+    errors = [0.02] * 15 + [0.3] * 5
+    once, twice = (left_out(errors, [n // 4 for n in range(20)], again=again) for again in (0, 15))
+    assert intervals_of("memory", once)["memory_interpolated"] == 0.3
+    assert intervals_of("memory", twice) == intervals_of("memory", once)
+
+
+def test_few_groups_are_no_surer_than_the_median_stack() -> None:
+    pooled = pooled_intervals()
+    few = intervals_of("time", left_out([0.01] * 20, [n // 10 for n in range(20)]))
+    assert few["time_interpolated"] == pooled["time_interpolated"]
+    assert few["time_extrapolated"] == pytest.approx(pooled["time_extrapolated"])
+    more = intervals_of("time", left_out([0.01] * 20, [n // 2 for n in range(20)]))
+    assert more["time_interpolated"] == 0.01
+    outside = intervals_of("time", left_out([0.02] * 20, [n // 2 for n in range(20)], inside=False))
+    assert outside["time_extrapolated"] == 0.02
+
+
+def test_an_extrapolation_is_no_wider_than_a_stack_without_runs_unless_its_runs_are() -> None:
+    pooled = pooled_intervals()["time_extrapolated"]
+    parts = [n // 2 for n in range(20)]
+    assert intervals_of("time", left_out([0.3] * 20, parts))["time_extrapolated"] == pytest.approx(pooled)
+    assert intervals_of("time", left_out([0.9] * 20, parts))["time_extrapolated"] == 0.9
+
+
+@pytest.mark.parametrize("routing", ["trained", "fresh"])
+def test_a_router_of_ones_own_is_as_unsure_as_a_stack_without_runs(routing: str) -> None:
+    widths = {"time_interpolated": 0.1, "time_extrapolated": 0.15}
+    stack = Stack(name="mine", devices=("h100",), intervals=widths, features=Features(routing=routing))
+    found = interval(job(stack, model=load_model("mixtral-8x7b")), Plan(), 1.0)
+    assert found.high == pytest.approx(exp(pooled_intervals()["time_extrapolated"]))
+    assert interval(job(stack), Plan(), 1.0).high == pytest.approx(exp(0.1))

@@ -64,3 +64,53 @@ def test_what_a_row_says_or_no_recipe_tells_stays(other: dict[str, str]) -> None
     row = {**ROW, **other}
     assert as_released(row, said) == row
     assert not said
+
+
+DEEPSEEK = {**ROW, "model": "DeepSeek-V3", "tp": "1", "ep": "8", "pp": "16", "vpp": "1", "gpus": "256"}
+
+
+@pytest.mark.parametrize(
+    ("row", "dispatcher", "graphed", "overlap"),
+    [
+        ({"gpu": "H100", "table": "25.09 NeMo Container", "notes": "variant: dropless"}, "deepep", False, False),
+        ({"gpu": "B200"}, "alltoall", False, False),
+        ({"gpu": "B300", "table": "26.02 NeMo Container"}, "hybridep", False, False),
+        (
+            {"gpu": "B300", "table": "26.04 NeMo Container", "model": "Qwen3_30B_a3B", "pp": "1"},
+            "hybridep",
+            True,
+            False,
+        ),
+        ({"gpu": "B300", "table": "26.04 NeMo Container", "model": "GPT OSS 120B", "pp": "1"}, "alltoall", True, False),
+        ({"gpu": "B200", "model": "Qwen3_235B_a22B", "pp": "8", "vpp": "2"}, "alltoall", False, True),
+    ],
+)
+def test_each_release_has_its_dispatchers(row: dict[str, str], dispatcher: str, graphed: bool, overlap: bool) -> None:
+    run = read_run({**DEEPSEEK, "gpus_per_node": "8", **row}, 2)
+    assert run.job is not None
+    assert run.plan is not None
+    assert run.plan.dispatcher == dispatcher
+    assert bool(run.job.stack.features.graphed) == graphed
+    assert run.plan.overlap_exchange == overlap
+
+
+@pytest.mark.parametrize(
+    ("row", "layers", "predicts"),
+    [
+        ({"gpu": "B200"}, (4,) * 15 + (1,), True),
+        ({"gpu": "GB200", "pp": "4", "vpp": "4"}, (4,) * 15 + (1,), False),
+        ({"gpu": "GB200", "pp": "8", "vpp": "4"}, (1, *(2,) * 30, 0), False),
+        ({"gpu": "B300", "table": "26.04.01 NeMo Container", "pp": "8"}, (8,) * 7 + (5,), True),
+        ({"gpu": "GB300", "table": "26.04 NeMo Container", "model": "Kimi-K2"}, (4,) * 15 + (1,), False),
+        ({"gpu": "B200", "notes": "layout Et*3|(t*4|)*14t*2mL"}, (3, *(4,) * 14, 2), True),
+        ({"gpu": "B200", "table": "Table 3"}, (), True),
+    ],
+)
+def test_deepseek_is_laid_out_as_its_recipes_have_it(
+    row: dict[str, str], layers: tuple[int, ...], predicts: bool
+) -> None:
+    run = read_run({**DEEPSEEK, **row}, 2)
+    assert run.job is not None
+    assert run.plan is not None
+    assert run.plan.layers_per_stage == layers
+    assert (run.job.model.mtp_layers > 0) == predicts

@@ -214,3 +214,22 @@ def test_a_step_of_unknown_tokens_is_not_judged_by(tmp_path: Path) -> None:
     columns = SHORT.strip() + ",notes\n"
     (run,) = read_runs(written(tmp_path, columns + "llama3-8b,H100,64,1,256,5.1,packed so tokens per step unknown\n"))
     assert run.doubted == "its source does not say how many tokens a step has"
+
+
+def test_what_a_stack_is_taken_for_has_not_its_intervals(tmp_path: Path) -> None:
+    text = (
+        "stack," + SHORT + "\n".join(f"{name},llama3-8b,H100,8,1,64,1" for name in ("nemo-2025", "homemade", "")) + "\n"
+    )
+    later, unknown, unsaid = validate(read_runs(written(tmp_path, text))).rows
+    for row, words in ((later, ()), (unknown, ("stack homemade is not fitted to measured runs",)), (unsaid, ())):
+        assert row.interval is not None
+        assert tuple(reason for reason in row.interval.reasons if "is not fitted" in reason) == words
+    assert unknown.step_time == unsaid.step_time
+
+
+def test_fsdp2_in_the_notes_shards_weights(tmp_path: Path) -> None:
+    text = SHORT.rstrip() + ",notes\n" + "llama3-8b,H100,8,1,64,1,FSDP2 over 8\nllama3-8b,H100,8,1,64,1,\n"
+    sharded, usual = read_runs(written(tmp_path, text))
+    assert sharded.plan is not None
+    assert usual.plan is not None
+    assert (sharded.plan.zero_stage, usual.plan.zero_stage) == (3, 1)

@@ -80,6 +80,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     width = source[next(name for name in names if name in source)]
     if quantity == "time":
         width *= difficulty(share, source.get("time_slope", 0.0))
+        if _routed(job):  # how uneven a router is was measured on two jobs, of an untrained one assumed
+            width = max(width, pooled_intervals()["time_extrapolated"])
     return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
 
 
