@@ -37,6 +37,8 @@ def offered(line: str) -> list[str]:
         ("optimize pareto --hardware h100,h2", ["h100,h200"]),
         ("optimize --model gpt3 --fix micro", ["micro-batch="]),
         ("optimize --prefer s", ["simple"]),
+        ("optimize --target meg", ["megatron-lm", "megatron-bridge"]),
+        ("optimize communication --network infiniband-n", ["infiniband-ndr"]),
         ("optimize sens", ["sensitivity"]),
     ],
 )

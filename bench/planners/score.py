@@ -55,7 +55,9 @@ class Score:
 
 
 def score(jobs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any], predicted: Mapping[str, Any]) -> Score:
-    """Score predictions by job id; a job without one counts as not answered and nowhere else."""
+    """Score predictions by job id. Answered are the jobs with a step time, and of those that went out of memory the
+    ones of which it was said whether they fit.
+    """
     timed = {
         job["id"]: (float(predicted[job["id"]]["step_time_s"]), float(measured[job["id"]]["step_time_s"]))
         for job in jobs
@@ -76,7 +78,7 @@ def score(jobs: Sequence[Mapping[str, Any]], measured: Mapping[str, Any], predic
         if predicted.get(job["id"], {}).get("fits") is not None
     }
     return Score(
-        answered=len([job for job in jobs if job["id"] in predicted]),
+        answered=len(timed.keys() | {name for name, (_, out) in verdicts.items() if out}),
         of=len(jobs),
         mape=_mean([abs(ratio - 1) for ratio in ratios]),
         median=median(abs(ratio - 1) for ratio in ratios) if ratios else None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
+from optimizer.commands.completion import presets_of
 from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
 from optimizer.commands.waiting import waiting
 
@@ -38,6 +39,7 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
     metavar="LINK[:PORTS]",
     help="Ask whether this link (ports per GPU after a colon; or a bandwidth per GPU such as 400Gb/s) would be the "
     "bottleneck; repeatable. Without a plan: of data parallelism with ZeRO-1.",
+    shell_complete=presets_of("link"),
 )
 @study_options
 def communication(

@@ -35,6 +35,15 @@ def presets_of(*kinds: str) -> Complete:
     return complete
 
 
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Launchers of a plan."""
+    from click.shell_completion import CompletionItem
+
+    from optimizer.target import TARGETS
+
+    return [CompletionItem(name) for name in TARGETS if name.startswith(incomplete)]
+
+
 def variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Variables of a plan, as `--fix` pins them."""
     from click.shell_completion import CompletionItem

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from optimizer.commands.completion import presets_of, variables
+from optimizer.commands.completion import presets_of, targets, variables
 from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import BATCH, COUNT, SEED, SEQUENCE, TRIALS
 from optimizer.commands.output import OutFile
@@ -127,7 +127,12 @@ SETTINGS = click.option(
     cls=Usual,
 )
 TARGET = click.option(
-    "--target", default="", metavar="NAME", help="Launcher of the plan, or any. [the stack's own]", cls=Usual
+    "--target",
+    default="",
+    metavar="NAME",
+    help="Launcher of the plan, or any. [the stack's own]",
+    shell_complete=targets,
+    cls=Usual,
 )
 DTYPES = click.option(
     "--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]", cls=Usual

@@ -116,7 +116,7 @@ class Flex(click.ParamType[float]):
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers above zero in one word: "8,64,512"."""
+    """Whole numbers above zero in one word: "8,64,512", or "1..4" for all from the one to the other."""
 
     name = "n,..."
 
@@ -124,14 +124,28 @@ class Counts(click.ParamType[tuple[int, ...]]):
         """The numbers as they were written."""
         if not isinstance(value, str):
             return tuple(value)
-        words = value.split(",")
         try:
-            found = tuple(whole(word) for word in words)
+            spans = [_span(word) for word in value.split(",")]
         except InputError:
-            self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64", param, ctx)
-        if len(words) > MOST_COUNTS:
-            self.fail(f"{len(words):,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
-        return found
+            self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64 or 1..4", param, ctx)
+        count = sum(map(len, spans))
+        if count > MOST_COUNTS:
+            self.fail(f"{count:,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
+        return tuple(number for span in spans for number in span)
+
+
+def _span(word: str) -> range:
+    """The numbers of a word: one, or those from the first to the last.
+
+    >>> list(_span("8")), list(_span("2..4"))
+    ([8], [2, 3, 4])
+    """
+    first, dots, last = word.partition("..")
+    low = whole(first)
+    high = whole(last) if dots else low
+    if high < low:
+        raise InputError(f"{word}: the last number is below the first")
+    return range(low, high + 1)
 
 
 class Pin(click.ParamType[tuple[str, Pinned]]):

@@ -22,7 +22,7 @@ def folders() -> tuple[Path, ...]:
     """The folders of own presets, the first one first; raises InputError for one that is asked for and not there."""
     asked = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     if missing := [str(path) for path in asked if not path.is_dir()]:
-        raise InputError(f"{VARIABLE}: no folder {', '.join(missing)}")
+        raise InputError(f"{VARIABLE} names no folder: {', '.join(missing)}; make it, or leave it out")
     usual = config_folder() / "presets"
     return (*asked, usual) if usual.is_dir() else tuple(asked)
 

@@ -434,11 +434,12 @@ def _ranks(launch: Launch, last: Mapping[str, Flag]) -> int:
 def _needed(launch: Launch, last: Mapping[str, Flag]) -> int:
     """The number of GPUs of which the launch's must be a multiple: replicas, and experts on those of a stage."""
     pp = _degree(launch, last, "--pipeline-model-parallel-size")
-    if launch.settings.get("experts", 0) <= 1 or launch.program == MEGATRON_DEEPSPEED:
+    if launch.settings.get("experts", 0) <= 1:
         return _ranks(launch, last)
     tp = _degree(launch, last, "--tensor-model-parallel-size")
     etp = _degree(launch, last, "--expert-tensor-parallel-size", tp)
-    return pp * lcm(_ranks(launch, last) // pp, etp * _degree(launch, last, "--expert-model-parallel-size"))
+    ep = _degree(launch, last, EXPERT_DEGREES[launch.program == MEGATRON_DEEPSPEED])
+    return pp * lcm(_ranks(launch, last) // pp, etp * ep)
 
 
 def _divisible(passed: list[str], last: Mapping[str, Flag]) -> list[str]:

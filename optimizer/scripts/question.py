@@ -216,6 +216,12 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
         problems.append(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus:,} GPUs (--gpus)")
         return Plan()
     dp = gpus // (tp * cp * pp)
+    ep, etp = (int(said.get(name) or 1) for name in ("ep", "etp"))
+    if tp * cp * dp % (ep * etp):
+        problems.append(
+            f"ep x etp = {ep} x {etp} does not divide the {tp * cp * dp:,} GPUs of a pipeline stage (--gpus)"
+        )
+        return Plan()
     micro = said.get("micro_batch")
     batch = batch or said.get("global_batch")
     count = said.get("num_microbatches") if "num_microbatches" in launch.written else None

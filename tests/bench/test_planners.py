@@ -82,6 +82,13 @@ def test_verdicts_by_hand() -> None:
     assert found.mape is None
 
 
+def test_verdicts_alone_answer_only_what_went_out_of_memory() -> None:
+    names = [job("ran"), job("out")]
+    truth = {"ran": ran(1), "out": {"step_time_s": None, "out_of_memory": True}}
+    assert score(names, truth, {"ran": said(None, True), "out": said(None, True)}).answered == 1
+    assert score(names, truth, {"ran": said(None), "out": said(2.0)}).answered == 0
+
+
 def test_what_is_alike_is_no_ranking() -> None:
     assert kendall([(1, 1), (1, 2), (1, 3)]) == 0.0
     assert spearman([(1, 1), (1, 2), (1, 3)]) == 0.0

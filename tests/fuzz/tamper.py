@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from optimizer.errors import InputError
 from optimizer.search.check.agreement import same
 from optimizer.search.check.answer_file import read_answer
 from optimizer.search.check.verification import verify
+from optimizer.search.infeasible.conflict import CUT_SHORT, conflict
 from tests.fuzz.run import Stalled, patience
 from tests.search.check.test_verification import Path_, answers, check_same_price, excused, places
 from tests.sweep.test_damage import exported, filled
 
 GONE = object()
-TEXTS = ("", "banana", "optimal", "gpt3", "h100", "tp=8", "\x1b[2J", "x" * 3000)
+TEXTS = ("", "banana", "optimal", CUT_SHORT, "gpt3", "h100", "tp=8", "\x1b[2J", "x" * 3000)
 NUMBERS = (0, 1, -1, 2**31, 10**30, 1e308, 0.5)
 REFUSED, FOUND, SAID, HARMLESS = "refused", "found", "said not to be checked", "harmless"
 SMALL = ("--model", "llama3-8b", "--global-batch", "64", "--fix", "tp=1", "--json")
@@ -55,9 +57,17 @@ def typed(name: str) -> dict[str, Any] | None:
     return dict(json.loads(result.stdout)) if result.exit_code == 0 else None
 
 
+@cache
+def unclear() -> dict[str, Any]:
+    """An answer that nothing fits, whose time was over before the least set of clashing rules was known."""
+    document: dict[str, Any] = json.loads(answers()["infeasible"])
+    job = read_answer(json.dumps(document)).job
+    return document | {"conflict": [asdict(clash) for clash in conflict(job, time_limit=0.0)]}
+
+
 def every_document() -> dict[str, dict[str, Any]]:
     """Every kind of answer: dense, mixture, of two formats, infeasible, cut short, compared, and those of TYPED."""
-    found = {name: json.loads(text) for name, text in answers().items()}
+    found = {name: json.loads(text) for name, text in answers().items()} | {"unclear": unclear()}
     return found | {name: document for name in TYPED if (document := typed(name))}
 
 

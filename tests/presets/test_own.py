@@ -87,7 +87,7 @@ def test_folders_of_the_variable_come_first(own: Path, tmp_path: Path, monkeypat
     assert folders() == (other, own)
     assert load_model("tiny-1").layers == 3
     monkeypatch.setenv("OPTIMIZE_PRESETS", f"{other}:{tmp_path / 'gone'}")
-    with pytest.raises(InputError, match=r"OPTIMIZE_PRESETS: no folder .*gone"):
+    with pytest.raises(InputError, match=r"OPTIMIZE_PRESETS names no folder: .*gone; make it"):
         load_model("tiny-1")
 
 

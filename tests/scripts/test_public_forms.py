@@ -129,3 +129,17 @@ def test_overrides_of_bridge_leave_the_rest_to_the_recipe() -> None:
     assert (found.plan.zero_stage, found.plan.micro_batch) == (1, 1)
     assert (found.settings["reduce_overlap"], found.settings["gather_overlap"]) == (True, False)
     assert any("use_distributed_optimizer as in Megatron-Bridge" in line for line in found.launch.assumed)
+
+
+EXPERTS = """deepspeed pretrain_gpt.py --num-layers 12 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 \\
+    --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 64 --fp16 --vocab-size 50257 \\
+    --num-experts 128 --moe-expert-parallel-size 32 --deepspeed
+"""
+
+
+def test_experts_spread_over_more_gpus_than_there_are_ask_for_more() -> None:
+    found = asked("moe.sh", EXPERTS)
+    assert (found.job.gpus, found.plan.ep, found.plan.dp) == (32, 32, 32)
+    assert any(line.startswith("32 GPUs: the 8 of the launch") for line in found.launch.assumed)
+    with pytest.raises(InvalidFile, match="ep x etp = 32 x 1 does not divide the 8 GPUs of a pipeline stage"):
+        asked("moe.sh", EXPERTS, gpus=8)

@@ -156,6 +156,9 @@ def test_scaling_table_csv_json_and_page(with_answer: Install, gpt3_answer: Answ
     [
         (("--gpus", "8,x"), "no list of whole numbers above zero"),
         (("--gpus", "0"), "no list of whole numbers above zero"),
+        (("--gpus", "16..8"), "no list of whole numbers above zero"),
+        (("--gpus", "8.."), "no list of whole numbers above zero"),
+        (("--gpus", "1..1000000"), "1,000,000 numbers are more than the 200"),
         (("--gpus", "8", "--measured", "8"), "write GPUs=MFU"),
         (("--gpus", "8", "--measured", "8=52"), "write GPUs=MFU"),
         (("--gpus", "7,16", "--weak"), "no whole number of sequences"),

@@ -45,8 +45,11 @@ def test_an_empty_choice_is_no_error() -> None:
 
 
 def test_the_outlook_says_what_it_rests_on() -> None:
-    seconds = 40 * GUESSED["dense"] / 2
-    assert outlook_lines("study", forecast(tasks(40), [], 2)) == [
-        "study: 40 jobs",
+    seconds = 400 * GUESSED["dense"] / 2
+    assert outlook_lines("study", forecast(tasks(400), [], 2)) == [
+        "study: 400 jobs",
         f"about {seconds:.0f} s on 2 local processes (a guess; no job was measured yet)",
     ]
+    few = outlook_lines("study", forecast(tasks(4), [], 2))
+    assert few[1] == "some seconds on 2 local processes (a guess; no job was measured yet)"
+    assert outlook_lines("none", forecast([], [], 2)) == ["none: 0 jobs", "nothing is left to plan"]

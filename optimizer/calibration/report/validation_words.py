@@ -78,11 +78,19 @@ def verdict_lines(verdicts: Verdicts) -> list[str]:
         return []
     fits = verdicts.fits_predicted_fits + verdicts.fits_predicted_oom
     failed = verdicts.oom_predicted_fits + verdicts.oom_predicted_oom
-    lines = [f"Of {fits:,} runs that fitted, {verdicts.fits_predicted_oom:,} were predicted to run out of memory."]
+    lines = [f"Of {_runs(fits)} that fitted, {_were(verdicts.fits_predicted_oom)} predicted to run out of memory."]
     if failed:
-        lines.append(f"Of {failed:,} runs out of memory, {verdicts.oom_predicted_fits:,} were predicted to fit.")
+        lines.append(f"Of {_runs(failed)} out of memory, {_were(verdicts.oom_predicted_fits)} predicted to fit.")
         lines.append(f"Balanced accuracy {verdicts.balanced_accuracy:.1%}.")
     return lines
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'s' * (count != 1)}"
+
+
+def _were(count: int) -> str:
+    return f"{count:,} {'was' if count == 1 else 'were'}"
 
 
 def choice_lines(score: Score) -> list[str]:
@@ -90,9 +98,10 @@ def choice_lines(score: Score) -> list[str]:
     choice = score.choice
     if choice is None:
         return []
+    groups = f"{choice.groups:,} group{'s' * (choice.groups != 1)}"
     lines = [
-        f"In {choice.groups:,} groups of runs that differ only in the plan, the plan ranked first takes "
-        f"{choice.mean_regret:.1%} longer than the best measured one on average, {choice.worst_regret:.1%} at worst."
+        f"In {groups} of runs that differ only in the plan, the one ranked first takes {choice.mean_regret:.1%} longer "
+        f"than the best measured one on average, {choice.worst_regret:.1%} at worst."
     ]
     if choice.rank_correlation is not None:
         lines.append(f"Mean rank correlation of predicted and measured times: {choice.rank_correlation:.2f}.")

@@ -57,7 +57,7 @@ def _measured(run: Measured) -> list[RenderableType]:
     if steady is None:
         return [_pairs([("ended", run.failure)])] if run.failure else []
     used = f"{steady.steps_used:,} steps, {steady.first:,} to {steady.last:,} of {run.first:,} to {run.last:,}"
-    rows = [("steady part", f"{used}; {steady.warm_up} lines of warm-up left out")]
+    rows = [("steady part", f"{used}; {steady.warm_up} line{'s' * (steady.warm_up != 1)} of warm-up left out")]
     if steady.stalls:
         each = f", every {steady.period} steps" if steady.period else ""
         rows.append(("stalls", f"{len(steady.stalls)}{each}, {steady.stalled:.1%} of the time"))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from optimizer.answer import Alternative, Answer, Certificate, Format, Safety
+from optimizer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
 from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
@@ -16,6 +16,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
 from optimizer.plan import Knobs, Plan
 from optimizer.search.check.answer_file import Claims, SavedAnswer
+from optimizer.search.check.cut_short import as_far_as_known
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import Space
@@ -148,7 +149,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
         alternatives=_alternatives(saved, main),
         safety=Safety(fastest=_fastest(saved, main)) if saved.risked else None,
         formats=tuple(_format(other, main) for other in others),
-        conflict=() if main.plan or not main.claims.proven or main.fits else conflict(saved.job),
+        conflict=_conflict(saved, main),
         flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
         if main.estimate and main.plan
         else (),
@@ -188,6 +189,12 @@ def _searches(saved: SavedAnswer) -> tuple[Searched, ...]:
         )
         for other in saved.formats
     )
+
+
+def _conflict(saved: SavedAnswer, main: Searched) -> tuple[Clash, ...]:
+    if main.plan or not main.claims.proven or main.fits:
+        return ()
+    return as_far_as_known(saved.job, saved.document.get("conflict")) or conflict(saved.job)
 
 
 def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]:

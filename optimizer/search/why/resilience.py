@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,17 +73,39 @@ def losses(job: Job, lost_nodes: Sequence[int]) -> tuple[Loss, ...]:
     before = best_plan(job)
     if before is None:
         return ()
-    return tuple(_loss(before, nodes, gpus) for nodes, gpus in zip(lost_nodes, left, strict=True))
+    search = _once(best_plan)
+    return tuple(_loss(before, nodes, gpus, search) for nodes, gpus in zip(lost_nodes, left, strict=True))
 
 
-def _loss(before: Best, nodes: int, gpus: int) -> Loss:
-    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus))
-    other = _fastest(before, gpus, _any_shape(before.job, gpus), kept)
+Search = Callable[[Job], Best | None]
+
+
+def _once(search: Search) -> Search:
+    """The search, once for each number of GPUs, batch and pins: losses of one node and of two try nearly the same."""
+    found: dict[tuple[int, int, str], Best | None] = {}
+
+    def known(job: Job) -> Best | None:
+        key = job.gpus, job.global_batch, repr(job.limits.fixed)
+        if key not in found:
+            found[key] = search(job)
+        return found[key]
+
+    return known
+
+
+def _loss(before: Best, nodes: int, gpus: int, search: Search) -> Loss:
+    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus), search)
+    other = _fastest(before, gpus, _any_shape(before.job, gpus), search, kept)
     return Loss(nodes=nodes, gpus=gpus, before=before, kept=kept, best=other)
 
 
 def _fastest(
-    before: Best, gpus: int, jobs: Iterable[Job], found: Best | None = None, most: int = MOST_COUNTS
+    before: Best,
+    gpus: int,
+    jobs: Iterable[Job],
+    search: Search,
+    found: Best | None = None,
+    most: int = MOST_COUNTS,
 ) -> Best | None:
     """The best of the jobs, which come with ever fewer GPUs; those too small to beat the best so far are not tried."""
     per_gpu = LARGER_MFU * before.throughput / before.job.gpus
@@ -92,7 +114,7 @@ def _fastest(
         tried.add(job.gpus)
         if len(tried) > most or (found is not None and job.gpus * per_gpu <= found.throughput):
             break
-        candidate = best_plan(job)
+        candidate = search(job)
         if candidate is not None and (found is None or candidate.throughput > found.throughput):
             found = candidate
     return found

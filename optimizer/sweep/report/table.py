@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SOLVED = ("optimal", "feasible")
 SCHEMA_VERSION = 1
+STARTED = 10  # s, in which workers start
 REASONS = 12  # listed at most
 LONGEST = 150  # characters of a reason
 
@@ -71,7 +72,11 @@ def outlook_lines(name: str, found: Forecast) -> list[str]:
         f"from {found.measured:,} jobs measured in this store" if found.measured else "a guess; no job was measured yet"
     )
     processes = f"{found.workers} local process{'es' * (found.workers != 1)}"
-    lines.append(f"about {duration(found.seconds)} on {processes} ({basis})")
+    if not found.seconds:
+        return [*lines, "nothing is left to plan"]
+    # Workers start within seconds, whatever their jobs take.
+    takes = f"about {duration(found.seconds)}" if found.seconds >= STARTED else "some seconds"
+    lines.append(f"{takes} on {processes} ({basis})")
     return lines
 
 

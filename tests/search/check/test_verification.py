@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from optimizer.reports.as_json import json_text
 from optimizer.search.check.answer_file import SavedAnswer, read_answer
 from optimizer.search.check.plan_rules import priced, rule_findings
 from optimizer.search.check.verification import UNCHECKED, verify
+from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
 from optimizer.search.why.comparison import why_not
@@ -282,6 +283,22 @@ def test_a_plan_that_exists_is_not_denied() -> None:
     feasible, infeasible = (json.loads(answers()[name]) for name in ("compared", "infeasible"))
     document = infeasible | {"job": feasible["job"]}
     assert "certificate of bf16: no plan" in broken(document)
+
+
+def test_of_a_conflict_cut_short_the_rules_and_their_numbers_are_checked() -> None:
+    document = json.loads(answers()["infeasible"])
+    job = read_answer(json.dumps(document)).job
+    document["conflict"] = [asdict(clash) for clash in conflict(job, time_limit=0.0)]
+    assert broken(document) == set()
+    assert "conflict" in verify(read_answer(json.dumps(document))).unchecked
+    (first, *others) = document["conflict"]
+    for change, name in (
+        ({"reason": "it rains"}, "conflict[0].reason"),
+        ({"relaxation": "--hbm-limit 1"}, "conflict[0].relaxation"),
+        ({"rule": "banana"}, "conflict"),
+    ):
+        assert name in broken(document | {"conflict": [first | change, *others, {**first, "rule": "x"}]})
+    assert broken(document | {"conflict": [*others, first, first]}) == {"conflict"}
 
 
 def test_rules_are_checked_by_their_own_check() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.search.plan.best import Best, best_plan
+from optimizer.search.why import resilience
 from optimizer.search.why.resilience import batches, losses
 from tests.search.jobs import small_job
 
@@ -27,6 +31,22 @@ def test_the_same_shape_and_the_best_plan_fit_on_what_is_left(gpt3_job: Job) -> 
     assert two.best is not None
     assert one.best is not None
     assert two.best.throughput <= one.best.throughput
+
+
+def test_losses_of_many_nodes_search_each_number_of_gpus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of 1 to 6 nodes of 2 GPUs: alone each tries the numbers of GPUs that the next one tries as well."""
+    job = small_job(16)
+    job = replace(job, cluster=replace(job.cluster, gpus_per_node=2))
+    alone = [loss.to_dict() for nodes in range(1, 7) for loss in losses(job, (nodes,))]
+    searched: list[tuple[int, int, str]] = []
+
+    def counted(other: Job) -> Best | None:
+        searched.append((other.gpus, other.global_batch, str(other.limits.fixed)))
+        return best_plan(other)
+
+    monkeypatch.setattr(resilience, "best_plan", counted)
+    assert [loss.to_dict() for loss in losses(job, range(1, 7))] == alone
+    assert len(searched) == len(set(searched))
 
 
 def test_a_loss_of_everything_is_refused() -> None:
