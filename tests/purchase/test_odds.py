@@ -117,11 +117,11 @@ def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_rival_does() ->
             estimates = [answer.estimate for answer in rival.point.answers if answer.estimate]
             name = "capex" if buy else "rent"
             assert rival.price is not None
-            at = question.scenario(**{name: rival.price / rival.price_now})
+            at = question.scenario(rival.point.design, **{name: rival.price / rival.price_now})
             assert figures(question, rival.point.design, estimates, at).cost == pytest.approx(rival.target)
             assert (rival.price > rival.price_now) == rival.winner
             if rival.mfu is not None:
-                faster = question.scenario(mfu=rival.mfu / rival.point.figures.mfu)
+                faster = question.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
                 assert figures(question, rival.point.design, estimates, faster).cost == pytest.approx(rival.target)
 
 

@@ -44,12 +44,12 @@ def run(*arguments: str) -> Result:
 
 def test_checkpoints_follow_from_the_model_and_the_storage() -> None:
     usual = {"checkpoint_size": 14.0, "storage": 0.15e9}
-    found = checkpoint(405e9, 16384, "of my own", usual)
+    found = checkpoint(405e9, 16384, usual)
     assert found.write == pytest.approx(405e9 * 14 / (16384 * 0.15e9))
-    own = checkpoint(405e9, 16384, "dgx-h100", usual)
+    own = checkpoint(405e9, 16384, usual_reliability("h100", "dgx-h100"))
     assert own.bandwidth == pytest.approx(16384 * 62e9 / 256, rel=1e-3)
-    slower = checkpoint(405e9, 16384, "dgx-h100", usual | {"storage": 0.075e9})
-    assert slower.write == pytest.approx(2 * own.write)
+    slower = checkpoint(405e9, 16384, usual | {"storage": 0.075e9})
+    assert slower.write == pytest.approx(2 * found.write)
 
 
 @given(params=st.floats(1e9, 1e13), gpus=st.sampled_from([8, 512, 16384]), storage=st.floats(1e5, 1e10))
@@ -93,7 +93,7 @@ def test_the_number_of_spares_that_pays_costs_least() -> None:
     assert point.design.spares
     estimates = estimates_of(point)
     costs = {
-        count: figures(question, replace(point.design, spares=count), estimates, question.scenario()).cost
+        count: figures(question, replace(point.design, spares=count), estimates, question.scenario(point.design)).cost
         for count in range(40)
     }
     assert min(costs, key=lambda count: costs[count]) == point.design.spares
@@ -111,7 +111,7 @@ def test_what_a_rack_leaves_over_is_spare_too() -> None:
     question = campaign(spares=0, buy=True, assumptions=assumptions(True))
     (found,) = pareto(question, grid("gb200-nvl72", gpus=(4096,)), planner=quick_planner).points
     assert found.figures.lot.spare >= 4
-    alone = waiting(0, 4096 / 8, question.scenario())
+    alone = waiting(0, 4096 / 8, question.scenario(found.design))
     assert 0 < found.figures.waiting < alone
 
 
