@@ -75,7 +75,7 @@ def cheapest_by_kind(points: Sequence[Point]) -> dict[str, Point]:
 
 
 def best_by_kind(points: Sequence[Point]) -> dict[str, Point]:
-    """The cheapest point of each kind within the limits, else that which misses them by least; none if all miss them."""
+    """The cheapest point of each kind within the limits, else the one that misses them by least; none if all miss."""
     found = cheapest_by_kind(points)
     if not found:
         return {}
