@@ -40,7 +40,9 @@ def spares_sentence(dossier: Dossier) -> str:
     size = dossier.advised.design.cluster.gpus_per_node
     decided = _repair_words(dossier)
     if not best.spares:
-        return f"Spare nodes of your own do not pay for themselves.{decided}"
+        over = none.figures.lot.spare // size
+        stand = f"What is sold whole leaves {over:,} nodes over, which stand by; more" if over else "Spare nodes"
+        return f"{stand} of your own do not pay for themselves.{decided}"
     saved = none.figures.cost - best.figures.cost
     words = (
         f"{best.spares:,} spare node{'s' * (best.spares != 1)} of {size} GPUs pay{'s' * (best.spares == 1)}: without "
@@ -57,6 +59,9 @@ def _repair_words(dossier: Dossier) -> str:
     if len(dossier.repairs) < 2:
         return ""
     item = next(item for item in dossier.purchase.campaign.assumptions if item.name == "repair")
+    span = f"{quantity(item.value.low, 's')} to {quantity(item.value.high, 's')}"
+    if len({count for _, count in dossier.repairs}) == 1:
+        return f" That holds for any time of a repair from {span} (assumed)."
     ends = [(time, count) for time, count in dossier.repairs if time != item.value.mid]
     others = ", ".join(f"at {quantity(time, 's')} it is {count:,}" for time, count in ends)
     known = "given" if item.grade == "user" else "assumed: have it guaranteed"
