@@ -44,7 +44,13 @@ def answered(
     limits, dtypes = limits_of(options), options.pop("dtype")
     several = "," in dtypes or dtypes == ANY
     request = Request(model=model, gpus=gpus, limits=limits, dtype="" if several else dtypes, **options)
-    job, assumed = best_use_of(request, at_most, flex) if at_most or flex else job_of(request)
+    from optimizer.search.lattice.oracle import Tuning
+
+    known = None
+    if at_most or flex:
+        job, assumed, known = best_use_of(request, at_most, flex, Tuning(trials=trials, seed=seed))
+    else:
+        job, assumed = job_of(request)
     from optimizer.search.plan.planner import plan
     from optimizer.search.plan.precision import best_format, formats_of
 
@@ -57,6 +63,7 @@ def answered(
         time_limit=time_limit and time_limit / len(formats),
         seed=seed,
         study=storage,
+        known=known,
     )
     answer = best_format(job, formats, search)
     if prefer == SIMPLE:

@@ -13,16 +13,21 @@ from optimizer.errors import InputError
 if TYPE_CHECKING:
     from optimizer.answer import Answer
     from optimizer.job import Job
+    from optimizer.search.lattice.oracle import Tuning
+    from optimizer.search.plan.best import Known
 
 HINTS = 2  # other counts tried for a hint
 ODD = 9  # odd part of a count from which on it may divide badly
 WORTH = 0.01  # of the throughput, from which on a hint is given
 
 
-def best_use_of(request: Request, at_most: bool, flex: float | None) -> tuple[Job, tuple[str, ...]]:
+def best_use_of(
+    request: Request, at_most: bool, flex: float | None, tuning: Tuning
+) -> tuple[Job, tuple[str, ...], Known | None]:
     """The job of the highest throughput on at most so many GPUs, with a batch that may move by a share.
 
-    The sentences on what was assumed say what was chosen, and what was tried.
+    The sentences on what was assumed say what was chosen, and what was tried; last what the planner need not look for
+    again.
     """
     from optimizer.studies.best_use import best_use, counts_at_most, with_batches
 
@@ -36,12 +41,12 @@ def best_use_of(request: Request, at_most: bool, flex: float | None) -> tuple[Jo
                 yield from with_batches(job, flex) if flex else (job,)
 
     with progress("counts and batches", None) as step:
-        found = best_use(jobs(), step)
+        found = best_use(jobs(), step, tuning)
     if found.best.job == asked:
         said = f"the {asked.gpus:,} GPUs and batch asked for: none of {len(found.tried)} others tried is faster"
-        return asked, (*assumed, said)
+        return asked, (*assumed, said), found.known
     _, again = job_of(replace(request, gpus=found.best.job.gpus))
-    return found.best.job, (*again, found.words())
+    return found.best.job, (*again, found.words()), found.known
 
 
 def hinted(answer: Answer, request: Request) -> Answer:

@@ -186,18 +186,15 @@ def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
 
     clusters = {kind.kind: kind.cluster for kind in kinds}
     typed = [("--rent", wish.term or "on_demand", wish.rents, 3600.0), ("--purchase", "purchase", wish.prices, 1.0)]
-    quotes = [
-        quote(
-            clusters[name].device.name,
-            term,
-            money(text) / size,
-            cluster=clusters[name].name,
-            row=f"{option} {name}={text}",
-        )
-        for option, term, given, size in typed
-        for name, text in given.items()
-    ]
-    return book_of(wish.prices_file, wish.term, wish.provider).with_quotes(quotes)
+    book, quotes = book_of(wish.prices_file, wish.term, wish.provider), []
+    for option, term, given, each in typed:
+        for name, text in given.items():
+            device, cluster = clusters[name].device.name, clusters[name].name
+            found = quote(device, term, money(text) / each, cluster=cluster, row=f"{option} {name}={text}")
+            # A price that is typed changes no size: racks and slices stay whole.
+            usual = book.rent(device, cluster) if term != "purchase" else None
+            quotes.append(replace(found, sold=usual.sold, sold_as=usual.sold_as) if usual else found)
+    return book.with_quotes(quotes)
 
 
 def _clusters(hardware: str) -> Mapping[str, Cluster]:

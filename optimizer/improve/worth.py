@@ -21,8 +21,8 @@ class Run:
 def days(run: Run, state: State) -> float:
     """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
     job = state.job
-    training, params = run.tokens / state.throughput, job.model.params
-    return wall_time(training, job.gpus, usual_reliability(), params=params, cluster=job.cluster.name).wall / DAY
+    usual = usual_reliability(job.cluster.device.name, job.cluster.name)
+    return wall_time(run.tokens / state.throughput, job.gpus, usual, params=job.model.params).wall / DAY
 
 
 def dollars(run: Run, state: State) -> float | None:

@@ -9,9 +9,10 @@ from optimizer.errors import InputError
 from optimizer.hardware import Cluster, Device, Tier
 from optimizer.job import Job, Limits
 from optimizer.model import Model
-from optimizer.presets.offers import PriceBook
+from optimizer.presets.offers import USER, PriceBook
 from optimizer.presets.stacks import default_stack, load_stack
 from optimizer.presets.usual_batch import divisible_batch, usual_tokens
+from optimizer.purchase.own import own_price
 from optimizer.purchase.ranges import Range
 from optimizer.stack import Stack
 from optimizer.units import whole
@@ -96,9 +97,14 @@ class Campaign:
         """What a device runs."""
         return self.stack or load_stack(default_stack(device))
 
-    def scenario(self, **changes: float) -> dict[str, float]:
-        """Every assumption at its middle, but for the given ones."""
-        return {item.name: item.value.mid for item in self.assumptions} | changes
+    def scenario(self, design: Design | None = None, **changes: float) -> dict[str, float]:
+        """Every assumption at its middle, that of a design where it has its own, but for the given ones."""
+        values = {item.name: item.value.mid for item in self.assumptions}
+        if design is not None:
+            device, cluster = design.cluster.device.name, design.cluster.name
+            asked = (item.name for item in self.assumptions if item.grade != USER)
+            values |= {name: own.value for name in asked if (own := own_price(name, device, cluster))}
+        return values | changes
 
 
 @dataclass(frozen=True, kw_only=True)

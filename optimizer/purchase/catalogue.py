@@ -48,6 +48,15 @@ def power_limit(design: Design) -> float:
     return device.power or (derived.value if derived else 0.0)
 
 
+def idle_power(design: Design, values: Mapping[str, float]) -> float:
+    """What a GPU with its share of the node draws while it does nothing [W]: as measured, else a share of its limit."""
+    cluster = design.cluster
+    measured = find_price("node_power_idle", cluster.name)
+    if measured is not None:
+        return measured.value / cluster.gpus_per_node
+    return default_price("idle_share").value * power_limit(design) * (1.0 + values["host_share"])
+
+
 def fabric_of(design: Design, gpus: int = 0) -> Fabric:
     """The network outside the scale-up domain, of the design's GPUs or of so many."""
     ports = design.network_bandwidth / PORT

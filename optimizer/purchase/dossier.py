@@ -13,6 +13,7 @@ from optimizer.purchase.inverse import (
     Fewest,
     Parity,
     RentOrBuy,
+    best_by_kind,
     cheapest,
     cheapest_by_kind,
     fastest,
@@ -27,7 +28,7 @@ from optimizer.purchase.ranges import Range
 from optimizer.purchase.rivals import Rival, rivals
 from optimizer.purchase.sensitivity import Swing, intervals, tornado
 from optimizer.purchase.staged import Delivery, Staged, by_kind
-from optimizer.purchase.standby import Standby, standby
+from optimizer.purchase.standby import Standby, by_repair, standby
 from optimizer.purchase.turning import Turn, turns
 
 
@@ -62,8 +63,8 @@ class Dossier:
     advised: the cheapest point of the front that meets the deadline even at the far end of its interval, or else the
     cheapest. ranges: by position in the front. rivals, verdict: the best design of each machine, what it would take
     to win, and the chance that it does. turns: where an answer to a question changes the choice. standby: spare nodes
-    of the advised point. staged: what deliveries come to, one after the other. shown: the few points of the front that
-    stand for all of it.
+    of the advised point; repairs: how many pay by the time of a repair [s]. staged: what deliveries come to, one after
+    the other. shown: the few points of the front that stand for all of it.
     """
 
     purchase: Purchase
@@ -80,6 +81,7 @@ class Dossier:
     fewest: tuple[Fewest, ...]
     quotes: tuple[Quote, ...]
     standby: tuple[Standby, ...] = ()
+    repairs: tuple[tuple[float, int], ...] = ()
     staged: tuple[Staged, ...] = ()
     rivals: tuple[Rival, ...] = ()
     verdict: Verdict = field(default_factory=Verdict)
@@ -104,12 +106,13 @@ def dossier(
     tornados = [tornado(campaign, point) for point in front]
     ranges = tuple(intervals(point, swings) for point, swings in zip(front, tornados, strict=True))
     advised = _advised(campaign, front, ranges)
-    best = cheapest_by_kind(purchase.points)
+    within = cheapest_by_kind(purchase.points)
+    best = best_by_kind(purchase.points)
     frugal = min(front, key=lambda point: point.figures.energy, default=None)
     wanted = [point for point in (advised, cheapest(front), fastest(front), frugal) if point is not None]
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
     if advised is not None:
-        best[advised.design.kind] = advised
+        best[advised.design.kind] = within[advised.design.kind] = advised
     verdict = judged(campaign, tuple(best.values()), seed=purchase.seed)
     return Dossier(
         purchase=purchase,
@@ -121,11 +124,12 @@ def dossier(
         fastest=fastest(front),
         frugal=frugal,
         dominated=tuple(_dominances(purchase)),
-        parities=parities(campaign, tuple(best.values())),
-        rent_or_buy=rent_or_buy_known(campaign, tuple(best.values())),
+        parities=parities(campaign, tuple(within.values())),
+        rent_or_buy=rent_or_buy_known(campaign, tuple(within.values())),
         fewest=tuple(fewest_gpus(workshop, kind, deadline_for_fewest) for kind in kinds) if deadline_for_fewest else (),
         quotes=tuple(_quote(campaign, kind) for kind in kinds),
         standby=standby(campaign, advised) if advised else (),
+        repairs=by_repair(campaign, advised) if advised else (),
         staged=by_kind(campaign, deliveries, purchase.points),
         rivals=rivals(campaign, tuple(best.values())),
         verdict=verdict,
@@ -164,7 +168,7 @@ def _margin(rival: Point, point: Point) -> float:
 def _quote(campaign: Campaign, kind: Design) -> Quote:
     offer = price_row(campaign, kind)
     known = () if campaign.buy else replace(campaign.book, term=offer.term, provider="").rents(offer.device)
-    curve = power_curve(kind, campaign.scenario())
+    curve = power_curve(kind, campaign.scenario(kind))
     return Quote(
         kind=kind.kind,
         title=kind.title,

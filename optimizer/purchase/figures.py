@@ -14,6 +14,7 @@ from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.catalogue import (
     added_network,
     host_memory,
+    idle_power,
     network_price,
     paid,
     power_curve,
@@ -28,7 +29,7 @@ from optimizer.purchase.energy import PowerCurve, StepEnergy, step_energy
 from optimizer.purchase.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
 from optimizer.purchase.run_cost import GPUS_PER_NODE, committed_cost, wall_time
 from optimizer.purchase.spares import waiting
-from optimizer.purchase.whole import Lot
+from optimizer.purchase.whole import Lot, whole
 from optimizer.units import GB
 
 J_PER_KWH = 3.6e6
@@ -44,7 +45,7 @@ class Figures:
     largest, storage_share: of the time in which the storage takes it at full bandwidth [1]. waiting: share of the time
     without enough nodes [1]. committed: rent of the shortest time that the contract binds for, 0 when bought [USD].
     network: its price, or that of what goes beyond a rented cluster's [USD].
-    peak_power: while every GPU computes; mean_power: over the whole time. utilisation: of the peak, in compute phases.
+    peak_power: while every GPU computes; mean_power: over the whole time. What is paid for beside the job idles.
     """
 
     time_to_train: float
@@ -102,14 +103,13 @@ def figures(
     training = energy = tokens = weighted = peak = wall = busy = 0.0
     ends, times = [], []
     waits = waits_of(campaign, design, values)
-    cluster = design.cluster.name
     for run, estimate in zip(campaign.runs, estimates, strict=True):
         step = _step(design, estimate, curve, values)
         seconds = float(step.step_time)
         needed = tokens_of(design, run, values["critical_batch"])
         steps = needed / (design.batch(run) * run.seq_len)
         training += steps * seconds
-        time = wall_time(steps * seconds, design.gpus, values, params=run.model.params, cluster=cluster, waiting=waits)
+        time = wall_time(steps * seconds, design.gpus, values, params=run.model.params, waiting=waits)
         times.append(time)
         busy += time.wall
         wall = max(wall, run.start) + time.wall
@@ -121,9 +121,10 @@ def figures(
         peak = max(peak, float(step.peak_power))
     largest = max(times, key=lambda time: time.checkpoint.size)
     pue = site_pue(campaign, design, values)
-    site_energy = energy * pue
-    power = site_energy / wall
     lot = paid(campaign, design)
+    idle = lot.spare * idle_power(design, values)
+    site_energy = (energy + idle * wall) * pue
+    power = site_energy / wall
     money = _money(campaign, design, values, wall, power, lot, on_host)
     return Figures(
         time_to_train=wall,
@@ -139,7 +140,7 @@ def figures(
         mfu=weighted / training,
         tokens=tokens,
         mean_power=power,
-        peak_power=peak * design.gpus * pue,
+        peak_power=(peak * design.gpus + idle) * pue,
         racks=racks(design),
         lot=lot,
         ends=tuple(ends),
@@ -199,7 +200,9 @@ def usual_tokens_per_joule(design: Design, offer: Offer, estimate: Mapping[str, 
     step, time = estimate["step_time_s"], estimate["time_s"]
     used = energy_of(design, time, estimate["hfu"] * step, power_curve(design, values))
     pue = offer.pue or _other_pue()
-    return float(estimate["tokens_per_s_per_gpu"] * step / (float(used.total) * pue) * goodput)
+    lot = whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
+    idle = lot.spare / design.gpus * idle_power(design, values) * step
+    return float(estimate["tokens_per_s_per_gpu"] * step / ((float(used.total) + idle) * pue) * goodput)
 
 
 def _other_pue() -> float:

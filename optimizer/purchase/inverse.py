@@ -11,6 +11,7 @@ from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
 from optimizer.purchase.figures import ownership
+from optimizer.purchase.front import worst_excess
 from optimizer.purchase.money import break_even, parity_price, running_cost
 from optimizer.purchase.points import Point, Workshop
 
@@ -71,6 +72,16 @@ def cheapest_by_kind(points: Sequence[Point]) -> dict[str, Point]:
     kinds = dict.fromkeys(point.design.kind for point in points)
     found = {kind: cheapest([point for point in points if point.design.kind == kind]) for kind in kinds}
     return {kind: point for kind, point in found.items() if point is not None}
+
+
+def best_by_kind(points: Sequence[Point]) -> dict[str, Point]:
+    """The cheapest point of each kind within the limits, else the one that misses them by least; none if all miss."""
+    found = cheapest_by_kind(points)
+    if not found:
+        return {}
+    for point in sorted((point for point in points if not point.feasible), key=worst_excess):
+        found.setdefault(point.design.kind, point)
+    return found
 
 
 def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = MOST) -> Fewest:

@@ -12,7 +12,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Design
-from optimizer.purchase.catalogue import host_memory, power_curve, price_row
+from optimizer.purchase.catalogue import host_memory, paid, power_curve, price_row
 from optimizer.purchase.energy import capped_slowdown
 from optimizer.purchase.figures import Figures, figures
 from optimizer.purchase.spares import cheapest_count
@@ -124,7 +124,7 @@ class Workshop:
         estimates = [answer.estimate for answer in answers if answer.estimate is not None]
         on_host = max(kept_on_host(answer) for answer in answers)
         design = with_spares(self.campaign, design, estimates, on_host)
-        found = figures(self.campaign, design, estimates, self.campaign.scenario(), on_host)
+        found = figures(self.campaign, design, estimates, self.campaign.scenario(design), on_host)
         broken = excesses(self.campaign.bounds, design, found) + _late(self.campaign, found)
         broken += _too_little_host(self.campaign, design, on_host)
         return Point(design=design, answers=tuple(answers), figures=found, excesses=broken, on_host=on_host)
@@ -137,16 +137,19 @@ class Workshop:
         return self.plans[key]
 
 
-def with_spares(campaign: Campaign, design: Design, estimates: Sequence[Estimate], on_host: float = 0.0) -> Design:
-    """The design with as many spare nodes as the campaign asks for, or as pay at the middle of every assumption."""
+def with_spares(
+    campaign: Campaign, design: Design, estimates: Sequence[Estimate], on_host: float = 0.0, **changes: float
+) -> Design:
+    """The design with as many spare nodes as the campaign asks for, or as pay at the middle of all but given inputs."""
     if campaign.spares != AUTO:
         return replace(design, spares=campaign.spares)
-    values = campaign.scenario()
+    values = campaign.scenario(design, **changes)
 
     def cost(spares: int) -> float:
         return figures(campaign, replace(design, spares=spares), estimates, values, on_host).cost
 
-    return replace(design, spares=cheapest_count(cost))
+    together = paid(campaign, design).size // design.cluster.gpus_per_node
+    return replace(design, spares=cheapest_count(cost, together=together))
 
 
 def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
@@ -154,7 +157,7 @@ def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
     for cap in {design.power_cap for design in designs}:
         capped_slowdown(1.0, 0.0, cap)
     for design in {design.kind: design for design in designs}.values():
-        power_curve(design, campaign.scenario())
+        power_curve(design, campaign.scenario(design))
         price_row(campaign, design)
 
 

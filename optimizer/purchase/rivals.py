@@ -10,7 +10,7 @@ from optimizer.errors import InputError
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row, purchase_price
 from optimizer.purchase.figures import figures
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, excesses
 from optimizer.purchase.sensitivity import repriced
 
 HALVINGS = 40
@@ -20,7 +20,8 @@ FASTER = (2.0, 4.0, 8.0)  # networks tried
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """The best design of one machine. `target`: the cost that it must not exceed to be the cheapest [USD].
+    """The best design of one machine. `target`: the cost that it must not exceed to be the cheapest [USD], infinite
+    where no other machine is within the limits.
 
     price: of one GPU at which it costs the target, beside `price_now` [USD/s or USD]. mfu: that it must reach at
     today's price [1]. bandwidth: per GPU and way at which it costs the target with its own plan, the network paid for
@@ -47,14 +48,17 @@ class Rival:
 
 
 def rivals(campaign: Campaign, best: Sequence[Point]) -> tuple[Rival, ...]:
-    """The best design of each machine, the most tokens per dollar first; the winner must stay below the second."""
-    ranked = sorted(best, key=lambda point: point.figures.cost)
-    if len(ranked) < 2:
-        return tuple(_rival(campaign, point, point.figures.cost, True) for point in ranked)
-    winner, second, *_ = ranked
+    """The best design of each machine, the most tokens per dollar first of those within the limits, then the others.
+
+    The winner must stay below the second that is within the limits, if there is one.
+    """
+    ranked = sorted(best, key=lambda point: (not point.feasible, point.figures.cost))
+    if not ranked:
+        return ()
+    winner, *others = ranked
+    second = next((point.figures.cost for point in others if point.feasible), float("inf"))
     return tuple(
-        _rival(campaign, point, (second if point is winner else winner).figures.cost, point is winner)
-        for point in ranked
+        _rival(campaign, point, second if point is winner else winner.figures.cost, point is winner) for point in ranked
     )
 
 
@@ -65,16 +69,20 @@ def by_vendor(found: Sequence[Rival]) -> Mapping[str, tuple[Rival, ...]]:
 
 
 def break_even(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
-    """The factor on an input at which a point costs `target`; None where none between LEAST and MOST does.
+    """The factor on an input at which a point costs `target` or just keeps its limits, whichever is the harder; None
+    where no factor between LEAST and MOST makes the difference.
 
-    name: "rent", "capex" or "mfu", in which costs are monotone.
+    name: "rent", "capex" or "mfu", in which time and cost are monotone.
     """
     estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
 
     def over(factor: float) -> bool:
-        values = campaign.scenario(**{name: factor * campaign.scenario()[name]})
-        return figures(campaign, point.design, estimates, values, point.on_host).cost > target
+        values = campaign.scenario(point.design, **{name: factor * campaign.scenario()[name]})
+        found = figures(campaign, point.design, estimates, values, point.on_host)
+        late = found.time_to_train > bounds.deadline or found.peak_power > bounds.power
+        return late or found.cost > min(target, bounds.budget)
 
+    bounds = campaign.bounds
     low, high = LEAST, MOST
     if over(low) == over(high):
         return None
@@ -109,6 +117,7 @@ def _bandwidth(campaign: Campaign, point: Point, target: float) -> float | None:
             estimates = repriced(campaign, design, point)
         except InputError:
             return None
-        if figures(campaign, design, estimates, campaign.scenario(), point.on_host).cost <= target:
+        found = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
+        if found.cost <= target and not excesses(campaign.bounds, design, found):
             return design.nic
     return None

@@ -11,6 +11,7 @@ from optimizer.presets.offers import Offer
 from optimizer.purchase.checkpoint import Checkpoint, checkpoint
 from optimizer.purchase.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
 from optimizer.purchase.money import rent_cost
+from optimizer.purchase.own import own_price
 from optimizer.purchase.whole import Lot, whole
 
 GPUS_PER_NODE = 8  # of the failure rate's scope
@@ -50,9 +51,9 @@ class Rental:
 
 
 @cache
-def usual_reliability() -> Mapping[str, float]:
-    """The middle of every assumption on failures, restarts and checkpoints, in SI."""
-    return {name: default_price(name).value for name in RELIABILITY}
+def usual_reliability(device: str = "", cluster: str = "") -> Mapping[str, float]:
+    """The middle of every assumption on failures, restarts and checkpoints, a machine's own where published, in SI."""
+    return {name: (own_price(name, device, cluster) or default_price(name)).value for name in RELIABILITY}
 
 
 def wall_time(
@@ -61,14 +62,13 @@ def wall_time(
     values: Mapping[str, float],
     *,
     params: float = 0.0,
-    cluster: str = "",
     waiting: float = 0.0,
 ) -> WallTime:
     """Wall time of `training` seconds on `gpus` GPUs, in a scenario that names RELIABILITY.
 
-    params: of the model, whose checkpoint the storage of the cluster takes while training goes on: checkpoints follow
-    each other no faster than it does, and a failure goes back behind the one that is still being written. waiting:
-    share of the time in which the job waits for a repair [1].
+    params: of the model, whose checkpoint the storage takes while training goes on: checkpoints follow each other no
+    faster than it does, and a failure goes back behind the one that is still being written. waiting: share of the time
+    in which the job waits for a repair [1].
 
     >>> usual = usual_reliability()
     >>> light, heavy = (wall_time(86400.0, 16384, usual, params=params) for params in (8e9, 20e12))
@@ -80,7 +80,7 @@ def wall_time(
         restart=values["restart"],
         checkpoint_stall=values["checkpoint_stall"],
     )
-    written = checkpoint(params, gpus, cluster, values)
+    written = checkpoint(params, gpus, values)
     mtbf = mean_time_between_failures(reliability.failure_rate, gpus)
     interval = max(float(optimal_interval(reliability.checkpoint_stall, mtbf)), written.write)
     share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart + written.write, mtbf))
@@ -105,7 +105,8 @@ def rental(
 ) -> Rental:
     """What `training` seconds of steps come to on `gpus` GPUs in nodes of `node`.
 
-    values: the scenario; without one the middle of every assumption. params, cluster: as wall_time takes them.
+    values: the scenario; without one the middle of every assumption, for the offer's device in this cluster. params: as
+    wall_time takes them.
 
     Ten days of steps on 1,024 GPUs at 2 USD: 491,520 USD, and what failures, restarts and checkpoints add:
 
@@ -114,7 +115,7 @@ def rental(
     >>> round(found.cost * found.time.goodput), round(found.time.goodput, 3)
     (491520, 0.989)
     """
-    time = wall_time(training, gpus, values or usual_reliability(), params=params, cluster=cluster)
+    time = wall_time(training, gpus, values or usual_reliability(offer.device, cluster), params=params)
     lot = whole(gpus, node, offer.sold, offer.sold_as)
     cost = float(rent_cost(lot.gpus, time.wall, offer.value))
     return Rental(time=time, lot=lot, offer=offer, cost=cost, committed=committed_cost(lot, time.wall, offer))

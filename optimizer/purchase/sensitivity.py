@@ -51,7 +51,9 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
     swings = []
     for item in own_assumptions(campaign, point):
         ends = [
-            figures(campaign, point.design, estimates, campaign.scenario(**{item.name: value}), point.on_host)
+            figures(
+                campaign, point.design, estimates, campaign.scenario(point.design, **{item.name: value}), point.on_host
+            )
             for value in (item.value.low, item.value.high)
         ]
         swings.append(
@@ -87,7 +89,7 @@ def _network_swing(campaign: Campaign, point: Point) -> list[Swing]:
             estimates = repriced(campaign, design, point)
         except InputError:
             return []
-        ends.append(figures(campaign, design, estimates, campaign.scenario(), point.on_host))
+        ends.append(figures(campaign, design, estimates, campaign.scenario(design), point.on_host))
     swing = Swing(
         name=NETWORK,
         title="network bandwidth per GPU",

@@ -41,8 +41,10 @@ def waiting(spares: int, nodes: float, values: Mapping[str, float]) -> float:
     return blocked(spares + 1, nodes * values["failure_rate"] * values["replaced_share"] * values["repair"])
 
 
-def cheapest_count(cost: Callable[[int], float], most: int = MOST_SPARES) -> int:
+def cheapest_count(cost: Callable[[int], float], most: int = MOST_SPARES, together: int = 1) -> int:
     """The number of spares from 0 to `most` at which a run costs least: costs fall with each at first, and then rise.
+
+    together: nodes that are sold together, within which costs stay the same.
 
     >>> cheapest_count(lambda spares: (spares - 3) ** 2)
     3
@@ -52,6 +54,6 @@ def cheapest_count(cost: Callable[[int], float], most: int = MOST_SPARES) -> int
         found = cost(spares)
         if found < least:
             best, least = spares, found
-        elif spares - best >= PATIENCE:
+        elif spares - best >= PATIENCE + together:
             break
     return best

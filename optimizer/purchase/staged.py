@@ -104,9 +104,10 @@ def staged(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence[
         stages = [figures(campaign, point.design, estimates_of(point), values, point.on_host) for point in points]
         return course(campaign.runs, deliveries, stages, values["restart"])
 
-    middle = at(campaign.scenario())
+    design = points[-1].design
+    middle = at(campaign.scenario(design))
     ends = [
-        tuple(at(campaign.scenario(**{item.name: value})) for value in (item.value.low, item.value.high))
+        tuple(at(campaign.scenario(design, **{item.name: value})) for value in (item.value.low, item.value.high))
         for item in own_assumptions(campaign, points[-1])
         if item.value.low < item.value.high
     ]

@@ -18,6 +18,17 @@ class Standby:
     pays: bool
 
 
+def by_repair(campaign: Campaign, point: Point) -> tuple[tuple[float, int], ...]:
+    """How many spare nodes pay at the shortest, the middle and the longest time of a repair [s]: it decides them."""
+    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+    own = replace(campaign, spares=AUTO)
+    span = next(item.value for item in campaign.assumptions if item.name == "repair")
+    return tuple(
+        (time, with_spares(own, point.design, estimates, point.on_host, repair=time).spares or 0)
+        for time in dict.fromkeys((span.low, span.mid, span.high))
+    )
+
+
 def standby(campaign: Campaign, point: Point) -> tuple[Standby, ...]:
     """None, half of, as many as and twice as many spare nodes as pay, and what was asked for."""
     estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
@@ -27,7 +38,9 @@ def standby(campaign: Campaign, point: Point) -> tuple[Standby, ...]:
     return tuple(
         Standby(
             spares=count,
-            figures=figures(own, replace(point.design, spares=count), estimates, own.scenario(), point.on_host),
+            figures=figures(
+                own, replace(point.design, spares=count), estimates, own.scenario(point.design), point.on_host
+            ),
             pays=count == best,
         )
         for count in sorted({0, best // 2, best, 2 * best, *asked})

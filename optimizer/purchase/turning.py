@@ -55,7 +55,7 @@ def choice(campaign: Campaign, points: Sequence[Point], question: Question, valu
     within = []
     for point in points:
         hit = value is not None and question.about in ("", point.design.title)
-        values = campaign.scenario(**({question.name: value} if hit and value is not None else {}))
+        values = campaign.scenario(point.design, **({question.name: value} if hit and value is not None else {}))
         cost = _cost(campaign, point, values)
         if cost is not None:
             within.append((cost, point))

@@ -8,6 +8,7 @@ from optimizer.objectives.step.interval import Interval, interval
 from optimizer.presets.offers import USER, Offer
 from optimizer.purchase.campaign import Assumption, Campaign
 from optimizer.purchase.catalogue import price_row
+from optimizer.purchase.own import OWN, own_price, own_range
 from optimizer.purchase.points import Point
 from optimizer.purchase.ranges import Range
 
@@ -20,7 +21,9 @@ def own_assumptions(campaign: Campaign, point: Point) -> tuple[Assumption, ...]:
 
     What the user gave is left as it is. A quote of the user's is firm.
     """
+    device, cluster = point.design.cluster.device.name, point.design.cluster.name
     mine = {MFU: lambda item: _rate(item, point), **dict.fromkeys(PRICES, lambda item: _price(item, campaign, point))}
+    mine |= {name: lambda item: _published(item, device, cluster) for name in OWN}
     return tuple(
         mine[item.name](item) if item.name in mine and item.grade != USER else item for item in campaign.assumptions
     )
@@ -50,6 +53,14 @@ def _rate(item: Assumption, point: Point) -> Assumption:
     why = f"90 % interval of {point.answers[0].job.stack.name}"
     why += f", extrapolated: {'; '.join(reasons)}" if reasons else ", interpolated between measured runs"
     return replace(item, value=Range(low=low, mid=1.0, high=high), source=why)
+
+
+def _published(item: Assumption, device: str, cluster: str) -> Assumption:
+    """What is published for this very machine, where anything is."""
+    found = own_price(item.name, device, cluster)
+    if found is None:
+        return item
+    return replace(item, value=own_range(found), source=found.source, date=found.date, grade=found.grade)
 
 
 def _price(item: Assumption, campaign: Campaign, point: Point) -> Assumption:

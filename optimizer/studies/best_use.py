@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.search.plan.best import Outlook, outlook
+from optimizer.search.lattice.oracle import Tuning
+from optimizer.search.plan.best import Known, Outlook, outlook
 
 LEAST = 0.75  # of the GPUs that there are: with fewer, no plan makes up for those that stand idle
 NOTICEABLE = 0.005  # of the throughput, below which what was asked for is kept
@@ -28,11 +29,12 @@ class Use:
 
 @dataclass(frozen=True, kw_only=True)
 class BestUse:
-    """What was asked for, what is best, and all that was tried."""
+    """What was asked for, what is best, and all that was tried; known: what the planner need not look for again."""
 
     asked: Use
     best: Use
     tried: tuple[Use, ...]
+    known: Known | None = None
 
     @property
     def gain(self) -> float:
@@ -98,7 +100,7 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
     return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
 
 
-def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None) -> BestUse:
+def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tuning: Tuning = Tuning()) -> BestUse:
     """The job of the highest throughput; the first one is what was asked for.
 
     Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
@@ -106,21 +108,25 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None) -> 
     """
     swept = []
     for job in jobs:
-        swept.append((job, _outlook(job)))
+        swept.append((job, _outlook(job, tuning)))
         on_job()
-    rates = [0.0] * len(swept)
+    rates, known = [0.0] * len(swept), dict[int, Known | None]()
     most = 0.0
     for index in sorted(range(len(swept)), key=lambda index: -_rate(swept[index][1])):
         found = swept[index][1]
+        if found is None:
+            continue
         # What was asked for is told, and so is its own rate.
-        rates[index] = found.throughput_beyond(most if index else 0.0) if found else 0.0
+        least = most if index else 0.0
+        laid = found.layouts_beyond(least)
+        rates[index], known[index] = found.rate_of(laid), found.known(laid, least)
         most = max(most, rates[index])
     tried = tuple(Use(job=job, throughput=rate) for (job, _), rate in zip(swept, rates, strict=True))
     best = max(tried, key=lambda use: use.throughput)
     asked = tried[0]
     if best.throughput <= asked.throughput * (1.0 + NOTICEABLE):
         best = asked
-    return BestUse(asked=asked, best=best, tried=tried)
+    return BestUse(asked=asked, best=best, tried=tried, known=known.get(tried.index(best)))
 
 
 def with_batches(job: Job, share: float) -> Sequence[Job]:
@@ -128,9 +134,9 @@ def with_batches(job: Job, share: float) -> Sequence[Job]:
     return [replace(job, global_batch=batch) for batch in batches_near(job.global_batch, share, job.gpus)]
 
 
-def _outlook(job: Job) -> Outlook | None:
+def _outlook(job: Job, tuning: Tuning) -> Outlook | None:
     try:
-        return outlook(job)
+        return outlook(job, tuning)
     except InputError:
         return None
 

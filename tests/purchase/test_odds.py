@@ -20,7 +20,8 @@ from optimizer.purchase.odds import judged, spread
 from optimizer.purchase.pareto import pareto
 from optimizer.purchase.points import Point
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.report.decision import odds_sentences
+from optimizer.purchase.report.decision import odds_sentences, tables
+from optimizer.purchase.report.html import purchase_html
 from optimizer.purchase.rivals import by_vendor, rivals
 from optimizer.purchase.uncertainty import own_assumptions
 from optimizer.reports.glossary import words_in
@@ -117,12 +118,40 @@ def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_rival_does() ->
             estimates = [answer.estimate for answer in rival.point.answers if answer.estimate]
             name = "capex" if buy else "rent"
             assert rival.price is not None
-            at = question.scenario(**{name: rival.price / rival.price_now})
+            at = question.scenario(rival.point.design, **{name: rival.price / rival.price_now})
             assert figures(question, rival.point.design, estimates, at).cost == pytest.approx(rival.target)
             assert (rival.price > rival.price_now) == rival.winner
             if rival.mfu is not None:
-                faster = question.scenario(mfu=rival.mfu / rival.point.figures.mfu)
+                faster = question.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
                 assert figures(question, rival.point.design, estimates, faster).cost == pytest.approx(rival.target)
+
+
+def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() -> None:
+    found = pareto(campaign(), grid(gpus=(4096,)), planner=quick_planner)
+    times = sorted(point.figures.time_to_train for point in found.points)
+    late = campaign(bounds=Bounds(deadline=(times[0] + times[1]) / 2))
+    answer = dossier(pareto(late, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
+    winner, *others = answer.rivals
+    assert winner.point.feasible
+    assert winner.price is None
+    assert len(others) == 2
+    assert not any(rival.point.feasible or rival.price for rival in others)
+    for rival in others:
+        if rival.mfu is not None:
+            estimates = [each.estimate for each in rival.point.answers if each.estimate]
+            faster = late.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
+            reached = figures(late, rival.point.design, estimates, faster)
+            assert reached.time_to_train <= late.bounds.deadline * (1 + 1e-6)
+            assert reached.cost <= rival.target * (1 + 1e-6)
+    (across, *vendors) = tables(answer)
+    assert across[0] == "across vendors"
+    assert sorted(name for name, _, _ in vendors) == ["AMD", "NVIDIA"]
+    assert sum("(misses the deadline)" in row[0] for row in across[2]) == 2
+    # A vendor with one machine has its table too, with software, price and power.
+    (amd,) = (rows for name, _, rows in vendors if name == "AMD")
+    assert [row[0].split(" ")[0] for row in amd] == ["MI300X"]
+    page = purchase_html(answer, "optimize")
+    assert all(cell in page for row in amd for cell in row)
 
 
 def test_machines_are_grouped_by_vendor() -> None:

@@ -18,15 +18,17 @@ from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
 from optimizer.purchase.checkpoint import checkpoint
 from optimizer.purchase.dossier import dossier
-from optimizer.purchase.figures import figures
+from optimizer.purchase.figures import figures, site_pue
 from optimizer.purchase.pareto import pareto
 from optimizer.purchase.points import Point
+from optimizer.purchase.report.decision import odds_sentences
 from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence
 from optimizer.purchase.report.words import summary
 from optimizer.purchase.run_cost import usual_reliability, wall_time
-from optimizer.purchase.spares import blocked, waiting
+from optimizer.purchase.spares import blocked, cheapest_count, waiting
 from optimizer.purchase.staged import Delivery, course, estimates_of, staged
 from optimizer.purchase.standby import standby
+from optimizer.purchase.uncertainty import own_assumptions
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner
 
 DAY = 86400.0
@@ -44,12 +46,12 @@ def run(*arguments: str) -> Result:
 
 def test_checkpoints_follow_from_the_model_and_the_storage() -> None:
     usual = {"checkpoint_size": 14.0, "storage": 0.15e9}
-    found = checkpoint(405e9, 16384, "of my own", usual)
+    found = checkpoint(405e9, 16384, usual)
     assert found.write == pytest.approx(405e9 * 14 / (16384 * 0.15e9))
-    own = checkpoint(405e9, 16384, "dgx-h100", usual)
+    own = checkpoint(405e9, 16384, usual_reliability("h100", "dgx-h100"))
     assert own.bandwidth == pytest.approx(16384 * 62e9 / 256, rel=1e-3)
-    slower = checkpoint(405e9, 16384, "dgx-h100", usual | {"storage": 0.075e9})
-    assert slower.write == pytest.approx(2 * own.write)
+    slower = checkpoint(405e9, 16384, usual | {"storage": 0.075e9})
+    assert slower.write == pytest.approx(2 * found.write)
 
 
 @given(params=st.floats(1e9, 1e13), gpus=st.sampled_from([8, 512, 16384]), storage=st.floats(1e5, 1e10))
@@ -93,7 +95,7 @@ def test_the_number_of_spares_that_pays_costs_least() -> None:
     assert point.design.spares
     estimates = estimates_of(point)
     costs = {
-        count: figures(question, replace(point.design, spares=count), estimates, question.scenario()).cost
+        count: figures(question, replace(point.design, spares=count), estimates, question.scenario(point.design)).cost
         for count in range(40)
     }
     assert min(costs, key=lambda count: costs[count]) == point.design.spares
@@ -107,11 +109,60 @@ def test_the_number_of_spares_that_pays_costs_least() -> None:
     assert one(campaign()).figures.cost < point.figures.cost
 
 
+def test_spare_nodes_idle_and_do_not_train() -> None:
+    bare, kept = (one(campaign(spares=count)) for count in (200, 400))
+    waits = (1.0 - kept.figures.waiting) / (1.0 - bare.figures.waiting)
+    assert waits == pytest.approx(1.0)
+    pue = site_pue(campaign(), bare.design, campaign().scenario())
+    more = 200 * 2800.0 * pue * bare.figures.time_to_train
+    assert kept.figures.energy - bare.figures.energy == pytest.approx(more, rel=1e-6)
+    assert kept.figures.peak_power - bare.figures.peak_power == pytest.approx(200 * 2800.0 * pue)
+
+
+def test_racks_are_added_whole_and_no_count_inside_one_ends_the_search() -> None:
+    steps = [100.0, *[90.0] * 30, *[80.0] * 30, *[85.0] * 200]
+    assert cheapest_count(lambda spares: steps[spares], together=30) == 31
+    assert cheapest_count(lambda spares: steps[spares]) == 1
+
+
+def test_the_time_of_a_repair_decides_the_spares_and_the_report_says_so() -> None:
+    found = pareto(campaign(spares=AUTO), grid("h100", gpus=(4096,)), planner=quick_planner)
+    answer = dossier(found, kinds("h100"), planner=quick_planner)
+    times, counts = zip(*answer.repairs, strict=True)
+    assert [time / 3600 for time in times] == [4, 24, 144]
+    assert counts[0] < counts[1] < counts[2]
+    assert answer.advised
+    assert answer.advised.design.spares == counts[1]
+    text = spares_sentence(answer)
+    assert "The time of a repair decides that: 1 day here (assumed: have it guaranteed)" in text
+    assert f"at 4 h it is {counts[0]}, at 6 days it is {counts[2]}" in text
+
+
+def test_failure_rates_are_those_of_the_device_unless_the_user_gives_one() -> None:
+    found = pareto(campaign(), grid(gpus=(4096,)), planner=quick_planner)
+    machines = {point.design.kind: point for point in found.points}
+    rates = {
+        kind: next(item for item in own_assumptions(campaign(), point) if item.name == "failure_rate")
+        for kind, point in machines.items()
+    }
+    # 419 interruptions of 2,048 nodes in 54 days.
+    assert rates["h100"].value.mid * DAY == pytest.approx(419 / 2048 / 54, rel=1e-3)
+    assert (rates["h100"].grade, rates["b200"].grade) == ("A", "C")
+    assert "2605.09370" in rates["b200"].source
+    text = " ".join(odds_sentences(dossier(found, kinds(), planner=quick_planner)))
+    assert "No failure rate is published for MI300X:" in text
+    asked = campaign(assumptions=assumptions(False, {"failure_rate": "0.02", "storage": "0.5"}))
+    for point in pareto(asked, grid(gpus=(4096,)), planner=quick_planner).points:
+        assert asked.scenario(point.design)["failure_rate"] * DAY == pytest.approx(0.02)
+        # What the user says of the storage is taken as said, whatever is published of the cluster.
+        assert point.figures.checkpoint.bandwidth == pytest.approx(4096 * 0.5e9)
+
+
 def test_what_a_rack_leaves_over_is_spare_too() -> None:
     question = campaign(spares=0, buy=True, assumptions=assumptions(True))
     (found,) = pareto(question, grid("gb200-nvl72", gpus=(4096,)), planner=quick_planner).points
     assert found.figures.lot.spare >= 4
-    alone = waiting(0, 4096 / 8, question.scenario())
+    alone = waiting(0, 4096 / 8, question.scenario(found.design))
     assert 0 < found.figures.waiting < alone
 
 

@@ -52,7 +52,7 @@ def _budget(asked: Asked, answer: Answer) -> Budget:
     node, params = cluster.gpus_per_node, answer.job.model.params
 
     def charged(training: float) -> tuple[float, float | None]:
-        wall = wall_time(training, gpus, usual_reliability(), params=params, cluster=cluster.name).wall
+        wall = wall_time(training, gpus, usual_reliability(cluster.device.name, cluster.name), params=params).wall
         return wall, rental(training, gpus, node, offer, params=params, cluster=cluster.name).cost if offer else None
 
     return Budget(tokens=asked.tokens, price=offer.title() if offer else "", charged=charged)

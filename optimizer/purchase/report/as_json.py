@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.report.rows import point_row, range_row
 from optimizer.purchase.report.units import J_PER_MWH
-from optimizer.purchase.uncertainty import untested
+from optimizer.purchase.uncertainty import own_assumptions, untested
 from optimizer.reports.table import csv_text
 from optimizer.units import DAY
 
@@ -80,6 +80,7 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             for item in dossier.verdict.questions
         ],
         "draws": dossier.verdict.draws,
+        "spares_by_repair": [{"repair_hours": time / 3600, "nodes": count} for time, count in dossier.repairs],
         "staged": [_staged(item) for item in dossier.staged],
         "spares": [
             {
@@ -134,12 +135,22 @@ def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
         "chance": found.chance if found else None,
         "chance_within_limits": found.in_limits if found else None,
         "expected_regret_usd": found.regret if found else None,
+        "limits_broken": [excess.limit for excess in rival.point.excesses],
+        "software": rival.point.answers[0].job.stack.name,
         "extrapolated": list(untested(rival.point)),
+        "failures": _failures(dossier, rival.point),
         "price_now": rival.price_now * size,
         "price_to_win": rival.price * size if rival.price else None,
         "mfu_to_win": rival.mfu,
         "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
     }
+
+
+def _failures(dossier: Dossier, point: Point) -> dict[str, Any]:
+    """The failure rate of a machine, interruptions of 8 GPUs a day, and where it comes from."""
+    item = next(item for item in own_assumptions(dossier.purchase.campaign, point) if item.name == "failure_rate")
+    ends = {name: getattr(item.value, name) * DAY for name in ("low", "mid", "high")}
+    return {**ends, "source": item.source, "date": item.date, "grade": item.grade}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.purchase.catalogue import price_row, purchase_price
-from optimizer.purchase.report.units import dollars, hourly, quantity
+from optimizer.purchase.catalogue import power_limit, price_row, purchase_price
+from optimizer.purchase.own import own_price
+from optimizer.purchase.report.units import days, dollars, hourly, megawatts, quantity
+from optimizer.purchase.rivals import by_vendor
 from optimizer.purchase.uncertainty import untested
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.odds import Question
@@ -23,7 +27,7 @@ NEGLIGIBLE = 0.005  # below which a chance is not told apart from none
 def price_text(rival: Rival, buy: bool) -> str:
     """The price of one GPU at which a machine is the cheapest, beside today's."""
     if rival.price is None:
-        return "no price"
+        return "any price" if rival.winner else "no price"
     show = dollars if buy else hourly
     return f"{'up to' if rival.winner else 'below'} {show(rival.price)} ({rival.price / rival.price_now - 1:+.0%})"
 
@@ -32,7 +36,7 @@ def mfu_text(rival: Rival) -> str:
     """The MFU at which a machine is the cheapest, beside the planned one."""
     planned = rival.point.figures.mfu
     if rival.mfu is None:
-        return f"none (planned {planned:.0%})"
+        return f"{'any' if rival.winner else 'none'} (planned {planned:.0%})"
     return f"{'down to' if rival.winner else 'from'} {rival.mfu:.0%} (planned {planned:.0%})"
 
 
@@ -75,6 +79,12 @@ def odds_sentences(dossier: Dossier) -> list[str]:
     beyond = [item.point.design.title for item in verdict.odds if untested(item.point) and fitted_on(item.point)]
     if beyond:
         lines.append(f"Larger or other than the runs measured, which widens their intervals: {', '.join(beyond)}.")
+    unknown = [point for point in (item.point for item in verdict.odds) if not failures_known(point)]
+    if unknown:
+        names = ", ".join(point.design.title for point in unknown)
+        lines.append(
+            f"No failure rate is published for {names}: the usual one is assumed, from a mature fleet to a young one."
+        )
     told = verdict.questions[:QUESTIONS]
     if told:
         first, *others = [question_words(item, dossier) for item in told]
@@ -82,6 +92,12 @@ def odds_sentences(dossier: Dossier) -> list[str]:
     else:
         lines.append("No single measurement or quote is likely to change the choice.")
     return lines
+
+
+def failures_known(point: Point) -> bool:
+    """Whether a failure rate of this very device is published."""
+    cluster = point.design.cluster
+    return own_price("failure_rate", cluster.device.name, cluster.name) is not None
 
 
 def fitted_on(point: Point) -> bool:
@@ -133,11 +149,56 @@ RIVAL_HEADINGS = (
 )
 
 
+VENDOR_HEADINGS = ("machine", "GPUs", "software", "price", "GPU limit", "site", "time", "cost", "tokens/J")
+
+
+COUNTED = frozenset(["GPUs", "tokens/$", "tokens/J", "cost", "chance", "price", "GPU limit", "site", "time"])
+
+
+def vendor_cells(dossier: Dossier, rival: Rival) -> list[str]:
+    """One row of the table of one vendor: what a machine runs, asks for and takes, in the order of VENDOR_HEADINGS."""
+    point, found = rival.point, rival.point.figures
+    price = dollars(rival.price_now) if dossier.purchase.campaign.buy else hourly(rival.price_now)
+    return [
+        _named(point),
+        f"{point.design.gpus:,}",
+        point.answers[0].job.stack.name,
+        price,
+        f"{power_limit(point.design):,.0f} W",
+        megawatts(found.peak_power),
+        days(found.time_to_train),
+        dollars(found.cost),
+        f"{found.tokens_per_joule:.2f}",
+    ]
+
+
+def _named(point: Point) -> str:
+    """The machine, and which limits its best design misses."""
+    missed = ", ".join(excess.limit for excess in point.excesses)
+    return point.design.title + (f" (misses the {missed})" if missed else "")
+
+
+def tables(dossier: Dossier) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+    """The best of each machine: one table across all, one for each vendor where there are several; heading, columns and
+    rows. Empty where there is one machine only, which the other tables show.
+    """
+    if len(dossier.rivals) < 2:
+        return []
+    across = [rival_cells(dossier, rival) for rival in dossier.rivals]
+    vendors = by_vendor(dossier.rivals)
+    found: list[tuple[str, Sequence[str], list[list[str]]]] = [
+        ("across vendors" if len(vendors) > 1 else "by tokens per dollar", RIVAL_HEADINGS, across)
+    ]
+    for vendor, members in vendors.items():
+        found.append((vendor, VENDOR_HEADINGS, [vendor_cells(dossier, rival) for rival in members]))
+    return found
+
+
 def rival_cells(dossier: Dossier, rival: Rival) -> list[str]:
     """One row of the tables of machines, in the order of RIVAL_HEADINGS."""
     point = rival.point
     return [
-        point.design.title,
+        _named(point),
         f"{point.design.gpus:,}",
         f"{rival.tokens_per_dollar:,.0f}",
         f"{point.figures.tokens_per_joule:.2f}",

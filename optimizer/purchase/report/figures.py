@@ -93,7 +93,7 @@ def tornado_chart(dossier: Dossier) -> Figure | None:
                 orientation="h",
                 name=side,
                 marker={"color": colour, "pattern": {"shape": "" if end == 0 else "/"}},
-                text=[dollars(swing.results["cost"][end]) for swing in swings],
+                text=[_end_text(swing.results["cost"], end, middle) for swing in swings],
                 textposition="outside",
                 cliponaxis=False,
                 hoverinfo="skip",
@@ -107,6 +107,13 @@ def tornado_chart(dossier: Dossier) -> Figure | None:
     figure.update_layout(margin={"l": 250})
     figure.add_vline(x=middle / 1e6, line={"color": INK, "width": 1})
     return figure
+
+
+def _end_text(costs: tuple[float, float], end: int, middle: float) -> str:
+    """The cost at one end of a swing; "" where the bar of the other end covers it."""
+    mine, other = (abs(costs[index] - middle) for index in (end, 1 - end))
+    covered = (costs[0] - middle) * (costs[1] - middle) > 0 and mine < other
+    return "" if covered else dollars(costs[end])
 
 
 def phase_chart(front: Sequence[Point]) -> Figure | None:
@@ -215,7 +222,7 @@ def _limit_line(figure: Figure, axis: str, value: float, text: str) -> None:
     note = {"text": text, "showarrow": False, "font": {"color": LIMIT, "size": 12}}
     if axis == "x":
         figure.add_vline(x=value, line=line)
-        figure.add_annotation(x=log10(value), yref="paper", y=0.02, xanchor="left", xshift=4, **note)
+        figure.add_annotation(x=log10(value), yref="paper", y=0.02, xanchor="right", xshift=-4, **note)
     else:
         figure.add_hline(y=value, line=line)
         figure.add_annotation(y=log10(value), xref="paper", x=1.0, xanchor="right", yshift=10, **note)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
+from optimizer.purchase.report.decision import COUNTED, tables
 from optimizer.purchase.report.figures import charts
 from optimizer.purchase.report.rows import bottleneck, memory_use
 from optimizer.purchase.report.running import STANDBY_HEADINGS, standby_cells
@@ -29,10 +29,10 @@ from optimizer.purchase.report.words import (
     summary,
     vendor_questions,
 )
-from optimizer.purchase.rivals import Rival, by_vendor
 from optimizer.purchase.uncertainty import own_assumptions
 from optimizer.reports.glossary import words_in
 from optimizer.reports.page import Filters, rendered
+from optimizer.reports.plan_words import plan_words
 from optimizer.units import GB
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ FILTERS: Filters = {
     "bottleneck": bottleneck,
     "memory": lambda point: "{:.0f} of {:.0f} GB".format(*(size / GB for size in memory_use(point))),
     "quantity": quantity,
+    "in_words": plan_words,
     "change": lambda ratio: f"{ratio - 1:+.0%}",
 }
 
@@ -72,7 +73,6 @@ def purchase_html(
         {
             **FILTERS,
             "old": lambda offer: old(offer, today) if today else "",
-            "rival_cells": lambda rival: rival_cells(dossier, rival),
         },
         dossier=dossier,
         purchase=purchase,
@@ -82,8 +82,8 @@ def purchase_html(
         summary=summary(dossier),
         infeasible=[] if purchase.front else infeasible(dossier),
         vendor=vendor_questions(dossier),
-        rivals=_groups(dossier),
-        rival_headings=RIVAL_HEADINGS,
+        machines=tables(dossier),
+        counted=COUNTED,
         standby_headings=STANDBY_HEADINGS,
         standby=[standby_cells(item) for item in dossier.standby],
         words=words_in(_words(dossier)),
@@ -96,14 +96,6 @@ def purchase_html(
         most=MOST_ROWS,
         made=made,
     )
-
-
-def _groups(dossier: Dossier) -> list[tuple[str, Sequence[Rival]]]:
-    """The best designs of the machines, all of them and then those of each vendor."""
-    if len(dossier.rivals) < 2:
-        return []
-    vendors = list(by_vendor(dossier.rivals).items())
-    return [("Across vendors" if len(vendors) > 1 else "By tokens a dollar", dossier.rivals), *vendors]
 
 
 def _words(dossier: Dossier) -> list[str]:

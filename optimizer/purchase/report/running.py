@@ -38,16 +38,34 @@ def spares_sentence(dossier: Dossier) -> str:
     none = dossier.standby[0]
     own = dossier.advised.design.spares
     size = dossier.advised.design.cluster.gpus_per_node
+    decided = _repair_words(dossier)
     if not best.spares:
-        return "Spare nodes of your own do not pay for themselves."
+        over = none.figures.lot.spare // size
+        stand = f"What is sold whole leaves {over:,} nodes over, which stand by; more" if over else "Spare nodes"
+        return f"{stand} of your own do not pay for themselves.{decided}"
     saved = none.figures.cost - best.figures.cost
     words = (
         f"{best.spares:,} spare node{'s' * (best.spares != 1)} of {size} GPUs pay{'s' * (best.spares == 1)}: without "
         f"them the run would wait for repairs {none.figures.waiting:.1%} of the time and cost {dollars(saved)} more"
     )
     if own is None:
-        return f"Spares: the provider's are taken to stand in. If you keep your own, {words} (--spares auto)."
-    return f"Spares: {words}." + (f" The figures are those with {own:,}, as asked." if own != best.spares else "")
+        return f"Spares: the provider's are taken to stand in. If you keep your own, {words} (--spares auto).{decided}"
+    asked = f" The figures are those with {own:,}, as asked." if own != best.spares else ""
+    return f"Spares: {words}.{asked}{decided}"
+
+
+def _repair_words(dossier: Dossier) -> str:
+    """What decides the number of spare nodes: the time of a repair, and how many pay at either end of it."""
+    if len(dossier.repairs) < 2:
+        return ""
+    item = next(item for item in dossier.purchase.campaign.assumptions if item.name == "repair")
+    span = f"{quantity(item.value.low, 's')} to {quantity(item.value.high, 's')}"
+    if len({count for _, count in dossier.repairs}) == 1:
+        return f" That holds for any time of a repair from {span} (assumed)."
+    ends = [(time, count) for time, count in dossier.repairs if time != item.value.mid]
+    others = ", ".join(f"at {quantity(time, 's')} it is {count:,}" for time, count in ends)
+    known = "given" if item.grade == "user" else "assumed: have it guaranteed"
+    return f" The time of a repair decides that: {quantity(item.value.mid, 's')} here ({known}); {others}."
 
 
 def standby_cells(item: Standby) -> list[str]:

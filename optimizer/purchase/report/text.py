@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.purchase.report.decision import RIVAL_HEADINGS, rival_cells
+from optimizer.purchase.report.decision import COUNTED, tables
 from optimizer.purchase.report.rows import bottleneck
 from optimizer.purchase.report.running import STANDBY_HEADINGS, standby_cells
 from optimizer.purchase.report.units import days, dollars, megawatt_hours, megawatts
@@ -15,8 +15,8 @@ from optimizer.purchase.report.words import (
     rent_or_buy_sentence,
     summary,
 )
-from optimizer.purchase.rivals import by_vendor
 from optimizer.reports.glossary import words_in
+from optimizer.reports.plan_words import plan_words
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -33,10 +33,10 @@ def purchase_markdown(dossier: Dossier, command: str = "") -> str:
     """Summary, front, answers and command, for a message or a wiki."""
     lines = ["# Which machines to take", "", question(dossier.purchase.campaign), ""]
     lines += [f"- {line}" for line in summary(dossier)]
-    if len(dossier.rivals) > 1:
-        lines += ["", "## The best of each machine", "", _markdown_row(RIVAL_HEADINGS)]
-        lines.append(_markdown_row(["---"] * len(RIVAL_HEADINGS)))
-        lines += [_markdown_row(rival_cells(dossier, rival)) for rival in dossier.rivals]
+    for name, headings, rows in tables(dossier):
+        lines += ["", f"## The best of each machine, {name}", "", _markdown_row(headings)]
+        lines.append(_markdown_row(["---"] * len(headings)))
+        lines += [_markdown_row(row) for row in rows]
     if dossier.purchase.front:
         lines += ["", "## The choices that nothing beats", "", _markdown_row(HEADINGS)]
         lines.append(_markdown_row(["---:" if heading in NUMBERS else "---" for heading in HEADINGS]))
@@ -71,13 +71,7 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
             table,
             *(Text(line) for line in _left_out(dossier) if line),
         ]
-        parts += [Text("\nPlans (their short names are told under Words)", style="bold")]
-        parts += [
-            _bullet(f"{point.design.label()}{_run_of(point, answer)}: {answer.plan.summary()}")
-            for point in dossier.shown
-            for answer in point.answers
-            if answer.plan
-        ]
+        parts += [Text("\nPlans", style="bold"), *(_bullet(line) for line in _plans(dossier))]
     parts += _machines(dossier)
     parts += _spares(dossier)
     for heading, sentences in _backwards(dossier):
@@ -87,6 +81,21 @@ def purchase_report(dossier: Dossier, notes: Sequence[str] = ()) -> Group:
     words = words_in([*HEADINGS, *(answer.plan.summary() for answer in _answers(dossier) if answer.plan), "MFU"])
     parts += [Text("\nWords", style="bold"), *(_bullet(f"{word}: {meaning}") for word, meaning in words.items())]
     return Group(*parts)
+
+
+def _plans(dossier: Dossier) -> list[str]:
+    """The plan of each design that is shown; the first one of a spelling tells its short names in words."""
+    lines, told = [], set[str]()
+    for point in dossier.shown:
+        for answer in point.answers:
+            if answer.plan is None:
+                continue
+            summary = answer.plan.summary()
+            new = set(words_in([summary])) - told
+            words = f" ({plan_words(answer.plan)})" if new else ""
+            told |= new
+            lines.append(f"{point.design.label()}{_run_of(point, answer)}: {summary}{words}")
+    return lines
 
 
 def _answers(dossier: Dossier) -> list[Answer]:
@@ -99,24 +108,17 @@ def _run_of(point: Point, answer: Answer) -> str:
 
 
 def _machines(dossier: Dossier) -> list[RenderableType]:
-    """What each machine would take to be the cheapest: those of one vendor together where there are several."""
+    """What each machine would take to be the cheapest, and those of each vendor with software, price and power."""
     from rich.table import Table
     from rich.text import Text
 
     found: list[RenderableType] = []
-    if len(dossier.rivals) < 2:
-        return found
-    groups = {"across vendors": dossier.rivals} | dict(by_vendor(dossier.rivals))
-    if len(groups) == 2:
-        groups = {"by tokens per dollar": dossier.rivals}
-    for name, members in groups.items():
-        if len(members) < 2:
-            continue
+    for name, headings, rows in tables(dossier):
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for heading in RIVAL_HEADINGS:
-            table.add_column(heading, justify="right" if heading in RIVAL_HEADINGS[1:6] else "left")
-        for rival in members:
-            table.add_row(*rival_cells(dossier, rival))
+        for heading in headings:
+            table.add_column(heading, justify="right" if heading in COUNTED else "left")
+        for row in rows:
+            table.add_row(*row)
         found += [Text(f"\nThe best of each machine, {name}", style="bold"), table]
     return found
 

@@ -120,7 +120,8 @@ def quantity(value: float, unit: str, name: str = "") -> str:
 def _duration(value: float) -> str:
     for size, name in ((YEAR, "years"), (DAY, "days"), (3600.0, "h"), (60.0, "min")):
         if value >= size * 0.9995:
-            return f"{value / size:.3g} {name}"
+            number = f"{value / size:.3g}"
+            return f"{number} {name.removesuffix('s') if number == '1' else name}"
     return f"{value:.3g} s"
 
 

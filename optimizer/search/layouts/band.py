@@ -5,7 +5,7 @@ bound of every plan at any knobs  ->  band below the best so far, tuned  ->  lay
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
@@ -72,7 +72,8 @@ class LaidOut:
     candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
     layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
     band: plans whose bound is below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could
-    be better was left out for want of time or effort.
+    be better was left out for want of time or effort. placed: what `place` found for runners-up, by the plan without a
+    layout.
     """
 
     best: Candidate | None
@@ -84,6 +85,7 @@ class LaidOut:
     band: int
     solved: int
     complete: bool
+    placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,19 +66,24 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """The runners-up of the best plan, whose step takes so many `seconds`, each at its own knobs.
 
-    The first of them, while there is time, are as best laid out.
+    The first of them, while there is time, are as best laid out; those that the search for the best plan has laid out
+    stay as they are.
     """
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
-    searched = chosen[: 0 if job.layout_given else PLACED]
-    placed = place(job, Plans.of(searched), tuning, time_limit=time_limit) if searched else ()
-    pool = [found for found in placed if found]
+    searched = [] if job.layout_given else chosen[:PLACED]
+    missing = [plan for plan in searched if plan not in laid.placed]
+    found_now = place(job, Plans.of(missing), tuning, time_limit=time_limit) if missing else ()
+    placed = {**laid.placed, **dict(zip(missing, found_now, strict=False))}
+    pool = [found for plan in searched if (found := placed.get(plan))]
     pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for found in sorted(pool, key=lambda candidate: candidate.seconds):
         first.setdefault(structure(found.plan), (found.plan, found.knobs))
-    for position in positions[len(placed) :]:
-        even = laid_out(job, points.plans.plan(position)), knobs_at(points.knobs, position)
+    for position, plan in zip(positions, chosen, strict=True):
+        if plan in searched and plan in placed:
+            continue
+        even = laid_out(job, plan), knobs_at(points.knobs, position)
         first.setdefault(structure(even[0]), even)
     if not first or not count:
         return ()

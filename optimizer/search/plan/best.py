@@ -49,6 +49,17 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Known:
+    """What was found for a job with such settings and need not be looked for again."""
+
+    job: Job
+    tuning: Tuning
+    space: Space
+    swept: Sweep
+    laid: LaidOut
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outlook:
     """What the sweep of a job says before any layout is looked for; even: its best even split, None without one."""
 
@@ -56,41 +67,59 @@ class Outlook:
     space: Space
     swept: Sweep
     even: Candidate | None
+    tuning: Tuning = Tuning()
 
     @property
     def throughput(self) -> float:
         """Tokens a second of the best even split, which the best layout may exceed; 0 without one [1/s]."""
         return self.job.tokens / self.even.seconds if self.even else 0.0
 
-    def throughput_beyond(self, least: float = 0.0) -> float:
-        """Tokens a second of the best plan where that is more than `least`; otherwise some number up to `least` [1/s].
+    def layouts_beyond(self, least: float = 0.0) -> LaidOut | None:
+        """The best layouts where they do more than `least` tokens a second, otherwise others; None without plans.
 
         Bounds spare the search for layouts that could not exceed it.
         """
         if not self.swept.space:
-            return 0.0
+            return None
         if self.job.layout_given:
-            found = as_given(self.swept).best
-        else:
-            below = self.job.tokens / least if least else float("inf")
-            found = lay_out(self.job, self.space, even=self.even, below=below).best
-        return self.job.tokens / found.seconds if found else 0.0
+            return as_given(self.swept)
+        below = self.job.tokens / least if least else float("inf")
+        return lay_out(self.job, self.space, self.tuning, even=self.even, below=below)
+
+    def throughput_beyond(self, least: float = 0.0) -> float:
+        """Tokens a second of the best plan where that is more than `least`; else some number up to `least` [1/s]."""
+        return self.rate_of(self.layouts_beyond(least))
+
+    def rate_of(self, laid: LaidOut | None) -> float:
+        """Tokens a second of the best of these layouts, 0 without one [1/s]."""
+        return self.job.tokens / laid.best.seconds if laid and laid.best else 0.0
+
+    def known(self, laid: LaidOut | None, least: float) -> Known | None:
+        """The sweep with layouts that were looked for beyond `least`, where that left none out."""
+        if laid is None or self.job.layout_given or least > self.throughput:
+            return None
+        return Known(job=self.job, tuning=self.tuning, space=self.space, swept=self.swept, laid=laid)
 
 
-def outlook(job: Job) -> Outlook:
-    """A job priced at the usual knobs, plan by plan. Raises InputError for a pin on an unknown variable."""
+def outlook(job: Job, tuning: Tuning = Tuning()) -> Outlook:
+    """A job priced plan by plan, each at its own knobs. Raises InputError for a pin on an unknown variable."""
     space = Space(job, structural(job))
-    swept = fold(job, space)
+    swept = fold(job, space, tuning)
     even = best_even(job, swept.points) if swept.points and not job.layout_given else None
-    return Outlook(job=job, space=space, swept=swept, even=even)
+    return Outlook(job=job, space=space, swept=swept, even=even, tuning=tuning)
 
 
 def laid_out_best(
-    job: Job, space: Space, swept: Sweep, tuning: Tuning, time_limit: float | None = None
+    job: Job,
+    space: Space,
+    swept: Sweep,
+    tuning: Tuning,
+    time_limit: float | None = None,
+    known: LaidOut | None = None,
 ) -> tuple[LaidOut | None, float]:
     """The best layouts of a lattice that was swept, and the step time of the best even split, infinite without one [s].
 
-    None for a lattice without plans.
+    None for a lattice without plans. known: the layouts, where they have been looked for.
     """
     if not swept.space:
         return None, float("inf")
@@ -99,7 +128,7 @@ def laid_out_best(
     even = best_even(job, swept.points) if swept.points else None
     seconds = even.seconds if even else float("inf")
     start = perf_counter()
-    found = lay_out(job, space, tuning, even=even, time_limit=time_limit)
+    found = known or lay_out(job, space, tuning, even=even, time_limit=time_limit)
     if found.complete or not swept.points or not found.best:
         return found, seconds
     left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - start))
@@ -111,6 +140,14 @@ def _with_the_leaders(
 ) -> LaidOut:
     """Layouts whose search was cut short, with little effort for the best and its runners-up: the fastest of them."""
     others = [points.plans.plan(position) for position in runners_up(points, best.plan, PLACED)]
-    placed = place(job, Plans.of([best.plan.lying(Placement()), *others]), tuning, time_limit=time_limit)
-    fastest = min((best, *(other for other in placed if other and other.solved)), key=lambda other: other.seconds)
-    return replace(found, best=fastest, bound=min(found.bound, fastest.seconds), candidates=(*found.candidates, best))
+    leaders = [best.plan.lying(Placement()), *others]
+    placed = dict(zip(leaders, place(job, Plans.of(leaders), tuning, time_limit=time_limit), strict=False))
+    solved = (other for other in placed.values() if other and other.solved)
+    fastest = min((best, *solved), key=lambda other: other.seconds)
+    return replace(
+        found,
+        best=fastest,
+        bound=min(found.bound, fastest.seconds),
+        candidates=(*found.candidates, best),
+        placed=placed,
+    )

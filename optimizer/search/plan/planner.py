@@ -19,7 +19,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.band import best_even, smoothed
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
-from optimizer.search.plan.best import laid_out_best
+from optimizer.search.plan.best import Known, laid_out_best
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.safety import safety_of
 from optimizer.search.plan.simplicity import simpler_than
@@ -56,17 +56,20 @@ def plan(
     ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
     explained: bool = True,
+    known: Known | None = None,
 ) -> Answer:
     """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
     them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked, and
-    `explained` why there is no plan, which may take longer than to find that there is none.
+    `explained` why there is no plan, which may take longer than to find that there is none. known: what was found for
+    this very job and is taken as it is.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
     placed(job)
     clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
-    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk, explained)
+    mine = known if known and (known.job, known.tuning) == (job, tuning) else None
+    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk, explained, mine)
     return replace(answer, trials=trials, seed=seed, search_s=clock.all())
 
 
@@ -80,16 +83,17 @@ def _searched(
     ceilings: Mapping[str, float],
     priced_risk: bool,
     explained: bool,
+    known: Known | None,
 ) -> Answer:
     """The phases of the search one after the other."""
     with clock.phase("sweep"):
         rules = structural(job)
-        space = Space(job, rules)
-        swept = fold(job, space, tuning, time_limit)
+        space = known.space if known else Space(job, rules)
+        swept = known.swept if known else fold(job, space, tuning, time_limit)
     if not swept.complete:
         return _unfinished(job, swept, clock, ceilings)
     with clock.phase("layouts"):
-        laid, even = laid_out_best(job, space, swept, tuning, _left(time_limit, clock))
+        laid, even = laid_out_best(job, space, swept, tuning, _left(time_limit, clock), known.laid if known else None)
     if laid is None or laid.best is None:
         return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock, explained, time_limit)
     with clock.phase("proof"):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from optimizer.job import Job, Limits
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.lattice.oracle import Tuning
+from optimizer.search.plan import best, planner
 from optimizer.search.plan.best import best_plan, outlook
+from optimizer.search.plan.planner import plan
 
 
 def job(gpus: int, limits: Limits = Limits()) -> Job:
@@ -24,8 +29,8 @@ def job(gpus: int, limits: Limits = Limits()) -> Job:
 @pytest.mark.parametrize("limits", [Limits(), Limits(fixed={"pp": 5}), Limits(fixed={"pp": 8, "layout": "even"})])
 def test_the_outlook_never_exceeds_the_best_plan_and_finds_it(limits: Limits) -> None:
     asked = job(80, limits)
-    found, best = outlook(asked), best_plan(asked)
-    rate = best.throughput if best else 0.0
+    found, fastest = outlook(asked), best_plan(asked)
+    rate = fastest.throughput if fastest else 0.0
     assert found.throughput <= rate * (1 + 1e-9)
     assert found.throughput_beyond() == pytest.approx(rate, rel=2e-3)
     assert found.throughput_beyond(0.9 * rate) == pytest.approx(rate, rel=2e-3)
@@ -35,3 +40,24 @@ def test_the_outlook_never_exceeds_the_best_plan_and_finds_it(limits: Limits) ->
 def test_a_count_without_a_plan_has_none() -> None:
     found = outlook(job(8 * 127, Limits(fixed={"tp": 8, "dp": 1})))
     assert (found.throughput, found.throughput_beyond()) == (0.0, 0.0)
+
+
+def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, tuning = job(80), Tuning(trials=0)
+    found = outlook(asked, tuning)
+    known = found.known(found.layouts_beyond(), 0.0)
+    assert known is not None
+    alone = plan(asked, trials=0, priced_risk=False)
+    monkeypatch.setattr(planner, "fold", forbidden)
+    monkeypatch.setattr(best, "lay_out", forbidden)
+    again = plan(asked, trials=0, priced_risk=False, known=known)
+    assert replace(again, search_s=alone.search_s) == alone
+    # Another job, other settings and layouts that were cut off by a bound are searched.
+    assert found.known(known.laid, 2.0 * found.throughput) is None
+    for other in (job(64), asked):
+        with pytest.raises(AssertionError, match="searched again"):
+            plan(other, trials=0 if other.gpus == 64 else 3, known=known)
+
+
+def forbidden(*_: object, **__: object) -> None:
+    raise AssertionError("searched again")
