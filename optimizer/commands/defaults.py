@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def in_effect() -> tuple[str, ...]:
 
 def read_defaults(path: Path) -> dict[str, Any]:
     """The defaults in a file by option, nothing where there is none; raises InvalidFile with every problem."""
-    if not path.exists():
+    if not os.path.exists(path):  # nor where it lies out of reach
         return {}
     from optimizer.readers.text import read_toml
 

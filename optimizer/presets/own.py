@@ -24,7 +24,7 @@ def folders() -> tuple[Path, ...]:
     if missing := [str(path) for path in asked if not path.is_dir()]:
         raise InputError(f"{VARIABLE} names no folder: {', '.join(missing)}; make it, or leave it out")
     usual = config_folder() / "presets"
-    return (*asked, usual) if usual.is_dir() else tuple(asked)
+    return (*asked, usual) if os.path.isdir(usual) else tuple(asked)
 
 
 def own_files(kind: str) -> dict[str, Path]:

@@ -19,7 +19,15 @@ from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named
-from optimizer.scripts.megatron import COUNTED_ENDS, NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES, read_flags
+from optimizer.scripts.megatron import (
+    COUNTED_ENDS,
+    FP32_GRADIENTS,
+    NAMED,
+    SHAPE_COUNTS,
+    SHAPE_SWITCHES,
+    SOFTWARE_SWITCHES,
+    read_flags,
+)
 from optimizer.scripts.megatron_write import FlagChange, flag_changes
 from optimizer.scripts.pieces import Piece
 
@@ -157,6 +165,8 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
             others.append(path)
             continue
         paths.setdefault(name, path)
+        if key == "grad_reduce_in_fp32" and value:
+            flags.append(_flag(FP32_GRADIENTS))
         if key in INVERTED:
             value = not value
         if value is None or value is False or (isinstance(value, str) and value.lower() in ("none", "null", "")):

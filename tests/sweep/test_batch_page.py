@@ -32,7 +32,11 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.active += [(name, value) for name, value in attrs if name.startswith("on") or name in ("src", "href")]
+        self.active += [
+            (name, value)
+            for name, value in attrs
+            if name.startswith("on") or (name in ("src", "href") and not (value or "").startswith("#"))
+        ]
         self.inside = tag == "script"
 
     def handle_endtag(self, tag: str) -> None:

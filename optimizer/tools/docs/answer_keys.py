@@ -34,6 +34,7 @@ class JobKeys(Table):
     """What was asked."""
 
     model: str
+    params: Annotated[int, Field(description="of the model")]
     cluster: str
     device: str
     stack: str
