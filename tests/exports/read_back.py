@@ -42,7 +42,13 @@ ARGUMENTS = "megatron.args"
 FILES = (
     *(f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")),
     *("torchtitan.toml", "torchtitan_0_3.py", "torchtitan_main.py", "megatron.sbatch"),
+    *("deepspeed.json", "accelerate-fsdp.yaml"),
 )
+# A launch in several files is read from all of them.
+WITH = {
+    "deepspeed.json": ("trainer-deepspeed.json", "accelerate-deepspeed.yaml"),
+    "accelerate-fsdp.yaml": ("trainer-fsdp.json",),
+}
 
 
 def megatron_job(random: Random) -> Job:
@@ -88,7 +94,7 @@ def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
         seq_len=job.seq_len,
         global_batch=job.global_batch,
     )
-    files = read_files([str(path)])
+    files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
     question = question_of(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
     communicators = path.with_name(COMMUNICATORS)
     if not communicators.exists() or path.suffix not in (".overrides", ".sbatch"):
@@ -102,6 +108,8 @@ def differing(answer: Answer, path: Path) -> str:
     job = answer.job
     assert answer.plan is not None
     found, knobs = (read_arguments if path.name == ARGUMENTS else read_config)(job, path)
+    if len(answer.plan.layers_per_stage) == found.pp == 1:
+        found = replace(found, layers_per_stage=answer.plan.layers_per_stage)  # one stage holds all, said or not
     before, after = (price(job, Plans.of([one]), at) for one, at in ((answer.plan, answer.knobs), (found, knobs)))
     seconds, memory = (float(costs.step_time[0]) for costs in (before, after)), before.reserved[0] - after.reserved[0]
     first, second = seconds
