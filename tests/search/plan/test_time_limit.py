@@ -53,7 +53,7 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
     given: list[float | None] = []
 
     def recorded(*args: Any) -> Any:
-        given.append(args[-1])
+        given.append(args[4])
         return laid_out_best(*args)
 
     monkeypatch.setattr(planner, "laid_out_best", recorded)
