@@ -6,6 +6,7 @@ import signal
 import threading
 from types import FrameType
 
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # those of them that this system has are handled
 SHELLS = 128  # what shells add to the number of a signal for an exit code
 INTERRUPTED = 130  # SHELLS and the number of SIGINT
 
@@ -25,16 +26,14 @@ class Stop:
         """Handle SIGINT, SIGTERM and SIGHUP, where this thread may, unless they are ignored as nohup does."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        for number in _numbers():
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
 
     def forget(self) -> None:
         """Leave the rest to the system, as at the end of a program, when nothing of ours may run any more."""
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is self:
+        for number in _numbers():
+            if signal.getsignal(number) is self:
                 signal.signal(number, signal.SIG_DFL)
 
 
@@ -60,5 +59,10 @@ def asked() -> int:
     >>> asked()
     0
     """
-    handler = signal.getsignal(signal.SIGINT)
-    return SHELLS + handler.number if isinstance(handler, Stop) and handler.number else 0
+    handlers = [signal.getsignal(number) for number in _numbers()]  # what a shell starts with & ignores SIGINT
+    stopped = [handler.number for handler in handlers if isinstance(handler, Stop) and handler.number]
+    return SHELLS + stopped[0] if stopped else 0
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]

@@ -134,6 +134,24 @@ def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_an_end_is_heard_where_ctrl_c_is_ignored(name: str) -> None:
+    """As in what a script starts with &: a library's import that is interrupted fails in its own way."""
+    program = (
+        "import os, signal\n"
+        "from optimizer.interruption import Stop, asked\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "Stop().listen()\n"
+        "try:\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
+        "except KeyboardInterrupt:\n"
+        "    print(asked())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 128 + getattr(signal, name)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("name", ["batch", "page"])
 def test_ctrl_c_reaches_every_process_of_a_terminal_and_none_complains(name: str, tmp_path: Path) -> None:
     """While the processes that do the work are importing what they work with."""

@@ -66,10 +66,18 @@ def test_runs_each_trial_once_and_keeps_logs_and_exit_codes(folder: Path) -> Non
     assert "other" not in (folder / "trial-01" / LOG).read_text()
 
 
+def heeds_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_goes_on_after_an_interruption(folder: Path, number: int) -> None:
     one = command(folder, 'echo starts; [[ $1 == */trial-01 ]] || { echo "$$" >"$0.pid"; exec sleep 30; }')
-    process = subprocess.Popen(["bash", str(folder / RUNNER), "--with", str(one)], start_new_session=True)
+    process = subprocess.Popen(
+        ["bash", str(folder / RUNNER), "--with", str(one)],
+        start_new_session=True,
+        preexec_fn=heeds_ctrl_c,  # bash cannot trap what it was started to ignore, as these tests may have been
+    )
     pid = Path(f"{one}.pid")
     for _ in range(200):
         if pid.exists() and pid.read_text().strip():
