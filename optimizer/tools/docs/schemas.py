@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ class Written(GenerateJsonSchema):
         text = item == {} or item.get("type") == "string" or "$ref" in item
         one = item if text else {"anyOf": [item, TEXT]}
         return {"anyOf": [one, {**inner, "items": one}]}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        """As for models, whichever release of pydantic writes it: said what it is, and nothing beside its fields."""
+        said = {"description": getdoc(schema["cls"]), "additionalProperties": False}
+        return {**super().dataclass_schema(schema), **said}
 
 
 def schema(name: str) -> dict[str, Any]:
