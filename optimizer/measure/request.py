@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import Layer, Shapes, head_operators, layer_operators
+from optimizer.objectives.kernels.operators import Layer, head_operators, layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 
 SPLITS = (1.0, 2.0, 4.0, 8.0)  # tensor (and expert) parallelism of the shapes
 MICRO_BATCHES = (1.0, 2.0)

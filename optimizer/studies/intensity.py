@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes, layer_operators
+from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.plan import Plan
 
 BACKWARD_PRODUCTS = 2

@@ -21,7 +21,7 @@ from optimizer.calibration.groups import gathered
 from optimizer.calibration.intervals import time_errors
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.errors import InputError
-from optimizer.objectives.kernels import operators
+from optimizer.objectives.kernels import routed_rows
 from optimizer.objectives.layer import dispatchers, drained_host
 from optimizer.objectives.layer.dispatchers import KINDS
 from optimizer.presets import load_stack
@@ -66,9 +66,9 @@ MECHANISMS = (
     ),
     Mechanism(name="exchange beside other micro-batches", plan={"overlap_exchange": False}),
     Mechanism(name="imbalance of real routing", features={"routing": "", "balanced_experts": True}),
-    Mechanism(name="start of each expert's product", constants=((operators, "GROUP_ROWS", 0.0),)),
+    Mechanism(name="start of each expert's product", constants=((routed_rows, "GROUP_ROWS", 0.0),)),
     Mechanism(name="rate of grouped products", parameters={"expert_efficiency": 1.0}),
-    Mechanism(name="rows gathered by index cost twice", constants=((operators, "GATHERED", 1.0),)),
+    Mechanism(name="rows gathered by index cost twice", constants=((routed_rows, "GATHERED", 1.0),)),
     Mechanism(name="wait for the sizes of the exchange", features={"synchronised": False}),
     Mechanism(name="graphs of parts of a layer", features={"graphed": (), "cuda_graphs": False}),
     Mechanism(name="host time of eager mixtures", features={"eager_experts": False}),

@@ -10,7 +10,7 @@ import pytest
 from optimizer.calibration.runs import Run
 from optimizer.errors import InputError
 from optimizer.job import Job
-from optimizer.objectives.kernels import operators
+from optimizer.objectives.kernels import routed_rows
 from optimizer.objectives.layer import dispatchers, drained_host
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
@@ -48,10 +48,10 @@ def test_without_a_mechanism_a_run_that_needs_it_is_missed(run: Run) -> None:
 
 
 def test_constants_are_as_they_were(run: Run) -> None:
-    before = operators.GROUP_ROWS, operators.GATHERED, drained_host.QUANTISED, dispatchers.KINDS
+    before = routed_rows.GROUP_ROWS, routed_rows.GATHERED, drained_host.QUANTISED, dispatchers.KINDS
     for mechanism in MECHANISMS:
         errors_without([run], mechanism)
-    assert before == (operators.GROUP_ROWS, operators.GATHERED, drained_host.QUANTISED, dispatchers.KINDS)
+    assert before == (routed_rows.GROUP_ROWS, routed_rows.GATHERED, drained_host.QUANTISED, dispatchers.KINDS)
 
 
 def test_dense_runs_have_no_mechanism_to_lose(run: Run) -> None:

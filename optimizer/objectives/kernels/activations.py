@@ -15,7 +15,8 @@ from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import freed_bytes
-from optimizer.objectives.kernels.operators import Shapes, attention_width
+from optimizer.objectives.kernels.operators import attention_width
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.plan import IntArray
 from optimizer.recomputation import modules_of
 from optimizer.stack import Features

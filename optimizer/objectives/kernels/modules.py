@@ -13,7 +13,8 @@ import numpy as np
 
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, Shapes, attention_width
+from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, attention_width
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.recomputation import MODULES
 from optimizer.stack import Features, Stack
 

@@ -5,116 +5,21 @@ Every field is an array with one entry per plan shape (see Shapes); nothing here
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.model import Model
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.routed_rows import FUSED, grouped_rate, permuting
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.stack import Stack
-from optimizer.variables import DISPATCHERS
 
 # Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
 # those of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, unfused.
 UNFUSED_CLAMP = 26.0 / 3.0
-# HBM traffic of rows gathered and scattered by index / that of the same rows in order: scanned over 1, 2 and 3.
-# Mixtures of NVIDIA-NeMo/Megatron-Bridge err by 6.6, 5.4 and 6.9 % when its stack is refitted, by 15.8, 12.3 and 12.5 %
-# with the default stack, whose element-wise rate is that of dense runs.
-GATHERED = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Permuting:
-    """How often rows of routed tokens are read or written around the exchange, forward and backward, in how many
-    kernels of a forward pass.
-    """
-
-    forward: float
-    backward: float
-    kernels: float
-
-
-# All-to-all sorts rows by rank before it and by expert after it, and back: four times, read and written. Dispatchers
-# with kernels of their own copy a token where it is sent: only the sort by expert and back are left, which HybridEP
-# does with the padding and the copy out of its buffer. A backward pass also reads them for the gradient of the
-# router's weights.
-# Source: NVIDIA/Megatron-LM @3c1b98efdc^, DeepSeek-V3 GB200 guide, sections 2.1.1 and 2.5.
-PERMUTING = {
-    "alltoall": Permuting(forward=8.0, backward=10.0, kernels=40.0),
-    "deepep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
-    "hybridep": Permuting(forward=4.0, backward=6.0, kernels=20.0),
-}
-FUSED = Permuting(forward=2.0, backward=3.0, kernels=4.0)
-# Rows that an expert's start and end are worth in a grouped product: DeepGEMM on H800 reaches 0.84 of one product of
-# the shape with thousands of rows for each of 4 to 8 experts, 0.78 with 512 and 0.74 with 256.
-# Source: deepseek-ai/DeepGEMM @a6d97a1, README.md, grouped products.
-GROUP_ROWS = 36.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shapes:
-    """What a layer's local shapes depend on; arrays of one length.
-
-    `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
-    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
-    beside another micro-batch, None for nowhere.
-    """
-
-    tp: FloatArray
-    cp: FloatArray
-    ep: FloatArray
-    etp: FloatArray
-    micro_batch: FloatArray
-    sequence_parallel: BoolArray
-    seq_len: int
-    dispatcher: NDArray[np.int64] | None = None
-    overlap: BoolArray | None = None
-
-    @property
-    def tokens(self) -> FloatArray:
-        """Tokens of one micro-batch on one context-parallel rank [tokens]."""
-        return self.micro_batch * self.seq_len / self.cp
-
-    @property
-    def sp(self) -> FloatArray:
-        """Ranks over which sequence parallelism splits norms and residuals (1 without it)."""
-        return np.where(self.sequence_parallel, self.tp, 1.0)
-
-    def busiest(self, imbalance: float) -> FloatArray:
-        """Tokens of the busiest expert rank / mean [1]: a rank can have no more than all, and alone it has all.
-
-        >>> one = np.ones(3)
-        >>> shapes = Shapes(tp=one, cp=one, ep=np.array([1.0, 2.0, 8.0]), etp=one, micro_batch=one,
-        ...     sequence_parallel=one > 2, seq_len=1)
-        >>> shapes.busiest(4.0).tolist()
-        [1.0, 2.0, 4.0]
-        """
-        return np.minimum(imbalance, self.ep)
-
-
-def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) -> FloatArray:
-    """What each plan has under its own dispatcher.
-
-    >>> one = np.ones(2)
-    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1,
-    ...     dispatcher=np.array([0, 1]))
-    >>> by_dispatcher(shapes, lambda which: float(len(which))).tolist()
-    [8.0, 6.0]
-    >>> from dataclasses import replace
-    >>> by_dispatcher(replace(shapes, tp=one[:0], dispatcher=np.array([], dtype=int)), lambda which: 1.0).size
-    0
-    """
-    if shapes.dispatcher is None or not shapes.dispatcher.size:
-        return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
-    used = np.unique(shapes.dispatcher).tolist()
-    found = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
-    for number in used[1:]:
-        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,17 +187,6 @@ def expert_gemms(
     return gemms + (mlp_gemms(model, shapes, shared, "shared") if shared else ())
 
 
-def grouped_rate(rows: FloatArray) -> FloatArray:
-    """Rate of a grouped product / that of experts with any number of rows [1]: rows / (rows + GROUP_ROWS).
-
-    rows: of one expert [1]. Source: see GROUP_ROWS; the form is assumed.
-
-    >>> grouped_rate(np.array([36.0, 324.0])).tolist()
-    [0.5, 0.9]
-    """
-    return np.asarray(rows / (rows + GROUP_ROWS))
-
-
 def attention_core(model: Model, shapes: Shapes) -> Attention:
     """Scores of one micro-batch on one rank: micro_batch x heads / tp x (S / cp) x S."""
     head_q = model.q_dim // model.heads
@@ -316,7 +210,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     Per element of the residual stream a fused norm reads and writes once, a residual addition reads twice and
     writes once; the backward pass moves about twice as much. Activation: reads its inputs, writes its output; one that
     clamps has no fused kernel and is UNFUSED_CLAMP times as much. Routed tokens are read and written as often as the
-    plan's dispatcher has it (PERMUTING). Gathering rows by index costs GATHERED times what reading them in order does.
+    plan's dispatcher has it, in rows gathered by index (see routed_rows).
 
     With fused_experts the dispatcher writes each row where its expert wants it and reads it from there, once each, the
     backward pass once more for the router's weights; and the products of the experts apply the gate themselves.
@@ -357,21 +251,6 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     activation = (inputs + 1) * half * width * unfused
     ops.append(Elementwise(name="activation", forward_bytes=activation, backward_bytes=1.67 * activation, kernels=2))
     return tuple(ops)
-
-
-def permuting(shapes: Shapes) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Passes over the routed rows, forward and backward, as long as those in order, and the kernels forward [1].
-
-    >>> one = np.ones(1)
-    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
-    >>> [passes.tolist() for passes in permuting(shapes)]
-    [[16.0], [20.0], [40.0]]
-    """
-    return (
-        by_dispatcher(shapes, lambda which: GATHERED * PERMUTING[which].forward),
-        by_dispatcher(shapes, lambda which: GATHERED * PERMUTING[which].backward),
-        by_dispatcher(shapes, lambda which: PERMUTING[which].kernels),
-    )
 
 
 def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool, multiple: float = 1.0) -> Layer:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.drained_host import shown_launches
 from optimizer.objectives.layer.messages import expert_messages
 from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, layer_time

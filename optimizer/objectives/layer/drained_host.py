@@ -16,8 +16,9 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import attention
-from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes, by_dispatcher
+from optimizer.objectives.kernels.operators import Gemm, Layer
 from optimizer.objectives.kernels.recipes import narrow_product
+from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
 
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
 ROUTER = {"alltoall": 31.0, "deepep": 17.0, "hybridep": 17.0}  # kernels of router and preprocess in both passes

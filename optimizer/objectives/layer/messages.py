@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.operators import Shapes, by_dispatcher, kv_width, padded_vocab
+from optimizer.objectives.kernels.operators import kv_width, padded_vocab
+from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
 from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span

@@ -9,7 +9,8 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.model import Model
 from optimizer.objectives.kernels.activations import activation_bytes
-from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.recomputation import MODES, MODULES, modules_of, named
 

@@ -18,8 +18,9 @@ from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
-from optimizer.objectives.kernels.operators import Gemm, Layer, Shapes
+from optimizer.objectives.kernels.operators import Gemm, Layer
 from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
 from optimizer.objectives.layer.messages import (

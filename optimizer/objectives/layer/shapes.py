@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import Shapes
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.plan import IntArray, Plans
 from optimizer.recomputation import RECOMPUTE
 

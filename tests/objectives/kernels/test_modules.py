@@ -10,7 +10,8 @@ import pytest
 from optimizer.job import Job
 from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
 from optimizer.objectives.kernels.modules import module_flops, module_operators
-from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.module_sets import SMALL, exchange, frontier, offered_modules, searched_modes
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.step.explain import explain

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from optimizer.model import Model
-from optimizer.objectives.kernels.operators import Shapes, context_share, head_operators, layer_operators
+from optimizer.objectives.kernels.operators import context_share, head_operators, layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.step.flops import model_flops
 from optimizer.presets import load_model, load_stack
 from optimizer.stack import Features, Stack

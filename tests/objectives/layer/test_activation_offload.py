@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.job import Job
 from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
-from optimizer.objectives.kernels.operators import Shapes
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.host import host_seconds
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import Shapes, layer_operators
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.drained_host import UNBOUND, call_seconds, expert_calls, shown_launches
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans

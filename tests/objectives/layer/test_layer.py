@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.job import Job
-from optimizer.objectives.kernels.operators import Shapes
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.messages import launched, layer_messages
 from optimizer.objectives.network.messages import BACKWARD, FORWARD
 from optimizer.objectives.step.estimate import Costs

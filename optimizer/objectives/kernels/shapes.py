@@ -1,0 +1,74 @@
+"""What the local shapes of a layer's operators depend on: one entry of every array for each shape of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.variables import DISPATCHERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """What a layer's local shapes depend on; arrays of one length.
+
+    `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
+    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
+    beside another micro-batch, None for nowhere.
+    """
+
+    tp: FloatArray
+    cp: FloatArray
+    ep: FloatArray
+    etp: FloatArray
+    micro_batch: FloatArray
+    sequence_parallel: BoolArray
+    seq_len: int
+    dispatcher: NDArray[np.int64] | None = None
+    overlap: BoolArray | None = None
+
+    @property
+    def tokens(self) -> FloatArray:
+        """Tokens of one micro-batch on one context-parallel rank [tokens]."""
+        return self.micro_batch * self.seq_len / self.cp
+
+    @property
+    def sp(self) -> FloatArray:
+        """Ranks over which sequence parallelism splits norms and residuals (1 without it)."""
+        return np.where(self.sequence_parallel, self.tp, 1.0)
+
+    def busiest(self, imbalance: float) -> FloatArray:
+        """Tokens of the busiest expert rank / mean [1]: a rank can have no more than all, and alone it has all.
+
+        >>> one = np.ones(3)
+        >>> shapes = Shapes(tp=one, cp=one, ep=np.array([1.0, 2.0, 8.0]), etp=one, micro_batch=one,
+        ...     sequence_parallel=one > 2, seq_len=1)
+        >>> shapes.busiest(4.0).tolist()
+        [1.0, 2.0, 4.0]
+        """
+        return np.minimum(imbalance, self.ep)
+
+
+def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) -> FloatArray:
+    """What each plan has under its own dispatcher.
+
+    >>> one = np.ones(2)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1,
+    ...     dispatcher=np.array([0, 1]))
+    >>> by_dispatcher(shapes, lambda which: float(len(which))).tolist()
+    [8.0, 6.0]
+    >>> from dataclasses import replace
+    >>> by_dispatcher(replace(shapes, tp=one[:0], dispatcher=np.array([], dtype=int)), lambda which: 1.0).size
+    0
+    """
+    if shapes.dispatcher is None or not shapes.dispatcher.size:
+        return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
+    used = np.unique(shapes.dispatcher).tolist()
+    found = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
+    for number in used[1:]:
+        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
+    return found
