@@ -16,7 +16,8 @@ from optimizer.scripts.bash_edit import edited
 from optimizer.scripts.flags import Flag, flags_of, flat
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import batch_options, device_in, slurm_variables
-from optimizer.scripts.megatron import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS, read_flags
+from optimizer.scripts.megatron import read_flags
+from optimizer.scripts.megatron_flags import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.scripts.megatron_write import FlagChange, flag_changes
 from optimizer.scripts.pieces import Piece, text_of
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -14,66 +13,10 @@ from optimizer.plan import Knobs, Plan, balanced, virtual_stages
 from optimizer.presets.launchers import MEGATRON_LM, argument_names
 from optimizer.readers.text import read_json, readable
 from optimizer.recomputation import MODULES, RESCALED, named
+from optimizer.scripts.megatron_flags import COUNTS, LISTS, SWITCHES, TEXTS
 from optimizer.units import LARGEST, is_count
 from optimizer.variables import DISPATCHERS
 
-# Arguments that make a plan or a job, with the name of their value.
-COUNTS: Mapping[str, str] = {
-    "--tensor-model-parallel-size": "tp",
-    "--pipeline-model-parallel-size": "pp",
-    "--context-parallel-size": "cp",
-    "--expert-model-parallel-size": "ep",
-    "--expert-tensor-parallel-size": "etp",
-    "--num-layers-per-virtual-pipeline-stage": "layers_per_virtual_stage",
-    "--num-virtual-stages-per-pipeline-rank": "vpp",
-    "--decoder-first-pipeline-num-layers": "first",
-    "--decoder-last-pipeline-num-layers": "last",
-    "--num-distributed-optimizer-instances": "instances",
-    "--micro-batch-size": "micro_batch",
-    "--global-batch-size": "global_batch",
-    "--seq-length": "seq_len",
-    "--num-layers": "layers",
-    "--hidden-size": "hidden",
-    "--ffn-hidden-size": "ffn_hidden",
-    "--num-attention-heads": "heads",
-    "--num-query-groups": "kv_heads",
-    "--kv-channels": "head_dim",
-    "--vocab-size": "vocab",
-    "--num-experts": "experts",
-    "--moe-router-topk": "top_k",
-    "--recompute-num-layers": "recompute_num_layers",
-    "--ddp-bucket-size": "bucket",
-    "--world-size": "gpus",
-    "--nnodes": "nodes",
-    "--nproc-per-node": "gpus_per_node",
-}
-TEXTS: Mapping[str, str] = {
-    "--recompute-granularity": "granularity",
-    "--recompute-method": "recompute_method",
-    "--data-parallel-sharding-strategy": "sharding",
-    "--pipeline-model-parallel-layout": "layout",
-    "--fp8-format": "fp8",
-    "--fp8-recipe": "fp8_recipe",
-    "--activation-offload-fraction": "offload_fraction",
-    "--moe-token-dispatcher-type": "dispatcher",
-    "--moe-flex-dispatcher-backend": "flex_backend",
-    "--optimizer-offload-fraction": "optimizer_offload",
-    "--nccl-communicator-config-path": "communicators",
-}
-LISTS: Mapping[str, str] = {"--recompute-modules": "recompute_modules"}
-SWITCHES: Mapping[str, str] = {
-    "--sequence-parallel": "sequence_parallel",
-    "--use-distributed-optimizer": "distributed_optimizer",
-    "--use-megatron-fsdp": "fsdp",
-    "--recompute-activations": "recompute_activations",
-    "--fine-grained-activation-offloading": "offloads",
-    "--overlap-moe-expert-parallel-comm": "overlap_exchange",
-    "--bf16": "bf16",
-    "--fp16": "fp16",
-    "--accumulate-allreduce-grads-in-fp32": "fp32_gradients",
-    "--grad-reduce-in-bf16": "bf16_gradients",
-    "--optimizer-cpu-offload": "offloads_optimizer",
-}
 JOB_SETTINGS = ("global_batch", "seq_len", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
 MOST_LAYERS = 10_000
 REQUIRED = ("micro_batch", "global_batch", "seq_len", "layers")

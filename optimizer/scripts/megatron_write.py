@@ -10,7 +10,7 @@ from optimizer.exports.megatron import OVERLAP, layout_flags, offload_flags, ove
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
-from optimizer.scripts.megatron import MEGATRON_DEEPSPEED, ULYSSES
+from optimizer.scripts.megatron_flags import MEGATRON_DEEPSPEED, ULYSSES
 from optimizer.variables import DISPATCHERS
 
 DEGREES: Mapping[str, str] = {

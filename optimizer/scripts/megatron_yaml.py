@@ -19,14 +19,14 @@ from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named
-from optimizer.scripts.megatron import (
+from optimizer.scripts.megatron import read_flags
+from optimizer.scripts.megatron_flags import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
     NAMED,
     SHAPE_COUNTS,
     SHAPE_SWITCHES,
     SOFTWARE_SWITCHES,
-    read_flags,
 )
 from optimizer.scripts.megatron_write import FlagChange, flag_changes
 from optimizer.scripts.pieces import Piece
