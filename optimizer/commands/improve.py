@@ -18,7 +18,8 @@ from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.improve.edits import Edit, Improvement
+    from optimizer.improve.edit import Edit
+    from optimizer.improve.edits import Improvement
     from optimizer.improve.worth import Run
     from optimizer.presets.offers import PriceBook
     from optimizer.scripts.question import Controls, Question

@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from optimizer.answer import estimate_dict, job_dict, plan_dict
-from optimizer.improve.edits import Edit, Improvement, State
+from optimizer.improve.edit import Edit
+from optimizer.improve.edits import Improvement
+from optimizer.improve.state import State
 from optimizer.improve.worth import Run, days, dollars
 from optimizer.objectives.step.interval import interval
 from optimizer.scripts.megatron_write import FlagChange

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.errors import InputError, OptimizerError
-from optimizer.improve.edits import SOFTWARE, Edit
+from optimizer.improve.edit import SOFTWARE, Edit
 from optimizer.scripts.megatron_write import FlagChange
 from optimizer.scripts.question import Question
 from optimizer.scripts.read import File

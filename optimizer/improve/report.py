@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.improve.as_json import Flags
-from optimizer.improve.edits import FOLLOWING, Edit, Improvement, State
+from optimizer.improve.edit import FOLLOWING, Edit
+from optimizer.improve.edits import Improvement
+from optimizer.improve.state import State
 from optimizer.improve.worth import Run, days, dollars
 from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
 from optimizer.reports.terms import bar, label, largest_first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.improve.edits import State
+from optimizer.improve.state import State
 from optimizer.presets.offers import Offer
 from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
 from optimizer.units import DAY

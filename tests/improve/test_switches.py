@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from optimizer.improve.edits import Edit, Improvement, improve
+from optimizer.improve.edit import Edit
+from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, patched
 from optimizer.scripts.question import Controls, Question, question_of
 from optimizer.scripts.read import File, read_launch

@@ -1,0 +1,83 @@
+"""All changes together: to the best plan, without those that gain nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from optimizer.constraints.rules import structural
+from optimizer.exports.layout import is_even
+from optimizer.improve.bucket import bucketed
+from optimizer.improve.edit import SOFTWARE, Edit, edit_to
+from optimizer.improve.programs import BUCKETED, OFFLOADING, PLACING, SEQUENCE_PARALLEL
+from optimizer.improve.state import State, knobs_of, state_of
+from optimizer.improve.switches import SWITCHES, captured, useful
+from optimizer.job import EVEN, LAYOUT
+from optimizer.plan import Plan, Plans
+from optimizer.scripts.question import Question, with_stack
+from optimizer.search.lattice.oracle import Tuning
+from optimizer.search.plan.best import best_plan
+
+SPARED = 1e-4  # share of the step below which a change is not worth making
+
+
+def best_edit(question: Question, current: State) -> Edit | None:
+    """The best plan of all, with everything switched on that helps."""
+    said = dict(question.settings)
+    for changes in SWITCHES:
+        said |= {name: value for name, value in changes.items() if name in said}
+    if not question.settings.get("cuda_graphs") and question.job.model.experts:
+        said.pop("cuda_graphs", None)
+    job = with_stack(question, said, 1)
+    if question.settings.get("cuda_graphs"):
+        job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
+    if question.launch.program not in PLACING:
+        job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
+    found = best_plan(job, Tuning(fixed=knobs_of(question, said)))
+    if found is None and question.launch.program in OFFLOADING:
+        found = best_plan(job, Tuning())
+    if found is None:
+        return None
+    said["offload"] = found.knobs.offload
+    knobs = replace(question.knobs, offload=found.knobs.offload)
+    plan = found.plan
+    if plan.layers_per_stage and is_even(plan, job.model.layers):
+        plan = replace(plan, layers_per_stage=())
+    if question.launch.program in SEQUENCE_PARALLEL:
+        plan = replace(plan, sequence_parallel=plan.tp > 1)
+    settings = useful({**question.settings, **said}, question.settings, plan)
+    if settings.get("cuda_graphs") and not captured(question, plan):
+        settings["cuda_graphs"] = question.settings["cuda_graphs"]
+    after = _spared(question, state_of(question, plan, settings, knobs))
+    return edit_to(current, bucketed(question, after) if question.launch.program in BUCKETED else after)
+
+
+def _spared(question: Question, after: State) -> State:
+    """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
+    before = question.plan
+    for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
+        fixed = question.launch.program in SEQUENCE_PARALLEL or after.plan.tp == 1
+        if name == "sequence_parallel" and fixed:
+            continue
+        if getattr(after.plan, name) != getattr(before, name):
+            plan = replace(after.plan, **{name: getattr(before, name)})
+            after = _no_worse(after, _restated(question, after, plan, after.settings))
+    for name in SOFTWARE:
+        if name in question.settings and after.settings.get(name) != question.settings[name] and name != "global_batch":
+            settings = {**after.settings, name: question.settings[name]}
+            after = _no_worse(after, _restated(question, after, after.plan, settings))
+    return after
+
+
+def _restated(question: Question, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
+    """The state with another plan and other settings where every rule admits them, else as it was."""
+    job = with_stack(question, settings, plan.zero_stage)
+    if any(not rule.check(job, Plans.of([plan])).all() for rule in structural(job)):
+        return state
+    return state_of(question, plan, settings, replace(state.knobs, offload=float(settings.get("offload", 0.0))))
+
+
+def _no_worse(state: State, other: State) -> State:
+    """The other state where it fits and is as fast."""
+    return other if other.fits and other.estimate.step_time <= state.estimate.step_time * (1 + SPARED) else state

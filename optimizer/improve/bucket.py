@@ -1,0 +1,27 @@
+"""The gradient bucket that makes a plan fastest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.improve.edit import NOTICEABLE
+from optimizer.improve.state import State, knobs_of, state_of
+from optimizer.scripts.question import Question
+
+BUCKETS = (40e6, 80e6, 160e6, 320e6, 640e6, 1e9)  # B, of gradients
+
+
+def bucketed(question: Question, state: State) -> State:
+    """The state with the gradient bucket that makes it fastest, the one that it has where none is noticeably better."""
+    if state.plan.dp * state.plan.cp == 1 or not state.settings.get("reduce_overlap"):
+        return state
+    others = [
+        state_of(question, state.plan, state.settings, replace(knobs_of(question, state.settings), bucket=size))
+        for size in BUCKETS
+    ]
+    best = min((other for other in others if other.fits or not state.fits), key=_step, default=state)
+    return best if _step(best) < _step(state) * (1 - NOTICEABLE) else state
+
+
+def _step(state: State) -> float:
+    return state.estimate.step_time

@@ -1,0 +1,66 @@
+"""A plan as it runs or could run: with the settings of the software, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import chance_to_fit
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.scripts.question import Question, with_stack
+from optimizer.search.check.plan_rules import priced
+from optimizer.search.plan.alternatives import estimate_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A plan with the software's settings and knobs, and its price; `fits` with this chance."""
+
+    job: Job
+    plan: Plan
+    settings: Mapping[str, Any]
+    knobs: Knobs
+    estimate: Estimate
+
+    @property
+    def fits(self) -> bool:
+        """Whether it stays within the memory usable."""
+        return self.estimate.reserved <= self.job.usable_memory
+
+    @property
+    def throughput(self) -> float:
+        """Tokens trained on per second by the whole job [1/s]."""
+        return self.job.tokens / self.estimate.step_time
+
+    @property
+    def chance(self) -> float:
+        """The chance of that."""
+        return chance_to_fit(self.job, self.estimate.reserved)
+
+
+def current_state(question: Question) -> State:
+    """The plan of the launch as it is."""
+    estimate = priced(question.job, question.plan, question.knobs)
+    return State(
+        job=question.job,
+        plan=question.plan,
+        settings=question.settings,
+        knobs=question.knobs,
+        estimate=estimate,
+    )
+
+
+def knobs_of(question: Question, settings: Mapping[str, Any]) -> Knobs:
+    """The knobs of the launch, with as much of the optimizer on the host as the settings say."""
+    return replace(question.knobs, offload=float(settings.get("offload", 0.0)))
+
+
+def state_of(question: Question, plan: Plan, settings: Mapping[str, Any], knobs: Knobs | None = None) -> State:
+    """A plan under these settings, priced; at the launch's knobs where none are given."""
+    job, chosen = with_stack(question, settings, plan.zero_stage), knobs or knobs_of(question, settings)
+    estimate = estimate_of(job, price(job, Plans.of([plan]), chosen), 0)
+    return State(job=job, plan=plan, settings=settings, knobs=chosen, estimate=estimate)
