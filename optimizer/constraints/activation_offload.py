@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class ActivationOffload:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of modes and shares."""
         offered = job.stack.features.activation_offload
-        pairs = product(*(program.domains[name] for name in self.variables))
+        pairs = program.combinations(self.variables)
         rows = [(mode, share) for mode, share in pairs if share == 0 or (offered and mode != FULL)]
         program.allow(self.variables, rows, literal)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class Bubble:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of pipelines and numbers of micro-batches."""
-        rows = np.array(list(product(*(program.domains[name] for name in self.variables))))
+        rows = np.array(program.combinations(self.variables))
         pp, vpp, counts, schedule = rows.T
         waits = bubble_fraction(pp, vpp, counts, bubble_left(schedule, pp, counts))
         program.allow(self.variables, rows[waits <= job.limits.bubble], literal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class ContextShares:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of what is possible."""
-        rows = np.array(list(product(*(program.domains[name] for name in self.variables))), dtype=np.int64)
+        rows = np.array(program.combinations(self.variables))
         program.allow(self.variables, rows[_possible(job, *rows.T)], literal)
 
     def explain(self, job: Job) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class OfferedDispatcher:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of degrees and dispatchers."""
-        pairs = product(*(program.domains[name] for name in self.variables))
+        pairs = program.combinations(self.variables)
         rows = [
             (ep, one) for ep, one in pairs if (DISPATCHERS[one] in job.stack.dispatchers if ep > 1 else one == USUAL)
         ]

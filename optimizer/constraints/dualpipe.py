@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class DualPipe:
             enough = pp % 2 == 0 and m % 2 == 0 and m >= ROUNDS * pp and job.layout_given
             return schedule != DUALPIPE or enough
 
-        rows = [row for row in product(*(program.domains[name] for name in self.variables)) if runs(*row)]
+        rows = [row for row in program.combinations(self.variables) if runs(*row)]
         program.allow(self.variables, rows, literal)
 
     def explain(self, job: Job) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class DualPipeOverlap:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of schedules, degrees and whether it overlaps."""
-        rows = product(*(program.domains[name] for name in self.variables))
+        rows = program.combinations(self.variables)
         allowed = [(how, ep, on) for how, ep, on in rows if how != DUALPIPE or bool(on) == (ep > 1)]
         program.allow(self.variables, allowed, literal)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class ExpertFolding:
         """A table of the degrees that divide."""
         rows = [
             (tp, cp, dp, ep, etp)
-            for tp, cp, dp, ep, etp in product(*(program.domains[name] for name in self.variables))
+            for tp, cp, dp, ep, etp in program.combinations(self.variables)
             if tp * cp * dp % (ep * etp) == 0
         ]
         program.allow(self.variables, rows, literal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class ExpertTp:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the degrees that divide."""
-        rows = np.array(list(product(*(program.domains[name] for name in self.variables))), dtype=np.int64)
+        rows = np.array(program.combinations(self.variables))
         program.allow(self.variables, rows[_splits(job, *rows.T)], literal)
 
     def explain(self, job: Job) -> str:

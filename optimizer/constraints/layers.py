@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class Layers:
             evenly = any(total % (pp * vpp) == 0 for total in range(layers, layers + slack(job) + 1))
             return pp * vpp <= layers and (evenly or (uneven and vpp == 1))
 
-        pairs = product(program.domains["pp"], program.domains["vpp"])
+        pairs = program.combinations(self.variables)
         program.allow(self.variables, [pair for pair in pairs if fits(*pair)], literal)
 
     def explain(self, job: Job) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class OverlapExchange:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of degrees and whether it overlaps."""
-        pairs = product(*(program.domains[name] for name in self.variables))
+        pairs = program.combinations(self.variables)
         rows = [(ep, overlaps) for ep, overlaps in pairs if not overlaps or (ep > 1 and _possible(job))]
         program.allow(self.variables, rows, literal)
 

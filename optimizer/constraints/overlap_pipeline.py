@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class OverlapPipeline:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of stages, virtual stages, schedules and whether it overlaps."""
-        rows = product(*(program.domains[name] for name in self.variables))
+        rows = program.combinations(self.variables)
         allowed = [row for row in rows if not row[3] or row[0] == 1 or row[1] > 1 or row[2] == DUALPIPE]
         program.allow(self.variables, allowed, literal)
 

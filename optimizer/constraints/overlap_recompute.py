@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class OverlapRecompute:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of modes and whether it overlaps."""
-        pairs = product(*(program.domains[name] for name in self.variables))
+        pairs = program.combinations(self.variables)
         program.allow(self.variables, [(mode, on) for mode, on in pairs if not (on and REPEATS[mode])], literal)
 
     def explain(self, job: Job) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,14 @@ class Program:
         if name not in self.literals:
             self.literals[name] = self.variable(0, 1)
         return self.literals[name]
+
+    def combinations(self, variables: Sequence[str]) -> list[tuple[int, ...]]:
+        """Every row of values that these named variables could take together, whatever the constraints.
+
+        >>> Program({"tp": (1, 2), "pp": (1, 4)}).combinations(("tp", "pp"))
+        [(1, 1), (1, 4), (2, 1), (2, 4)]
+        """
+        return list(product(*(self.domains[name] for name in variables)))
 
     def hold(self, columns: Mapping[str, NDArray[np.int64]]) -> None:
         """One literal for every row of these columns: exactly one is true, and the named variables have its values.

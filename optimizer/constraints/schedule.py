@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class Schedule:
                 return False
             return name == "1f1b" if pp == 1 else name in job.stack.features.schedules
 
-        rows = [row for row in product(*(program.domains[name] for name in self.variables)) if runs(*row)]
+        rows = [row for row in program.combinations(self.variables) if runs(*row)]
         program.allow(self.variables, rows, literal)
 
     def explain(self, job: Job) -> str:

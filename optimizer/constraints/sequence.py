@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Sequence:
         """A table of the degrees that divide."""
         rows = [
             (tp, cp, sp)
-            for tp, cp, sp in product(*(program.domains[name] for name in self.variables))
+            for tp, cp, sp in program.combinations(self.variables)
             if job.seq_len % ((2 * cp if cp > 1 else 1) * (tp if sp else 1)) == 0
         ]
         program.allow(self.variables, rows, literal)

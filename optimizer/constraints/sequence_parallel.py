@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class SequenceParallel:
         """A table of the degrees and the switch."""
         rows = [
             (tp, ep, sp)
-            for tp, ep, sp in product(*(program.domains[name] for name in self.variables))
+            for tp, ep, sp in program.combinations(self.variables)
             if (tp > 1 and job.stack.features.sequence_parallel if sp else tp == 1 or ep == 1)
         ]
         program.allow(self.variables, rows, literal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class Shard:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the replicas and groups."""
         if program.domains["shard"] != (0,):
-            rows = [row for row in product(*(program.domains[name] for name in self.variables)) if _allowed(job, *row)]
+            rows = [row for row in program.combinations(self.variables) if _allowed(job, *row)]
             program.allow(self.variables, rows, literal)
 
     def explain(self, job: Job) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class ZeroStage:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of pipelines and stages."""
         offered = set(job.stack.features.zero_stages)
-        pairs = product(program.domains["pp"], program.domains["zero_stage"])
+        pairs = program.combinations(self.variables)
         rows = [(pp, zero) for pp, zero in pairs if zero in offered and (pp == 1 or zero != 2)]
         program.allow(self.variables, rows, literal)
 
