@@ -197,7 +197,7 @@ class Design:
         parts += [f"{self.oversubscription:g}:1"] * (self.oversubscription > 0)
         parts += [f"HBM {self.hbm / 1e9:.0f} GB"] * (self.hbm > 0)
         parts += [f"domain {self.scale_up}"] * (self.scale_up > 0)
-        parts += [f"{self.spares} spare node{'s' * (self.spares != 1)}" for _ in range(1) if self.spares]
+        parts += [f"{self.spares} spare node{'s' * (self.spares != 1)}"] * bool(self.spares)
         return ", ".join(parts)
 
 

@@ -11,8 +11,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.presets.economics import default_price
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row
-from optimizer.purchase.figures import figures
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, excesses, figures_in
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.uncertainty import own_assumptions
 
@@ -178,17 +177,12 @@ def _outcomes(
     campaign: Campaign, point: Point, values: Mapping[str, FloatArray], draws: int
 ) -> tuple[FloatArray, FloatArray]:
     """Cost [USD] and whether every limit holds, in every case."""
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
-    bounds = campaign.bounds
     costs, inside = np.empty(draws), np.empty(draws, dtype=bool)
     for case in range(draws):
         scenario = {name: float(column[case]) for name, column in values.items()}
         scenario["pue"] = max(1.0, scenario["pue"])
-        found = figures(campaign, point.design, estimates, scenario, point.on_host)
-        costs[case] = found.cost
-        inside[case] = (
-            found.time_to_train <= bounds.deadline and found.cost <= bounds.budget and found.peak_power <= bounds.power
-        )
+        found = figures_in(campaign, point, scenario)
+        costs[case], inside[case] = found.cost, not excesses(campaign, point.design, found, point.on_host)
     return costs, inside
 
 

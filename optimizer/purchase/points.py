@@ -11,7 +11,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
-from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Design
+from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.catalogue import host_memory, paid, power_curve, price_row
 from optimizer.purchase.energy import capped_slowdown
 from optimizer.purchase.figures import Figures, figures
@@ -47,6 +47,11 @@ class Point:
     figures: Figures
     excesses: tuple[Excess, ...] = ()
     on_host: float = 0.0
+
+    @property
+    def estimates(self) -> list[Estimate]:
+        """What the plan of each run costs."""
+        return [answer.estimate for answer in self.answers if answer.estimate is not None]
 
     @property
     def feasible(self) -> bool:
@@ -125,8 +130,7 @@ class Workshop:
         on_host = max(kept_on_host(answer) for answer in answers)
         design = with_spares(self.campaign, design, estimates, on_host)
         found = figures(self.campaign, design, estimates, self.campaign.scenario(design), on_host)
-        broken = excesses(self.campaign.bounds, design, found) + _late(self.campaign, found)
-        broken += _too_little_host(self.campaign, design, on_host)
+        broken = excesses(self.campaign, design, found, on_host)
         return Point(design=design, answers=tuple(answers), figures=found, excesses=broken, on_host=on_host)
 
     def _plan(self, run: int, design: Design, job: Job) -> Answer:
@@ -188,8 +192,14 @@ def _too_little_host(campaign: Campaign, design: Design, on_host: float) -> tupl
     return (Excess(limit="host memory", value=on_host, allowed=there),)
 
 
-def excesses(bounds: Bounds, design: Design, found: Figures) -> tuple[Excess, ...]:
-    """The limits that a design breaks."""
+def figures_in(campaign: Campaign, point: Point, values: Mapping[str, float]) -> Figures:
+    """What a point comes to in another scenario."""
+    return figures(campaign, point.design, point.estimates, values, point.on_host)
+
+
+def excesses(campaign: Campaign, design: Design, found: Figures, on_host: float) -> tuple[Excess, ...]:
+    """The limits, dates of runs and memory of the host that a design breaks."""
+    bounds = campaign.bounds
     checks: Mapping[str, tuple[float, float]] = {
         "deadline": (found.time_to_train, bounds.deadline),
         "budget": (found.cost, bounds.budget),
@@ -197,11 +207,12 @@ def excesses(bounds: Bounds, design: Design, found: Figures) -> tuple[Excess, ..
         "racks": (found.racks, bounds.racks),
         "devices on hand": (design.gpus, bounds.on_hand.get(design.kind, float("inf"))),
     }
-    return tuple(
+    broken = tuple(
         Excess(limit=limit, value=float(value), allowed=allowed)
         for limit, (value, allowed) in checks.items()
         if value > allowed
     )
+    return broken + _late(campaign, found) + _too_little_host(campaign, design, on_host)
 
 
 def _why(answer: Answer) -> str:

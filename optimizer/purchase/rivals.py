@@ -10,7 +10,7 @@ from optimizer.errors import InputError
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row, purchase_price
 from optimizer.purchase.figures import figures
-from optimizer.purchase.points import Point, excesses
+from optimizer.purchase.points import Point, excesses, figures_in
 from optimizer.purchase.sensitivity import repriced
 
 HALVINGS = 40
@@ -70,19 +70,16 @@ def by_vendor(found: Sequence[Rival]) -> Mapping[str, tuple[Rival, ...]]:
 
 def break_even(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
     """The factor on an input at which a point costs `target` or just keeps its limits, whichever is the harder; None
-    where no factor between LEAST and MOST makes the difference.
+    where no factor between LEAST and MOST makes the difference, as where it misses a limit on racks or memory.
 
     name: "rent", "capex" or "mfu", in which time and cost are monotone.
     """
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
 
     def over(factor: float) -> bool:
         values = campaign.scenario(point.design, **{name: factor * campaign.scenario()[name]})
-        found = figures(campaign, point.design, estimates, values, point.on_host)
-        late = found.time_to_train > bounds.deadline or found.peak_power > bounds.power
-        return late or found.cost > min(target, bounds.budget)
+        found = figures_in(campaign, point, values)
+        return found.cost > target or bool(excesses(campaign, point.design, found, point.on_host))
 
-    bounds = campaign.bounds
     low, high = LEAST, MOST
     if over(low) == over(high):
         return None
@@ -118,6 +115,6 @@ def _bandwidth(campaign: Campaign, point: Point, target: float) -> float | None:
         except InputError:
             return None
         found = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
-        if found.cost <= target and not excesses(campaign.bounds, design, found):
+        if found.cost <= target and not excesses(campaign, design, found, point.on_host):
             return design.nic
     return None

@@ -13,7 +13,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.figures import Figures, figures
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, figures_in
 from optimizer.purchase.ranges import Range, combined
 from optimizer.purchase.uncertainty import own_assumptions
 
@@ -47,13 +47,10 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
 
     The network is halved and doubled under the same plan.
     """
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
     swings = []
     for item in own_assumptions(campaign, point):
         ends = [
-            figures(
-                campaign, point.design, estimates, campaign.scenario(point.design, **{item.name: value}), point.on_host
-            )
+            figures_in(campaign, point, campaign.scenario(point.design, **{item.name: value}))
             for value in (item.value.low, item.value.high)
         ]
         swings.append(

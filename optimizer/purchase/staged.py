@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.objectives.step.estimate import Estimate
 from optimizer.purchase.campaign import Campaign, Run
-from optimizer.purchase.figures import Figures, figures
-from optimizer.purchase.points import Point
+from optimizer.purchase.figures import Figures
+from optimizer.purchase.points import Point, figures_in
 from optimizer.purchase.ranges import Range, combined
 from optimizer.purchase.uncertainty import own_assumptions
 
@@ -101,7 +100,7 @@ def staged(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence[
     """One kind of machine in deliveries; points: its design with the GPUs of each stage."""
 
     def at(values: Mapping[str, float]) -> Course:
-        stages = [figures(campaign, point.design, estimates_of(point), values, point.on_host) for point in points]
+        stages = [figures_in(campaign, point, values) for point in points]
         return course(campaign.runs, deliveries, stages, values["restart"])
 
     design = points[-1].design
@@ -142,8 +141,3 @@ def by_kind(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence
         if len(wanted) == len(deliveries):
             found.append(staged(campaign, deliveries, wanted))
     return tuple(sorted(found, key=lambda item: (not item.in_limits, item.course.cost)))
-
-
-def estimates_of(point: Point) -> list[Estimate]:
-    """The estimates of a point's plans."""
-    return [answer.estimate for answer in point.answers if answer.estimate is not None]

@@ -20,7 +20,7 @@ class Standby:
 
 def by_repair(campaign: Campaign, point: Point) -> tuple[tuple[float, int], ...]:
     """How many spare nodes pay at the shortest, the middle and the longest time of a repair [s]: it decides them."""
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+    estimates = point.estimates
     own = replace(campaign, spares=AUTO)
     span = next(item.value for item in campaign.assumptions if item.name == "repair")
     return tuple(
@@ -31,7 +31,7 @@ def by_repair(campaign: Campaign, point: Point) -> tuple[tuple[float, int], ...]
 
 def standby(campaign: Campaign, point: Point) -> tuple[Standby, ...]:
     """None, half of, as many as and twice as many spare nodes as pay, and what was asked for."""
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
+    estimates = point.estimates
     own = replace(campaign, spares=AUTO)
     best = with_spares(own, point.design, estimates, point.on_host).spares or 0
     asked = [point.design.spares] if point.design.spares is not None else []

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.figures import figures
 from optimizer.purchase.odds import Question
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, excesses, figures_in
 from optimizer.purchase.uncertainty import own_assumptions
 
 HALVINGS = 40
@@ -64,10 +63,8 @@ def choice(campaign: Campaign, points: Sequence[Point], question: Question, valu
 
 def _cost(campaign: Campaign, point: Point, values: Mapping[str, float]) -> float | None:
     """Cost of a point in a scenario [USD], None beyond a limit."""
-    estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
-    found, bounds = figures(campaign, point.design, estimates, values, point.on_host), campaign.bounds
-    inside = found.time_to_train <= bounds.deadline and found.cost <= bounds.budget and found.peak_power <= bounds.power
-    return found.cost if inside else None
+    found = figures_in(campaign, point, values)
+    return None if excesses(campaign, point.design, found, point.on_host) else found.cost
 
 
 def _ends(campaign: Campaign, points: Sequence[Point], question: Question) -> list[tuple[float, float]]:

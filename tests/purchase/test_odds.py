@@ -18,7 +18,7 @@ from optimizer.purchase.figures import figures
 from optimizer.purchase.inverse import cheapest_by_kind
 from optimizer.purchase.odds import judged, spread
 from optimizer.purchase.pareto import pareto
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, figures_in
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.decision import odds_sentences, tables
 from optimizer.purchase.report.html import purchase_html
@@ -138,9 +138,8 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
     assert not any(rival.point.feasible or rival.price for rival in others)
     for rival in others:
         if rival.mfu is not None:
-            estimates = [each.estimate for each in rival.point.answers if each.estimate]
             faster = late.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
-            reached = figures(late, rival.point.design, estimates, faster)
+            reached = figures_in(late, rival.point, faster)
             assert reached.time_to_train <= late.bounds.deadline * (1 + 1e-6)
             assert reached.cost <= rival.target * (1 + 1e-6)
     (across, *vendors) = tables(answer)
@@ -152,6 +151,23 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
     assert [row[0].split(" ")[0] for row in amd] == ["MI300X"]
     page = purchase_html(answer, "optimize")
     assert all(cell in page for row in amd for cell in row)
+
+
+def test_a_machine_of_which_too_few_are_on_hand_wins_in_no_case_and_at_no_price() -> None:
+    few = campaign(bounds=Bounds(on_hand={"b200": 8}))
+    answer = dossier(pareto(few, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
+    odds = {item.point.design.kind: item for item in answer.verdict.odds}
+    assert (odds["b200"].in_limits, odds["b200"].chance) == (0.0, 0.0)
+    machines = {rival.point.design.kind: rival for rival in answer.rivals}
+    assert (machines["b200"].price, machines["b200"].mfu) == (None, None)
+    assert machines["h100"].price
+    assert not any(turn.then.design.kind == "b200" for turn in answer.turns)
+
+
+def test_a_run_that_ends_after_its_date_in_no_case_is_within_the_limits() -> None:
+    question = campaign()
+    late = replace(question, runs=tuple(replace(run, by=1.0) for run in question.runs))
+    assert [item.in_limits for item in judged(late, best(question)).odds] == [0.0] * 3
 
 
 def test_machines_are_grouped_by_vendor() -> None:

@@ -18,15 +18,15 @@ from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
 from optimizer.purchase.checkpoint import checkpoint
 from optimizer.purchase.dossier import dossier
-from optimizer.purchase.figures import figures, site_pue
+from optimizer.purchase.figures import site_pue
 from optimizer.purchase.pareto import pareto
-from optimizer.purchase.points import Point
+from optimizer.purchase.points import Point, figures_in
 from optimizer.purchase.report.decision import odds_sentences
 from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence
 from optimizer.purchase.report.words import summary
 from optimizer.purchase.run_cost import usual_reliability, wall_time
 from optimizer.purchase.spares import blocked, cheapest_count, waiting
-from optimizer.purchase.staged import Delivery, course, estimates_of, staged
+from optimizer.purchase.staged import Delivery, course, staged
 from optimizer.purchase.standby import standby
 from optimizer.purchase.uncertainty import own_assumptions
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner
@@ -93,9 +93,9 @@ def test_the_number_of_spares_that_pays_costs_least() -> None:
     question = campaign(spares=AUTO)
     point = one(question)
     assert point.design.spares
-    estimates = estimates_of(point)
+    usual = question.scenario(point.design)
     costs = {
-        count: figures(question, replace(point.design, spares=count), estimates, question.scenario(point.design)).cost
+        count: figures_in(question, replace(point, design=replace(point.design, spares=count)), usual).cost
         for count in range(40)
     }
     assert min(costs, key=lambda count: costs[count]) == point.design.spares

@@ -57,8 +57,7 @@ def test_the_power_of_nodes_that_train_gpt_3_in_mlperf() -> None:
     assert isinstance(point, Point)
 
     def node_power(**changes: float) -> float:
-        estimates = [answer.estimate for answer in point.answers if answer.estimate is not None]
-        return figures(campaign, design, estimates, campaign.scenario(**changes)).mean_power / 64
+        return figures(campaign, design, point.estimates, campaign.scenario(**changes)).mean_power / 64
 
     swings = [
         (node_power(**{item.name: item.value.low}), node_power(**{item.name: item.value.high}))
