@@ -68,7 +68,7 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
     residuals = {key: value for key, value in stack.residuals.items() if not key.startswith(LEFT_OUT)}
     if len(timed) >= FEWEST:
         left = held_out(timed, folds(timed), stack, names, time_errors, home)
-        widths |= _time_widths(left, timed, stack)
+        widths |= _time_widths(left, timed)
         residuals |= left_out_errors(left)
     known = [run for run in runs if run.job is not None and run.memory]
     if len(known) >= FEWEST:
@@ -133,7 +133,7 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
     return log_memory_error(batches(runs), measured_memory(runs), parameters)
 
 
-def _time_widths(left: HeldOut, runs: Sequence[Run], stack: Stack) -> dict[str, float]:
+def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths at the slope whose intervals are shortest on average; few runs tell no slope.
 
     Where FEWEST of them and as many other runs were left out, steps of less than STARVED_MFU have widths of their own,

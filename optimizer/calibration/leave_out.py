@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
@@ -40,13 +40,7 @@ class HeldOut:
 
     def part(self, chosen: NDArray[np.bool_]) -> HeldOut:
         """Some of them."""
-        return HeldOut(
-            places=self.places[chosen],
-            errors=self.errors[chosen],
-            inside=self.inside[chosen],
-            parts=self.parts[chosen],
-            like=self.like[chosen],
-        )
+        return HeldOut(**{column.name: getattr(self, column.name)[chosen] for column in fields(self)})
 
 
 def held_out(

@@ -24,7 +24,7 @@ BENCHMARK_STEPS = 10
 HEADROOM = 4.5
 
 
-def read_cluster(row: Row, assumed: list[str]) -> Cluster:
+def read_cluster(row: Row) -> Cluster:
     """The cluster preset of a row's GPU, with its node size and network where the row gives them."""
     per_node = integer(row, "gpus_per_node", 0) if row.get("gpus_per_node") else 0
     cluster = _cluster(

@@ -170,7 +170,7 @@ def _usual_stack(row: Row) -> str:
 
 
 def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
-    model, cluster = read_model(row, assumed), read_cluster(row, assumed)
+    model, cluster = read_model(row, assumed), read_cluster(row)
     if re.search(r"bert|t5|vit|diffusion", row.get("model", "").lower()):
         raise InputError(f"model {row['model']!r} is not a decoder-only transformer")
     if "single layer" in row.get("model", "").lower():

@@ -73,7 +73,8 @@ def unified(files: Sequence[File], texts: Mapping[str, bytes]) -> str:
 
 def _lines(text: str) -> list[str]:
     """Lines as patch counts them: ended by a newline and nothing else."""
-    return [line + "\n" for line in text.split("\n")[:-1]] + ([text.split("\n")[-1]] if text.split("\n")[-1] else [])
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + [rest] * bool(rest)
 
 
 def shown(name: str) -> str:

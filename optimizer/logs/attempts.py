@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from statistics import median
 
 from optimizer.logs.reading import Reading
@@ -113,8 +114,8 @@ def _continues(run: _Open, attempt: Sequence[Record], record: Record) -> str:
 
 def _beside_each_other(same: Record, last: Record, record: Record) -> bool:
     """Whether two lines can be of one step: soon after each other, with the same loss, which ranks reduce."""
-    losses = {found.reading.loss for found in (same, record)} - {None}
-    if len(losses) > 1 and all(loss == loss for loss in losses):
+    losses = {loss for found in (same, record) if (loss := found.reading.loss) is not None}
+    if len(losses) > 1 and not any(map(isnan, losses)):
         return False
     if same.time is not None and record.time is not None:
         return abs(record.time - same.time) <= SECONDS

@@ -40,7 +40,8 @@ LAUNCHER: Mapping[str, str] = {
     "--world-size": "gpus",
 }
 DEVICES = re.compile(
-    r"(?<![a-z0-9])(gb200|gb300|b200|b300|h100|h200|h800|h20|a800|a100|v100|mi300x|mi325x|mi355x|l40s)(?![0-9])", re.I
+    r"(?<![a-z0-9])(gb200|gb300|b200|b300|h100|h200|h800|h20|a800|a100|v100|mi300x|mi325x|mi355x|l40s)(?![0-9])",
+    re.IGNORECASE,
 )
 
 

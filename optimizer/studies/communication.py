@@ -194,7 +194,7 @@ def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
     time = float(collective(job, row.kind, np.array([row.message]), [row.ranks], [row.stride], skewed=skewed)[0])
     if row.parallelism == "dp":
         time /= float(rate_of_share(knobs.comm_sm_share)) if row.once else job.stack.features.sharded_rate
-    crossed = hops(row.kind, group, job.cluster)
+    crossed = hops(row.kind, group)
     part = row.message * float(crossed.share)
     senders = 1 if row.kind == "point_to_point" else row.ranks
     path = tuple(

@@ -23,7 +23,7 @@ class Hops:
     share: FloatArray
 
 
-def hops(kind: str, group: Span, cluster: Cluster) -> Hops:
+def hops(kind: str, group: Span) -> Hops:
     """How often a collective crosses a link of each tier, all ranks together [1].
 
     Ring (all-reduce 2 (n-1) steps, all-gather and reduce-scatter n-1): in each step every rank sends 1/n of the message
@@ -41,7 +41,7 @@ def hops(kind: str, group: Span, cluster: Cluster) -> Hops:
     >>> link = Link(name="l", bandwidth=1e9, latency=0)
     >>> tiers = (Tier(name="node", link=link, size=8), Tier(name="network", link=link, size=1024))
     >>> cluster = Cluster(name="c", device=device, tiers=tiers)
-    >>> [float(count) for count in hops("all_reduce", span(cluster, 16, 1), cluster).traversals]
+    >>> [float(count) for count in hops("all_reduce", span(cluster, 16, 1)).traversals]
     [540.0, 60.0]
     """
     check_kind(kind)
@@ -70,7 +70,7 @@ def network_energy(kind: str, message: ArrayLike, group: Span, cluster: Cluster)
     E = 8 bit/B x message x share x sum over tiers of traversals x energy per bit of the tier's link [J/bit].
     Reduction inside switches is not credited. Message and group broadcast.
     """
-    crossed = hops(kind, group, cluster)
+    crossed = hops(kind, group)
     per_bit = sum(
         (count * tier.link.energy for count, tier in zip(crossed.traversals, cluster.tiers, strict=True)),
         start=np.zeros(group.size.shape),

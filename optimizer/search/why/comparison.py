@@ -106,7 +106,7 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
         our_estimate=answer.estimate,
         plan=plan,
         estimate=estimate,
-        broken=() if found else broken_rules(asked, answer, pins),
+        broken=() if found else broken_rules(asked, pins),
     )
 
 
@@ -116,7 +116,7 @@ def pinned_job(job: Job, pins: Pins) -> Job:
     return job.with_limits(**{name: {**getattr(limits, name), **asked[name]} for name in asked})
 
 
-def broken_rules(job: Job, answer: Answer, pins: Pins) -> tuple[Clash, ...]:
+def broken_rules(job: Job, pins: Pins) -> tuple[Clash, ...]:
     """The rules that leave no plan: each that the pins break by themselves, and those that clash with them.
 
     Where no other rule does, a pin asks for what the software or the model cannot have: the pin itself, which says so.

@@ -94,25 +94,18 @@ def _once(search: Search) -> Search:
 
 
 def _loss(before: Best, nodes: int, gpus: int, search: Search) -> Loss:
-    kept = _fastest(before, gpus, _same_shape(before.job, before.plan, gpus), search)
-    other = _fastest(before, gpus, _any_shape(before.job, gpus), search, kept)
+    kept = _fastest(before, _same_shape(before.job, before.plan, gpus), search)
+    other = _fastest(before, _any_shape(before.job, gpus), search, kept)
     return Loss(nodes=nodes, gpus=gpus, before=before, kept=kept, best=other)
 
 
-def _fastest(
-    before: Best,
-    gpus: int,
-    jobs: Iterable[Job],
-    search: Search,
-    found: Best | None = None,
-    most: int = MOST_COUNTS,
-) -> Best | None:
+def _fastest(before: Best, jobs: Iterable[Job], search: Search, found: Best | None = None) -> Best | None:
     """The best of the jobs, which come with ever fewer GPUs; those too small to beat the best so far are not tried."""
     per_gpu = LARGER_MFU * before.throughput / before.job.gpus
     tried: set[int] = set()
     for job in jobs:
         tried.add(job.gpus)
-        if len(tried) > most or (found is not None and job.gpus * per_gpu <= found.throughput):
+        if len(tried) > MOST_COUNTS or (found is not None and job.gpus * per_gpu <= found.throughput):
             break
         candidate = search(job)
         if candidate is not None and (found is None or candidate.throughput > found.throughput):

@@ -217,7 +217,7 @@ def test_energy_of_the_hop_typed_model() -> None:
 
 def test_hops_of_an_all_to_all() -> None:
     """16 ranks on 2 nodes: 16 x 7 pairs inside, 16 x 8 across with two NVLinks each; 1/16 of the buffer on each."""
-    found = hops("all_to_all", span(H100, 16, 1), H100)
+    found = hops("all_to_all", span(H100, 16, 1))
     assert [float(count) for count in found.traversals] == [16 * 7 + 2 * 16 * 8, 16 * 8]
     assert float(found.share) == 1 / 16
 
