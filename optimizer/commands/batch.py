@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer import files
+from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
@@ -104,7 +105,7 @@ WHERE = click.option(
 DASHBOARD = click.option(
     "--study", "dashboard", metavar="FILE|URL", help="Write the results there for the Optuna dashboard."
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+AS_JSON = options.as_json(help="Print the summary as JSON.")
 
 
 @click.group(

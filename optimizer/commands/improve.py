@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.numbers import COUNT, DOLLARS, TOKENS
+from optimizer.commands.numbers import DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
 from optimizer.commands.values import Variable, words
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from optimizer.scripts.question import Controls, Question
     from optimizer.scripts.read import File
 
-POSITIVE = COUNT
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
 HELP = """Read a launch as it is, say what it is worth, and what to change.
@@ -50,7 +49,7 @@ optimize improve train.sh --diff --take one > better.patch
 @click.command(help=HELP, short_help="What your launch is worth, and which flags to change.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options.model(default="", help="Model, where the files do not say. [by its shape]")
-@click.option("--gpus", type=POSITIVE, metavar="N", help="Number of GPUs. [as the files say]")
+@options.gpus(help="Number of GPUs. [as the files say]")
 @options.device()
 @options.cluster()
 @options.stack(help="Training software. [by the files' kind]")

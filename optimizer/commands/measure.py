@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from optimizer.commands import options
-from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
 from optimizer.commands.waiting import waiting
@@ -15,7 +14,6 @@ from optimizer.errors import InputError
 from optimizer.files import free_for
 
 OUT = click.Path(dir_okay=False, path_type=Path)
-POSITIVE = COUNT
 SHORTEST, LONGEST = 10.0, 600.0  # s
 HELP = """Write one Python file that measures your nodes: it needs PyTorch and nothing else.
 

@@ -18,102 +18,63 @@ from optimizer.files import HTML
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
 
-HTML_FILE = OutFile(HTML)
 MODEL_NAMES, STACK_NAMES = presets_of("model"), presets_of("stack")
 CLUSTER_NAMES, DEVICE_NAMES = presets_of("cluster", "device"), presets_of("device")
-MODEL_HELP = "Model preset, or a file that describes one."
 
 
-def model(**changes: Any) -> Option:
-    """`--model`, required or with words of its own where a command needs that."""
-    settings = {"metavar": "NAME|FILE", "help": MODEL_HELP, "shell_complete": MODEL_NAMES, **changes}
-    return click.option("--model", **settings)
+def shared(*names: str, **usual: Any) -> Callable[..., Option]:
+    """An option of several commands: what declares it, with settings of its own where a command needs that.
+
+    >>> quiet = shared("--quiet", is_flag=True, help="Say nothing.")
+    >>> click.command(quiet(help="Say less.")(lambda: None)).params[0].help
+    'Say less.'
+    """
+
+    def option(**changes: Any) -> Option:
+        return click.option(*names, **{**usual, **changes})
+
+    return option
 
 
-def cluster(**changes: Any) -> Option:
-    """`--cluster`."""
-    usual = {"default": "", "metavar": "NAME|FILE", "help": f"Cluster preset or file. [{DEFAULT_CLUSTER}]"}
-    return click.option("--cluster", **{**usual, "shell_complete": CLUSTER_NAMES, **changes})
-
-
-def device(**changes: Any) -> Option:
-    """`--device`."""
-    usual = {"default": "", "metavar": "NAME", "help": "Device preset: picks its default cluster."}
-    return click.option("--device", **{**usual, "shell_complete": DEVICE_NAMES, **changes})
-
-
-def stack(**changes: Any) -> Option:
-    """`--stack`."""
-    usual = {"default": "", "metavar": "NAME|FILE", "help": f"Training software. [{STACKS}]"}
-    return click.option("--stack", **{**usual, "shell_complete": STACK_NAMES, **changes})
-
-
-def seq_len(**changes: Any) -> Option:
-    """`--seq-len`."""
-    return click.option("--seq-len", **{"type": SEQUENCE, "metavar": "N", "help": "Tokens per sequence.", **changes})
-
-
-def global_batch(**changes: Any) -> Option:
-    """`--global-batch`."""
-    usual = {"type": BATCH, "metavar": "N", "help": "Sequences per optimizer step."}
-    return click.option("--global-batch", **{**usual, **changes})
-
-
-def hbm_limit(**changes: Any) -> Option:
-    """`--hbm-limit`."""
-    usual = {"type": Bytes(), "default": 0.0, "metavar": "SIZE", "help": "Usable memory per GPU: 75GB, 70GiB."}
-    return click.option("--hbm-limit", **{**usual, **changes})
-
-
-def flex(**changes: Any) -> Option:
-    """`--flex`."""
-    usual = {"type": Flex(), "metavar": "batch=SHARE", "help": "The batch may move so far: batch=5%."}
-    return click.option("--flex", **{**usual, **changes})
-
-
-def bubble_ceiling(**changes: Any) -> Option:
-    """`--bubble-ceiling`."""
-    usual = {"type": Share(), "default": 0.10, "metavar": "SHARE", "help": "Largest bubble. [10%]"}
-    return click.option("--bubble-ceiling", **{**usual, **changes})
-
-
-def seed(**changes: Any) -> Option:
-    """`--seed`."""
-    usual = {"type": SEED, "default": 0, "metavar": "N", "help": "Seed of the search. [0]"}
-    return click.option("--seed", **{**usual, **changes})
-
-
-def fix(**changes: Any) -> Option:
-    """`--fix`."""
-    usual = {
-        "type": Fixed(),
-        "callback": joined,
-        "multiple": True,
-        "metavar": "VAR=VALUE",
-        "help": "Pin variables: tp=8, pp=2..8, vpp=1,6, tp=1,pp=1; repeatable.",
-        "shell_complete": variables,
-    }
-    return click.option("--fix", **{**usual, **changes})
-
-
-def as_json(**changes: Any) -> Option:
-    """`--json`."""
-    return click.option("--json", "as_json", **{"is_flag": True, "help": "Print JSON.", **changes})
-
-
-def html(**changes: Any) -> Option:
-    """`--html`."""
-    usual = {"type": HTML_FILE, "metavar": "FILE", "help": "Write the report there, a page of its own."}
-    return click.option("--html", **{**usual, **changes})
-
-
-def force(**changes: Any) -> Option:
-    """`--force`."""
-    return click.option("--force", **{"is_flag": True, "help": "Overwrite what is there.", **changes})
-
-
-GPUS = click.option("--gpus", type=COUNT, metavar="N", help="Number of GPUs.")
-GPUS_NEEDED = click.option("--gpus", type=COUNT, required=True, metavar="N", help="Number of GPUs.")
+model = shared(
+    "--model", metavar="NAME|FILE", help="Model preset, or a file that describes one.", shell_complete=MODEL_NAMES
+)
+gpus = shared("--gpus", type=COUNT, metavar="N", help="Number of GPUs.")
+cluster = shared(
+    "--cluster",
+    default="",
+    metavar="NAME|FILE",
+    help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]",
+    shell_complete=CLUSTER_NAMES,
+)
+device = shared(
+    "--device",
+    default="",
+    metavar="NAME",
+    help="Device preset: picks its default cluster.",
+    shell_complete=DEVICE_NAMES,
+)
+stack = shared(
+    "--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]", shell_complete=STACK_NAMES
+)
+seq_len = shared("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence.")
+global_batch = shared("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step.")
+hbm_limit = shared("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
+flex = shared("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far: batch=5%.")
+bubble_ceiling = shared("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]")
+seed = shared("--seed", type=SEED, default=0, metavar="N", help="Seed of the search. [0]")
+fix = shared(
+    "--fix",
+    type=Fixed(),
+    callback=joined,
+    multiple=True,
+    metavar="VAR=VALUE",
+    help="Pin variables: tp=8, pp=2..8, vpp=1,6, tp=1,pp=1; repeatable.",
+    shell_complete=variables,
+)
+as_json = shared("--json", "as_json", is_flag=True, help="Print JSON.")
+html = shared("--html", type=OutFile(HTML), metavar="FILE", help="Write the report there, a page of its own.")
+force = shared("--force", is_flag=True, help="Overwrite what is there.")
 OOM_RISK = click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]", cls=Usual)
 ROUTING = click.option(
     "--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor.", cls=Usual

@@ -29,7 +29,7 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 GPUS_AT_MOST = click.option(
     "--gpus", type=AtMost(), metavar="N", help="Number of GPUs, or at-most:N: fewer where that is faster."
 )
-JOB_OPTIONS = (options.model(), options.GPUS, *options.PLANNED)
+JOB_OPTIONS = (options.model(), options.gpus(), *options.PLANNED)
 # What decides the answer.
 ANSWER_OPTIONS = (
     options.model(),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optimizer.commands import options
-from optimizer.commands.numbers import COUNT
 from optimizer.commands.output import write_output
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import merged
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from optimizer.studies.room import Room
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-POSITIVE = COUNT
 
 OPTIONS = (
     options.model(required=True),

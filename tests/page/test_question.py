@@ -62,7 +62,8 @@ def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
         (("fix", "speed=8"), "unknown plan variable 'speed'"),
         (("lock.tp", "x"), "tp must be an integer"),
         (("mine", "tp=x"), "tp must be an integer"),
-        (("model", "x" * 301), "more than 300 characters"),
+        (("model", "x" * 301), "model: 301 characters, more than the 300 that are read"),
+        (("model_file", "x" * 12_001), "model_file: 12,001 characters, more than the 12,000 that are read"),
     ],
 )
 def test_what_cannot_be_used_is_one_message(pair: tuple[str, str], message: str) -> None:

@@ -123,8 +123,9 @@ def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
     given = [(name, value.strip()) for name, value in pairs if value.strip()]
     last: Mapping[str, str] = dict(given)
     problems: list[str] = []
-    if long := [name for name, value in given if len(value) > (MOST_PACKED if name in FILES else LONGEST)]:
-        raise InputError(f"{', '.join(long)}: too long, more than {LONGEST} characters")
+    for name, value in given:
+        if len(value) > (most := MOST_PACKED if name in FILES else LONGEST):
+            raise InputError(f"{name}: {len(value):,} characters, more than the {most:,} that are read; shorten it")
     values: dict[str, object] = {}
     for name, read in READERS.items():
         if name in last:
