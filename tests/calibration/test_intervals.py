@@ -2,6 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,11 +31,11 @@ FITTED = Stack(
 )
 
 
-def job(stack: Stack = FITTED, cluster: str = "dgx-h100", **changes: object) -> Job:
+def job(stack: Stack = FITTED, cluster: str = "dgx-h100", **changes: Any) -> Job:
     base = Job(
         model=load_model("gpt3"), cluster=load_cluster(cluster), stack=stack, gpus=64, seq_len=2048, global_batch=64
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)
 
 
 def test_conformal_quantile_counts_the_new_score() -> None:

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def read(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["read", *map(str, arguments)])
 
 
-def first(*arguments: object) -> dict[str, object]:
+def first(*arguments: object) -> dict[str, Any]:
     done = read(*arguments, "--json")
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.stdout))
@@ -93,7 +94,7 @@ def test_a_cut_gzip_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     log.write_bytes(data[: len(data) // 2])
     found = first(log)
     assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
-    assert any("cut short" in str(warning) for warning in found["warnings"])  # type: ignore[attr-defined]
+    assert any("cut short" in str(warning) for warning in found["warnings"])
 
 
 def test_several_steps_a_line_count_as_so_many(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_rates_without_sizes_are_told_and_become_seconds_with_them(tmp_path: Pat
     found = first(log)
     assert found["step_time_s"] is None
     assert found["tokens_per_s_per_gpu"] == pytest.approx(8192 / PACE, rel=0.01)
-    assert any("--set" in str(warning) for warning in found["warnings"])  # type: ignore[attr-defined]
+    assert any("--set" in str(warning) for warning in found["warnings"])
     sizes = ["--set", "global_batch=64", "--set", "seq_len=8192", "--set", "gpus=64"]
     assert first(log, *sizes)["step_time_s"] == pytest.approx(PACE, rel=0.006)
 
@@ -166,7 +167,7 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     log.write_text("{'train_runtime': 2310.0, 'train_steps_per_second': 0.5, 'train_loss': 2.0}\n")
     found = first(log)
     assert found["step_time_s"] == pytest.approx(2.0)
-    assert any("steady steps" in str(warning) for warning in found["warnings"])  # type: ignore[attr-defined]
+    assert any("steady steps" in str(warning) for warning in found["warnings"])
 
 
 # Lines as public logs and documents show them.

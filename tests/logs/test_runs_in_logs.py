@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +12,7 @@ from tests.logs import written
 from tests.logs.test_formats import PACE, first, times
 
 
-def runs(*arguments: object) -> list[dict[str, object]]:
+def runs(*arguments: object) -> list[dict[str, Any]]:
     done = CliRunner().invoke(cli, ["read", *map(str, arguments), "--json"])
     assert done.exit_code == 0, done.output
     return written.runs_of(done.stdout)
@@ -38,7 +39,7 @@ def test_two_runs_in_one_file_are_two(tmp_path: Path) -> None:
     one, other = runs(write(tmp_path / "a.log", lines))
     assert one["step_time_s"] == pytest.approx(2.0, rel=0.005)
     assert other["step_time_s"] == pytest.approx(3.0, rel=0.005)
-    assert [found["facts"]["global_batch"] for found in (one, other)] == ["64", "128"]  # type: ignore[index]
+    assert [found["facts"]["global_batch"] for found in (one, other)] == ["64", "128"]
 
 
 def test_two_runs_of_different_programs_in_one_file_are_two(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_out_of_memory_and_crashes_are_results(tmp_path: Path) -> None:
     assert (alone["status"], alone["step_time_s"]) == ("oom", None)
     (went_on,) = runs(write(tmp_path / "c.log", ["Traceback (most recent call last):", *written.megatron(times())]))
     assert went_on["status"] == "ok"
-    assert any("steps follow" in str(warning) for warning in went_on["warnings"])  # type: ignore[attr-defined]
+    assert any("steps follow" in str(warning) for warning in went_on["warnings"])
     (late,) = runs(write(tmp_path / "b.log", [*written.megatron(times()), "Traceback (most recent call last):"]))
     assert late["status"] == "crashed"
     assert late["step_time_s"] == pytest.approx(PACE, rel=0.005)
@@ -103,16 +104,16 @@ def test_stalls_trend_levels_and_nans_are_told(tmp_path: Path) -> None:
     for place in range(20, 200, 20):
         drawn[place] *= 3
     found = first(write(tmp_path / "a.log", written.megatron(drawn)))
-    steady = dict(found["steady"])  # type: ignore[call-overload]
+    steady = dict(found["steady"])
     assert steady["stall_period"] == 20
     assert len(steady["stalls"]) == 9
     assert found["step_time_s"] == pytest.approx(PACE, rel=0.005)
     rising = [seconds * (1 + 0.05 * place / 200) for place, seconds in enumerate(times(200))]
-    assert dict(first(write(tmp_path / "b.log", written.nemo(rising)))["steady"])["trend"] > 0.02  # type: ignore[call-overload]
+    assert dict(first(write(tmp_path / "b.log", written.nemo(rising)))["steady"])["trend"] > 0.02
     shifted = [seconds * (1.2 if place > 140 else 1.0) for place, seconds in enumerate(times(200))]
     moved = first(write(tmp_path / "c.log", written.nemo(shifted)))
     assert moved["step_time_s"] == pytest.approx(PACE, rel=0.005)
-    assert len(dict(moved["steady"])["levels"]) == 2  # type: ignore[call-overload]
+    assert len(dict(moved["steady"])["levels"]) == 2
     bad = [row.replace("grad norm: 1.234", "grad norm: nan") for row in written.megatron(times())]
     assert first(write(tmp_path / "d.log", bad))["nans"] == 60
 

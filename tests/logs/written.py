@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 START = datetime(2026, 1, 2, 10, 0, 0)
 Times = Sequence[float]
@@ -184,5 +185,5 @@ def text(lines: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def runs_of(output: str) -> list[dict[str, object]]:
+def runs_of(output: str) -> list[dict[str, Any]]:
     return list(json.loads(output)["runs"])

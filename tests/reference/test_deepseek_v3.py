@@ -7,6 +7,7 @@ tokens a step / 14.8 T x 2.664 M h x 3,600 s / 2,048 = 19.9 s.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,12 @@ PUBLISHED = Plan(
 )
 
 
-def asked(stack: str = "deepseek-2024", **features: object) -> Job:
+def asked(stack: str = "deepseek-2024", **features: Any) -> Job:
     used = load_stack(stack)
     return Job(
         model=load_model("deepseek-v3"),
         cluster=load_cluster("h800"),
-        stack=replace(used, features=replace(used.features, **features)),  # type: ignore[arg-type]
+        stack=replace(used, features=replace(used.features, **features)),
         gpus=2048,
         seq_len=4096,
         global_batch=15360,
@@ -46,7 +47,7 @@ def asked(stack: str = "deepseek-2024", **features: object) -> Job:
     )
 
 
-def seconds(plan: Plan, stack: str = "deepseek-2024", **features: object) -> float:
+def seconds(plan: Plan, stack: str = "deepseek-2024", **features: Any) -> float:
     return float(price(asked(stack, **features), Plans.of([plan])).step_time[0])
 
 

@@ -26,7 +26,7 @@ STUDIES = {
 }
 
 
-def bars(**more: object) -> dict[str, object]:
+def bars(**more: Any) -> dict[str, Any]:
     trace = {"type": "bar", "orientation": "h", "y": ["a", "b"], "x": [1, 3], **more}
     return {"data": [trace], "layout": layout(200, xaxis={"range": [0, 4]}, yaxis={"autorange": "reversed"})}
 
@@ -51,8 +51,8 @@ def test_bars_are_as_long_as_their_values_and_rows_keep_their_order() -> None:
 
 def test_stacked_bars_follow_each_other() -> None:
     figure = bars()
-    figure["data"] = [*figure["data"], {**figure["data"][0], "name": "more", "x": [2, 1]}]  # type: ignore[index,misc]
-    figure["layout"] = {**figure["layout"], "barmode": "stack"}  # type: ignore[dict-item]
+    figure["data"] = [*figure["data"], {**figure["data"][0], "name": "more", "x": [2, 1]}]
+    figure["layout"] = {**figure["layout"], "barmode": "stack"}
     starts = re.findall(r'<rect x="([\d.]+)%"', drawing(figure, "x"))
     assert starts == ["0.000", "25.000", "0.000", "75.000"]
 
@@ -60,7 +60,7 @@ def test_stacked_bars_follow_each_other() -> None:
 def test_names_are_texts_wherever_they_stand() -> None:
     attack = "</title><script>alert(1)</script>"
     figure = bars(name=attack, text=[attack, attack], hovertext=[attack, attack], textposition="outside")
-    figure["data"][0]["y"] = [attack, "b"]  # type: ignore[index]
+    figure["data"][0]["y"] = [attack, "b"]
     found = drawing(figure, attack)
     assert "<script" not in found
     assert found.count("</title>") == 2
@@ -75,7 +75,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 def test_many_bars_are_one_path_and_can_be_widened() -> None:
     figure = bars()
-    figure["data"][0].update(y=["a"] * 5000, x=[0.0004] * 5000, base=[at / 1250 for at in range(5000)])  # type: ignore[index]
+    figure["data"][0].update(y=["a"] * 5000, x=[0.0004] * 5000, base=[at / 1250 for at in range(5000)])
     found = drawing(figure, "x")
     assert found.count("<path") == 1
     assert "16 times as wide" in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ SHARED = replace(MIXED, shared_ffn_hidden=512, first_dense_layers=1)
 ZERO_BUBBLE = ("zero-bubble", "zero-bubble-2p")
 
 
-def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Features(), **limits: object) -> Job:
+def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Features(), **limits: Any) -> Job:
     """A job on H100s with a batch of 48 sequences of 4,096 tokens."""
     return Job(
         model=model,
@@ -45,7 +46,7 @@ def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Featu
         gpus=gpus,
         seq_len=4096,
         global_batch=48,
-        limits=Limits(**limits),  # type: ignore[arg-type]
+        limits=Limits(**limits),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -28,7 +29,7 @@ def quick(question: Job) -> Answer:
     return plan(question, top=1, trials=0, priced_risk=False)
 
 
-def run(*arguments: str) -> dict[str, object]:
+def run(*arguments: str) -> dict[str, Any]:
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
     found: dict[str, object] = json.loads(result.stdout)
@@ -87,22 +88,22 @@ def test_the_options_of_optimize() -> None:
     asked = ["--model", "llama3-8b", "--global-batch", "256", "--trials", "0", "--json"]
     plain = run(*asked, "--gpus", "104")
     best = run(*asked, "--gpus", "at-most:104")
-    used = best["job"]["gpus"]  # type: ignore[index]
+    used = best["job"]["gpus"]
     assert used < 104
-    assert any("spare for failures" in line for line in best["assumptions"])  # type: ignore[attr-defined]
-    assert any("--gpus at-most:104" in flag for flag in plain["flags"])  # type: ignore[attr-defined]
+    assert any("spare for failures" in line for line in best["assumptions"])
+    assert any("--gpus at-most:104" in flag for flag in plain["flags"])
     flexed = run(*asked, "--gpus", "72", "--flex", "batch=5%")
-    assert 244 <= flexed["job"]["global_batch"] <= 268  # type: ignore[index]
-    assert not any("at-most" in flag for flag in run(*asked, "--gpus", "64")["flags"])  # type: ignore[attr-defined]
+    assert 244 <= flexed["job"]["global_batch"] <= 268
+    assert not any("at-most" in flag for flag in run(*asked, "--gpus", "64")["flags"])
 
 
 def test_the_options_of_pareto() -> None:
     found = run(*BUYER, "--gpus", "at-most:104", "--global-batch", "256")
-    (point,) = found["points"]  # type: ignore[misc]
+    (point,) = found["points"]
     assert point["gpus"] < 104
-    assert any("at most 104" in note for note in found["notes"])  # type: ignore[attr-defined]
+    assert any("at most 104" in note for note in found["notes"])
     rigid, loose = (
-        run(*BUYER, "--gpus", "72", "--global-batch", "256", *more)["points"][0]  # type: ignore[index]
+        run(*BUYER, "--gpus", "72", "--global-batch", "256", *more)["points"][0]
         for more in ([], ["--flex", "batch=5%"])
     )
     assert loose["time_to_train_days"] < 0.99 * rigid["time_to_train_days"]
@@ -134,12 +135,12 @@ def test_the_default_batch_is_near_every_published_run_s() -> None:
 
 def test_the_default_batch_grows_alike_for_optimize_and_pareto() -> None:
     alone = {
-        gpus: run("--model", "llama3-8b", "--gpus", str(gpus), "--trials", "0", "--json")["job"]["global_batch"]  # type: ignore[index]
+        gpus: run("--model", "llama3-8b", "--gpus", str(gpus), "--trials", "0", "--json")["job"]["global_batch"]
         for gpus in (512, 8192)
     }
     assert alone == {512: 512, 8192: 1024}
     points = run(*BUYER, "--gpus", "512,8192")["points"]
-    assert {point["gpus"]: point["global_batch"] for point in points} == alone  # type: ignore[attr-defined]
+    assert {point["gpus"]: point["global_batch"] for point in points} == alone
 
 
 def test_a_count_without_a_plan_is_tried_without_being_explained() -> None:

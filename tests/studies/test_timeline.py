@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,9 +14,9 @@ from optimizer.studies.timeline import PipelineStudy, timeline_of
 COMMAND = ("timeline", "--model", "gpt3", "--gpus", "64", "--global-batch", "32", "--fix", "tp=4", "--fix", "pp=8")
 
 
-def study(job: Job, **changes: object) -> PipelineStudy:
+def study(job: Job, **changes: Any) -> PipelineStudy:
     values = {"tp": 8, "pp": 8, "dp": 16, "num_microbatches": 96, "sequence_parallel": True} | changes
-    return timeline_of(job, Plan(**values))  # type: ignore[arg-type]
+    return timeline_of(job, Plan(**values))
 
 
 @pytest.mark.parametrize(

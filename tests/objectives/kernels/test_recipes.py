@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,12 @@ from optimizer.presets import load_cluster, load_model, load_stack
 PLAN = Plan(dp=8, zero_stage=3, num_microbatches=1, recompute="selective")
 
 
-def terms(dtype: str = "fp8", **features: str) -> dict[str, float]:
+def terms(dtype: str = "fp8", **features: Any) -> dict[str, float]:
     stack = load_stack("torchtitan-2024")
     question = Job(
         model=load_model("llama3.1-8b"),
         cluster=load_cluster("dgx-h100"),
-        stack=replace(stack, features=replace(stack.features, **features)),  # type: ignore[arg-type]
+        stack=replace(stack, features=replace(stack.features, **features)),
         gpus=8,
         seq_len=8192,
         global_batch=8,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from optimizer.presets import load_cluster, load_model, load_stack
 PLAN = Plan(ep=32, pp=4, vpp=2, dp=64, num_microbatches=16, schedule="interleaved", dispatcher="deepep")
 
 
-def job(cluster: str = "dgx-h100", **features: object) -> Job:
+def job(cluster: str = "dgx-h100", **features: Any) -> Job:
     stack = load_stack("megatron-core-2025")
     return Job(
         model=load_model("qwen3-30b-a3b"),
         cluster=load_cluster(cluster),
-        stack=replace(stack, features=replace(stack.features, **features)),  # type: ignore[arg-type]
+        stack=replace(stack, features=replace(stack.features, **features)),
         gpus=256,
         seq_len=4096,
         global_batch=1024,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from optimizer.stack import GRAPHED
 from optimizer.variables import DISPATCHERS
 
 
-def job(dtype: str = "fp8", **features: object) -> Job:
+def job(dtype: str = "fp8", **features: Any) -> Job:
     stack = load_stack("megatron-core-2025")
     return Job(
         model=load_model("deepseek-v3"),
         cluster=load_cluster("gb200-nvl72"),
-        stack=replace(stack, features=replace(stack.features, **features)),  # type: ignore[arg-type]
+        stack=replace(stack, features=replace(stack.features, **features)),
         gpus=256,
         seq_len=4096,
         global_batch=2048,
@@ -45,7 +46,7 @@ def shapes(dispatcher: str = "alltoall", ep: float = 32.0) -> Shapes:
     )
 
 
-def shown(dispatcher: str = "alltoall", dtype: str = "fp8", **features: object) -> float:
+def shown(dispatcher: str = "alltoall", dtype: str = "fp8", **features: Any) -> float:
     some, where = job(dtype, **features), shapes(dispatcher)
     return float(shown_launches(some, layer_operators(some.model, where, some.stack, True), where, 1.6)[0])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +30,12 @@ STACK = load_stack("deepseek-2024")
 PLAN = Plan(pp=8, dp=8, num_microbatches=32, schedule="dualpipe")
 
 
-def dense(**changes: object) -> Job:
+def dense(**changes: Any) -> Job:
     """A dense model of 16 equal layers; only its products and attention take time."""
     model = replace(DENSE, layers=16, vocab=1000)
     job = small_job(64, model=model)
     stack = replace(job.stack, parameters={"microbatch_overhead": 0.0, "p2p_overlap": 1.0, "straggler": 0.0})
-    return replace(job, global_batch=256, stack=stack, **changes)  # type: ignore[arg-type]
+    return replace(job, global_batch=256, stack=stack, **changes)
 
 
 def simulated(pp: int, m: int, forward: float, backward: float, weight: float, gain: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,10 @@ from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.presets.hardware import with_network
 
 
-def job(model: str = "gpt3", cluster: str = "h100", **changes: object) -> Job:
+def job(model: str = "gpt3", cluster: str = "h100", **changes: Any) -> Job:
     values = {"gpus": 1024, "seq_len": 2048, "global_batch": 1536, "stack": load_stack("megatron-core")}
     values.update(changes)
-    return Job(model=load_model(model), cluster=load_cluster(cluster), **values)  # type: ignore[arg-type]
+    return Job(model=load_model(model), cluster=load_cluster(cluster), **values)
 
 
 PLAN = Plan(

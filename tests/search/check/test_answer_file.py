@@ -15,7 +15,8 @@ from optimizer.search.check.answer_file import SavedPlan, read_answer
 
 @pytest.fixture
 def document(gpt3_answer: Answer) -> dict[str, Any]:
-    return json.loads(json.dumps(gpt3_answer.to_dict()))  # type: ignore[no-any-return]
+    found: dict[str, Any] = json.loads(json.dumps(gpt3_answer.to_dict()))
+    return found
 
 
 def problems(document: object) -> tuple[str, ...]:
