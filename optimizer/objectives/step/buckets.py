@@ -113,14 +113,13 @@ def _bucketed(
     elements = group.held / buckets_of(job, group, knobs)
     whole = elements * np.where(group.hybrid > 1, group.shards, 1.0)
     ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.ranks, group.stride)
-    shape = np.shape(elements)
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),
         kind=kind,
         size=elements * width,
-        ranks=np.broadcast_to(np.maximum(ranks, 1.0), shape),
-        stride=np.broadcast_to(stride, shape),
+        ranks=np.maximum(ranks, 1.0),
+        stride=np.asarray(stride),
         times=np.where(sent & (elements > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
         phase=STEP,
     )

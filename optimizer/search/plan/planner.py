@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
-from time import perf_counter
 
 from optimizer.answer import Answer, NearTies
-from optimizer.constraints.dualpipe import placed
-from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
 from optimizer.search.infeasible.conflict import conflict
-from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import best_even, smoothed
+from optimizer.search.lattice.oracle import Sweep, Tuning
+from optimizer.search.layouts.band import best_even
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
-from optimizer.search.plan.best import Known, laid_out_best
+from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
+from optimizer.search.plan.found import Clock, Found, search
 from optimizer.search.plan.safety import safety_of
 from optimizer.search.plan.simplicity import simpler_than
 from optimizer.target import unbuilt
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Seconds by phase of the search."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure what happens inside."""
-        start = perf_counter()
-        yield
-        self.seconds[name] = perf_counter() - start
-
-    def all(self) -> Mapping[str, float]:
-        """Every phase and their sum."""
-        return {**self.seconds, "total": sum(self.seconds.values())}
 
 
 def plan(
@@ -66,67 +44,53 @@ def plan(
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
-    placed(job)
-    clock, tuning = Clock(), Tuning(trials=trials, seed=seed, study=study)
-    mine = known if known and (known.job, known.tuning) == (job, tuning) else None
-    answer = _searched(job, clock, tuning, top, within, time_limit, ceilings, priced_risk, explained, mine)
-    return replace(answer, trials=trials, seed=seed, search_s=clock.all())
+    found = search(job, Tuning(trials=trials, seed=seed, study=study), time_limit=time_limit, known=known)
+    return proven(found, top=top, within=within, ceilings=ceilings, priced_risk=priced_risk, explained=explained)
 
 
-def _searched(
-    job: Job,
-    clock: Clock,
-    tuning: Tuning,
-    top: int,
-    within: float,
-    time_limit: float | None,
-    ceilings: Mapping[str, float],
-    priced_risk: bool,
-    explained: bool,
-    known: Known | None,
+def proven(
+    found: Found,
+    *,
+    top: int = 5,
+    within: float = inf,
+    ceilings: Mapping[str, float] = MEASURED_MFU,
+    priced_risk: bool = True,
+    explained: bool = True,
 ) -> Answer:
-    """The phases of the search one after the other."""
-    with clock.phase("sweep"):
-        rules = structural(job)
-        space = known.space if known else Space(job, rules)
-        swept = known.swept if known else fold(job, space, tuning, time_limit)
+    """The second half of `plan`: the proof of what was found, and what else is close. Raises as `plan` does."""
+    found = replace(found, clock=Clock(dict(found.clock.seconds)))  # so that what was found can be proven once more
+    job, swept, laid, clock, tuning = found.job, found.swept, found.laid, found.clock, found.tuning
     if not swept.complete:
-        return _unfinished(job, swept, clock, ceilings)
-    with clock.phase("layouts"):
-        laid, even = laid_out_best(job, space, swept, tuning, _left(time_limit, clock), known.laid if known else None)
-    if laid is None or laid.best is None:
-        return _without_plan(job, replace(swept, complete=laid is None or laid.complete), clock, explained, time_limit)
+        return _finished(found, _unfinished(job, swept, clock, ceilings))
+    if laid is None or laid.best is None or found.plan is None or found.estimate is None:
+        left = replace(swept, complete=laid is None or laid.complete)
+        return _finished(found, _without_plan(job, left, clock, explained, found.time_limit))
     with clock.phase("proof"):
-        left = _left(time_limit, clock)
-        certificate = certify(job, rules, swept, laid, even, seed=tuning.seed, time_limit=left)
+        certificate = certify(job, found.rules, swept, laid, found.even, seed=tuning.seed, time_limit=found.left)
     with clock.phase("alternatives"):
-        best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
-        estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
-        points, left = swept.points, _left(time_limit, clock)
-        seconds = estimate.step_time
-        others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=left) if points else ()
+        points, best, seconds = swept.points, found.plan, found.estimate.step_time
+        others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=found.left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, seconds, others) if points else NearTies()
-        simpler = simpler_than(job, points, best, knobs, seconds) if points else None
+        simpler = simpler_than(job, points, best, found.knobs, seconds) if points else None
     with clock.phase("safety"):
-        safety = safety_of(job, space, laid.best, seconds, tuning, _left(time_limit, clock)) if priced_risk else None
-    return Answer(
-        status="optimal" if certificate.proven else "feasible",
-        job=job,
-        plan=best,
-        knobs=knobs,
-        estimate=estimate,
-        certificate=certificate,
-        alternatives=others,
-        near_ties=ties,
-        safety=safety,
-        simpler=simpler,
-        flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, best)),
+        safety = safety_of(job, found.space, laid.best, seconds, tuning, found.left) if priced_risk else None
+    return _finished(
+        found,
+        replace(
+            found.answer(ceilings),
+            status="optimal" if certificate.proven else "feasible",
+            certificate=certificate,
+            alternatives=others,
+            near_ties=ties,
+            safety=safety,
+            simpler=simpler,
+        ),
     )
 
 
-def _left(time_limit: float | None, clock: Clock) -> float | None:
-    return None if time_limit is None else max(0.0, time_limit - sum(clock.seconds.values()))
+def _finished(found: Found, answer: Answer) -> Answer:
+    return replace(answer, trials=found.tuning.trials, seed=found.tuning.seed, search_s=found.clock.all())
 
 
 def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, float]) -> Answer:
@@ -154,5 +118,5 @@ def _without_plan(
     if not swept.complete:
         return Answer(status="unknown", job=job, certificate=without_plan(job, swept))
     with clock.phase("conflict"):
-        clashes = conflict(job, time_limit=_left(time_limit, clock)) if explained else ()
+        clashes = conflict(job, time_limit=clock.left(time_limit)) if explained else ()
     return Answer(status="infeasible", job=job, certificate=without_plan(job, swept), conflict=clashes)

@@ -9,7 +9,8 @@ import pytest
 from optimizer.job import Job, Limits
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.oracle import Tuning
-from optimizer.search.plan import best, planner
+from optimizer.search.plan import best
+from optimizer.search.plan import found as first_half
 from optimizer.search.plan.best import best_plan, outlook
 from optimizer.search.plan.planner import plan
 
@@ -48,7 +49,7 @@ def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkey
     known = found.known(found.layouts_beyond(), 0.0)
     assert known is not None
     alone = plan(asked, trials=0, priced_risk=False)
-    monkeypatch.setattr(planner, "fold", forbidden)
+    monkeypatch.setattr(first_half, "fold", forbidden)
     monkeypatch.setattr(best, "lay_out", forbidden)
     again = plan(asked, trials=0, priced_risk=False, known=known)
     assert replace(again, search_s=alone.search_s) == alone

@@ -18,7 +18,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
 from optimizer.search.layouts.band import best_even, lay_out, place
-from optimizer.search.plan import best, planner
+from optimizer.search.plan import best, found
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan
 
@@ -56,8 +56,8 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
         given.append(args[4])
         return laid_out_best(*args)
 
-    monkeypatch.setattr(planner, "laid_out_best", recorded)
-    monkeypatch.setattr(planner, "perf_counter", clock(40.0))
+    monkeypatch.setattr(found, "laid_out_best", recorded)
+    monkeypatch.setattr(found, "perf_counter", clock(40.0))
     answer = plan(gpt3_job, time_limit=60.0, top=1)
     assert given == [20.0]
     assert answer.plan is not None

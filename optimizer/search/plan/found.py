@@ -1,0 +1,113 @@
+"""The first half of a search: every plan priced and the best of them laid out, before anything is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import perf_counter
+
+from optimizer.answer import Answer
+from optimizer.constraints.dualpipe import placed
+from optimizer.constraints.rule import Rule
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.price import price
+from optimizer.plan import Knobs, Plan, Plans
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.oracle import Sweep, Tuning, fold
+from optimizer.search.layouts.band import LaidOut, smoothed
+from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
+from optimizer.search.plan.best import Known, laid_out_best
+from optimizer.target import unbuilt
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Seconds by phase of the search."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure what happens inside."""
+        start = perf_counter()
+        yield
+        self.seconds[name] = perf_counter() - start
+
+    def left(self, time_limit: float | None) -> float | None:
+        """What is left of a time limit, None without one [s]."""
+        return None if time_limit is None else max(0.0, time_limit - sum(self.seconds.values()))
+
+    def all(self) -> Mapping[str, float]:
+        """Every phase and their sum."""
+        return {**self.seconds, "total": sum(self.seconds.values())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The fastest plan of a job with its layout, before anything is proven about it; `plan` is None where there is none
+    or the time was over. `rules`, `space`, `swept`, `laid` and `even` are what the proof and the runners-up start from.
+    """
+
+    job: Job
+    tuning: Tuning
+    time_limit: float | None
+    clock: Clock
+    rules: Sequence[Rule]
+    space: Space
+    swept: Sweep
+    laid: LaidOut | None = None
+    even: float = inf
+    plan: Plan | None = None
+    knobs: Knobs = Knobs()
+    estimate: Estimate | None = None
+
+    @property
+    def left(self) -> float | None:
+        """What is left of the time limit, if there is one [s]."""
+        return self.clock.left(self.time_limit)
+
+    def answer(self, ceilings: Mapping[str, float] = MEASURED_MFU) -> Answer:
+        """The plan as an answer that claims no proof: no certificate, no runners-up."""
+        if self.plan is None or self.estimate is None:
+            return Answer(status="unknown", job=self.job)
+        return Answer(
+            status="feasible",
+            job=self.job,
+            plan=self.plan,
+            knobs=self.knobs,
+            estimate=self.estimate,
+            flags=(*flags(self.job, self.estimate, ceilings), *unbuilt(self.job.stack, self.plan)),
+            trials=self.tuning.trials,
+            seed=self.tuning.seed,
+            search_s=self.clock.all(),
+        )
+
+
+def search(
+    job: Job, tuning: Tuning = Tuning(), *, time_limit: float | None = None, known: Known | None = None
+) -> Found:
+    """The first half of `plan`: every plan priced, the best of them laid out. Raises as `plan` does.
+
+    known: what was found for this very job with such settings, and is taken as it is; that of another is left alone.
+    """
+    placed(job)
+    clock, mine = Clock(), known if known and (known.job, known.tuning) == (job, tuning) else None
+    with clock.phase("sweep"):
+        rules = structural(job)
+        space = mine.space if mine else Space(job, rules)
+        swept = mine.swept if mine else fold(job, space, tuning, time_limit)
+    found = Found(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
+    if not swept.complete:
+        return found
+    with clock.phase("layouts"):
+        laid, even = laid_out_best(job, space, swept, tuning, found.left, mine.laid if mine else None)
+        found = replace(found, laid=laid, even=even)
+        if laid is None or laid.best is None:
+            return found
+        best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
+        estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
+    return replace(found, plan=best, knobs=knobs, estimate=estimate)
