@@ -99,15 +99,16 @@ class Visitor:
         return int(self.page.locator("#answer").get_attribute("data-answered") or 0)
 
     def answered(self, before: int) -> None:
-        """Wait for another answer."""
+        """Wait for another answer and its proof."""
         self.page.wait_for_function(
             "before => Number(document.getElementById('answer').dataset.answered || 0) > before", arg=before
         )
+        self.page.wait_for_selector("#answer:not([data-pending])")
 
     def open(self, address: str) -> None:
-        """Go to an address and wait for the answer and its charts."""
+        """Go to an address and wait for the answer, its charts and its proof."""
         self.page.goto(address)
-        self.page.wait_for_selector("#answer[data-answered] .drawn")
+        self.page.wait_for_selector("#answer[data-answered]:not([data-pending]) .drawn")
 
     @property
     def headline(self) -> str:

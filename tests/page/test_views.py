@@ -9,10 +9,10 @@ import pytest
 from optimizer.constraints.rules import STRUCTURAL, structural
 from optimizer.errors import InputError
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.page.plan.engine import answered, offer_of
+from optimizer.page.plan.engine import answered, first, offer_of
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.sealed import sealed
-from optimizer.page.plan.views.answer import answer_view
+from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_chart
 from optimizer.page.plan.views.every import VIEWS
 from optimizer.page.plan.views.mine import difference_chart
@@ -41,6 +41,23 @@ def test_the_answer_is_that_of_the_command_line() -> None:
     direct = plan(job, trials=0)
     assert (found.plan, found.knobs, found.estimate) == (direct.plan, direct.knobs, direct.estimate)
     assert answered(LLAMA, whole=True).answer.to_dict() | {"search_s": 0} == direct.to_dict() | {"search_s": 0}
+
+
+@pytest.mark.parametrize("asked", [GPT3, LLAMA, Asked(gpus=8)])
+def test_the_first_answer_is_the_proven_one_and_claims_no_proof(asked: Asked) -> None:
+    found, direct = first(asked).answer, answered(asked).answer
+    assert (found.plan, found.knobs, found.estimate, found.flags) == (
+        *(direct.plan, direct.knobs, direct.estimate, direct.flags),
+    )
+    early, late = answer_view(asked), proven_view(asked)
+    assert (early["title"], early["locks"], late["pending"]) == (late["title"], late["locks"], False)
+    if direct.plan:
+        assert (found.certificate, early["pending"]) == (None, True)
+        assert "roven optimal" not in early["answer"]
+        assert "lower bound" not in early["answer"]
+        assert "Proven optimal" in late["answer"]
+    else:
+        assert early == late
 
 
 def test_the_run_is_priced_as_asked_or_at_the_median_offer() -> None:

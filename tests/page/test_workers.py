@@ -91,6 +91,31 @@ def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers
     asyncio.run(ask())
 
 
+def test_answers_are_told_before_proofs(one: list[Workers]) -> None:
+    """Everybody's plan comes first; what is proven about each follows, and nobody who left is waited for."""
+    told: list[str] = []
+
+    async def ask() -> None:
+        one.append(Workers(1))
+
+        async def one_of(view: str, gpus: int) -> None:
+            found = await one[0].result(Task(view=view, asked=replace(SMALL, gpus=gpus)), here)
+            assert found["pending"] is (view == "answer")
+            assert ("Proven optimal" in found["answer"]) is (view == "proven")
+            told.append(view)
+
+        await one_of("answer", 64)
+        first = asyncio.create_task(one_of("answer", 8))  # while it is worked out, the others queue up
+        left = asyncio.create_task(one[0].result(Task(view="proven", asked=replace(SMALL, gpus=4)), leaves_after(0.0)))
+        await asyncio.sleep(0)
+        await asyncio.gather(first, one_of("proven", 64), one_of("answer", 16), one_of("answer", 32))
+        with pytest.raises(Gone):
+            await left
+
+    asyncio.run(ask())
+    assert told == ["answer"] * 4 + ["proven"]
+
+
 def test_what_passes_is_not_kept(one: list[Workers]) -> None:
     async def ask() -> None:
         one.append(Workers(1))

@@ -42,20 +42,24 @@ WATCH = """() => {
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Seconds that answers took, the processor's seconds of the server for all of them, and answers of others."""
+    """Seconds that answers took, and those until they were proven where that comes later; the processor's seconds of
+    the server for all of them, and answers of others.
+    """
 
     room: str
     seconds: tuple[float, ...]
     cpu: float
     lost: int
+    proofs: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         """One line."""
         ordered = sorted(self.seconds)
         worst = ordered[int(0.95 * (len(ordered) - 1))]
+        proofs = f"with its proof {statistics.median(self.proofs):.2f} s, " if self.proofs else ""
         return (
             f"{self.room:5s} {len(ordered)} moves: median {statistics.median(ordered):.2f} s, 95% in {worst:.2f} s, "
-            f"{self.cpu / len(ordered):.3f} s of the server's processor each; {self.lost} lost"
+            f"{proofs}{self.cpu / len(ordered):.3f} s of the server's processor each; {self.lost} lost"
         )
 
 
@@ -72,30 +76,37 @@ def cpu_of(process: int) -> float:
 
 
 def plan(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
-    """Visitors of the Plan room: each has a number of GPUs of its own, and moves the batch."""
+    """Visitors of the Plan room: each has a number of GPUs of its own, and moves the batch.
 
+    As the page does, a visitor asks for the proof behind the answer; nobody moves on before it is there.
+    """
     openers = [build_opener(HTTPCookieProcessor()) for _ in range(count)]
     for opener in openers:
         opener.open(served.room()).close()  # the token becomes a cookie
 
-    def asked(visitor: int, turn: int) -> tuple[float, bool]:
+    def asked(visitor: int, turn: int) -> tuple[float, float, bool]:
         gpus = 64 * (visitor + 1)
-        address = f"{served.home}/plan/view/answer?model=gpt3&gpus={gpus}&global_batch={gpus * (turn + 1)}"
-        start = time.perf_counter()
-        with openers[visitor].open(address) as response:
-            title = json.load(response)["title"]
-        return time.perf_counter() - start, f" on {gpus:,} " in title
+        question = f"model=gpt3&gpus={gpus}&global_batch={gpus * (turn + 1)}"
+        start, took, mine, pending = time.perf_counter(), [], True, True
+        for view in ("answer", "proven"):
+            if pending:
+                with openers[visitor].open(f"{served.home}/plan/view/{view}?{question}") as response:
+                    found = json.load(response)
+                mine, pending = mine and f" on {gpus:,} " in found["title"], found["pending"]
+            took.append(time.perf_counter() - start)
+        return took[0], took[1], mine and not pending
 
     before = cpu_of(served.process.pid)
-    found: list[tuple[float, bool]] = []
+    found: list[tuple[float, float, bool]] = []
     with ThreadPoolExecutor(count) as together:
         for turn in range(1, rounds + 1):
             found += together.map(asked, range(count), [turn] * count)
     return Seen(
         room="Plan",
-        seconds=tuple(seconds for seconds, _ in found),
+        seconds=tuple(seconds for seconds, _, _ in found),
+        proofs=tuple(seconds for _, seconds, _ in found),
         cpu=cpu_of(served.process.pid) - before,
-        lost=sum(not mine for _, mine in found),
+        lost=sum(not mine for _, _, mine in found),
     )
 
 

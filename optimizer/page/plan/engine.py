@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,14 @@ from optimizer.reports.answer_page.words import Budget
 
 if TYPE_CHECKING:
     from optimizer.presets.offers import Offer
+    from optimizer.search.plan.found import Found
 
 KEPT = 64  # answers
+HELD = 2**17  # plans of the searches that are kept: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
+
+
+_kept: OrderedDict[Asked, tuple[Found, tuple[str, ...]]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +32,48 @@ class Answered:
     budget: Budget
 
 
+def first(asked: Asked) -> Answered:
+    """The best plan as soon as it is found: an answer that claims no proof yet, and names no runners-up.
+
+    Where there is no plan it is the whole answer. Raises InputError as the command line does.
+    """
+    found, assumed = _found(asked.searched)
+    answer = found.answer() if found.plan else _planned(asked.searched, False)[0]
+    return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
+
+
 def answered(asked: Asked, *, whole: bool = False) -> Answered:
     """The best plan, its proof and its runners-up: what `optimize --trials 0` says.
 
     What its safety costs takes a search of its own, and is left out unless the `whole` answer is wanted. Raises
     InputError as the command line does.
     """
-    answer, assumed = _planned(replace(asked, mine=(), tokens=1.0, price=None), whole)
+    answer, assumed = _planned(asked.searched, whole)
     return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
 @lru_cache(maxsize=KEPT)
 def _planned(asked: Asked, whole: bool) -> tuple[Answer, tuple[str, ...]]:
-    from optimizer.search.plan.planner import plan
+    from optimizer.search.plan.planner import proven
 
+    found, assumed = _found(asked)
+    return proven(found, priced_risk=whole), assumed
+
+
+def _found(asked: Asked) -> tuple[Found, tuple[str, ...]]:
+    """What a search found, kept for its proof: the newest searches, as many as hold HELD plans in all."""
+    from optimizer.search.lattice.oracle import Tuning
+    from optimizer.search.plan.found import search
+
+    if asked in _kept:
+        _kept.move_to_end(asked)
+        return _kept[asked]
     job, assumed = asked.job()
-    return plan(job, trials=0, time_limit=PATIENCE, priced_risk=whole), assumed
+    found = search(job, Tuning(), time_limit=PATIENCE)
+    _kept[asked] = found, assumed
+    while len(_kept) > 1 and sum(each.swept.space for each, _ in _kept.values()) > HELD:
+        _kept.popitem(last=False)
+    return found, assumed
 
 
 def _budget(asked: Asked, answer: Answer) -> Budget:

@@ -75,6 +75,11 @@ class Asked:
             return job_of(replace(asks, **places))
 
     @property
+    def searched(self) -> Asked:
+        """The part of the question that a search answers."""
+        return replace(self, mine=(), tokens=TOKENS, price=None)
+
+    @property
     def files(self) -> dict[str, str]:
         """The texts of files that stand for a model or a cluster, by kind."""
         return {kind: getattr(self, f"{kind}_file") for kind in KINDS if getattr(self, kind) == FILE}

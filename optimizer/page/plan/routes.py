@@ -44,8 +44,10 @@ def plan_room(workers: Workers) -> Starlette:
         found: dict[str, Any] = {}
         if not problem:
             try:
-                waiting = workers.result(Task(view="answer", asked=question), request.is_disconnected)
-                found = await asyncio.wait_for(waiting, WAIT)
+                async with asyncio.timeout(WAIT):
+                    for view in ("answer", "proven"):
+                        if not found or found["pending"]:
+                            found = await workers.result(Task(view=view, asked=question), request.is_disconnected)
             except (TimeoutError, Gone):
                 pass
             except OptimizerError as error:
@@ -75,12 +77,13 @@ def plan_room(workers: Workers) -> Starlette:
     async def viewed(request: Request) -> Response:
         """One view of the question in the address, as JSON."""
         view = request.path_params["view"]
-        if view not in ("answer", *LATER):
+        if view not in ("answer", "proven", *LATER):
             return PlainTextResponse("no such view", status_code=404)
         question, problem = _question(request.query_params.multi_items())
         if problem:
             return JSONResponse({"problem": problem}, status_code=422)
-        found = await told(request, Task(view=view, asked=question))
+        proven = workers.found(Task(view="proven", asked=question)) if view == "answer" else None
+        found = proven or await told(request, Task(view=view, asked=question))
         return found if isinstance(found, Response) else JSONResponse(found)
 
     async def pasted(request: Request) -> Response:

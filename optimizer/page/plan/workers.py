@@ -21,6 +21,7 @@ from optimizer.page.plan.question import Asked
 MOST = 4  # processes
 KEPT = 256  # texts that were worked out
 GRACE = 2.0  # that work goes on after the last visitor left: a slider often comes back [s]
+BEHIND = ("proven",)  # views that begin when nobody waits for another: an answer without its proof is there sooner
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 ENGINE = (
@@ -39,8 +40,19 @@ class Task:
     passing: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Place:
+    """A task that waits for its worker."""
+
+    task: Task
+    worker: asyncio.Future[Worker]
+
+
 class Gone(Exception):
     """Nobody waits for the result any more."""
+
+
+FIRST = (Task(view="answer", asked=Asked()), Task(view="proven", asked=Asked()))  # with which the room opens
 
 
 class Worker:
@@ -104,7 +116,7 @@ class Workers:
 
     def __init__(self, count: int = 0) -> None:
         self._free: list[Worker] = []
-        self._some_free = asyncio.Semaphore(0)
+        self._queue: list[Place] = []
         self._answered: OrderedDict[Asked, Worker] = OrderedDict()
         self._found: OrderedDict[Task, Any] = OrderedDict()
         self._running: dict[Task, tuple[asyncio.Task[Any], set[object]]] = {}
@@ -114,13 +126,17 @@ class Workers:
 
     def warm(self) -> None:
         """Work out the question with which the room opens, so that whoever comes finds the engine loaded."""
-        task = Task(view="answer", asked=Asked())
-        self._keep(task, _told(self._workers[0].exchange(task)))
+        for task in FIRST:
+            self._keep(task, _told(self._workers[0].exchange(task)))
+
+    def found(self, task: Task) -> Any:
+        """What a view says if that is known, else None."""
+        return _told(self._found.get(task))
 
     async def result(self, task: Task, gone: Callable[[], Awaitable[bool]]) -> Any:
         """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
 
-        Work that nobody waits for is stopped after a moment.
+        Work that nobody waits for is stopped after a moment, and not begun at all if it has not yet.
         """
         if task in self._found:
             self._found.move_to_end(task)
@@ -141,7 +157,8 @@ class Workers:
         finally:
             waiting.discard(me)
             if not waiting and not work.done():
-                asyncio.get_running_loop().call_later(GRACE, self._stop, task)
+                begun = all(place.task != task for place in self._queue)
+                asyncio.get_running_loop().call_later(GRACE if begun else 0.0, self._stop, task)
 
     def end(self) -> None:
         """Stop every process."""
@@ -156,7 +173,7 @@ class Workers:
     async def _work(self, task: Task) -> Any:
         worker: Worker | None = None
         try:
-            worker = await self._take(task.asked)
+            worker = await self._take(task)
             found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
             self._give(worker)
             if not task.passing:
@@ -172,20 +189,45 @@ class Workers:
         finally:
             self._running.pop(task, None)
 
-    async def _take(self, asked: Asked) -> Worker:
-        """A free worker; where it may be, the one that answered this question and has its plans at hand."""
-        await self._some_free.acquire()
-        known = self._answered.get(asked)
-        worker = known if known and known in self._free else self._free[0]
-        self._free.remove(worker)
-        self._answered[asked] = worker
-        while len(self._answered) > KEPT:
-            self._answered.popitem(last=False)
-        return worker
+    async def _take(self, task: Task) -> Worker:
+        """A worker, when it is this task's turn."""
+        place = Place(task=task, worker=asyncio.get_running_loop().create_future())
+        self._queue.append(place)
+        self._assign()
+        try:
+            return await place.worker
+        except asyncio.CancelledError:
+            if place in self._queue:
+                self._queue.remove(place)
+            elif not place.worker.cancelled():
+                self._give(place.worker.result())
+            raise
 
     def _give(self, worker: Worker) -> None:
         self._free.append(worker)
-        self._some_free.release()
+        self._assign()
+
+    def _assign(self) -> None:
+        """A free worker for everybody whose turn it is; where it may be, the one that has the plans at hand."""
+        while self._free and self._queue:
+            place = min(self._queue, key=self._turn)
+            self._queue.remove(place)
+            if place.worker.done():  # who waited has left
+                continue
+            asked = place.task.asked.searched
+            known = self._answered.get(asked)
+            worker = known if known and known in self._free else self._free[0]
+            self._free.remove(worker)
+            self._answered[asked] = worker
+            self._answered.move_to_end(asked)
+            while len(self._answered) > KEPT:
+                self._answered.popitem(last=False)
+            place.worker.set_result(worker)
+
+    def _turn(self, place: Place) -> tuple[bool, bool]:
+        """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
+        behind = place.task.view in BEHIND
+        return behind, behind and self._answered.get(place.task.asked.searched) not in self._free
 
     def _keep(self, task: Task, found: Any) -> None:
         self._found[task] = found
@@ -205,7 +247,8 @@ def work(pipe: Connection) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):
-        result(Task(view="answer", asked=Asked()))  # so that the first task finds everything loaded
+        for task in FIRST:  # so that whoever comes finds everything loaded
+            result(task)
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             task = pipe.recv()

@@ -25,7 +25,7 @@ def plan_html(answer: Answer, command: str, assumed: Sequence[str] = (), budget:
 
 
 def answer_values(answer: Answer, assumed: Sequence[str], budget: Budget | None = None) -> dict[str, Any]:
-    """What the templates show of an answer."""
+    """What the templates show of an answer; `proof` is empty as long as nothing is proven about its plan."""
     job = answer.job
     shared: dict[str, Any] = {
         "answer": answer,
@@ -37,13 +37,13 @@ def answer_values(answer: Answer, assumed: Sequence[str], budget: Budget | None 
         "plan": answer.plan,
         "numeric": numeric,
     }
-    if answer.plan is None or answer.estimate is None or answer.certificate is None:
+    if answer.plan is None or answer.estimate is None:
         return shared
-    plan, estimate = answer.plan, answer.estimate
+    plan, estimate, certificate = answer.plan, answer.estimate, answer.certificate
     return shared | {
         "tiles": tiles(job, plan, estimate, budget),
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [runner_up(job, rank, other) for rank, other in enumerate(answer.alternatives, start=2)],
-        "proof": proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp),
+        "proof": proof_lines(certificate, answer.near_ties, estimate.step_time, plan.pp) if certificate else [],
     }

@@ -4,6 +4,7 @@
 const byId = (id) => document.getElementById(id);
 const SOON = 30; // after the last movement of a slider [ms]
 const LONG = 400; // from which on a search shows that it goes on [ms]
+const SETTLED = 150; // after an answer, before its proof is asked for: a slider often moves on [ms]
 let running = null; // of the answer
 const later = new Map(); // by view, of what was opened
 let timer = 0;
@@ -71,6 +72,7 @@ async function answer(push) {
     say("");
     put(byId("answer"), found.answer);
     byId("answer").dataset.address = found.address;
+    byId("answer").toggleAttribute("data-pending", found.pending);
     putLocks(found.locks);
     putSteps(found.steps, found.values);
     document.title = found.title + " - mfu-optimizer";
@@ -79,6 +81,7 @@ async function answer(push) {
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
     putMine(found.mine);
     refresh();
+    prove(controller);
     return true;
   } catch (error) {
     if (controller.signal.aborted && controller.signal.reason === "newer") return true;
@@ -87,6 +90,46 @@ async function answer(push) {
   } finally {
     done();
   }
+}
+
+// What is proven about the plan that is shown, and its runners-up: they follow the answer by themselves.
+async function prove(controller) {
+  const still = () => controller === running && byId("answer").hasAttribute("data-pending");
+  await new Promise((done) => setTimeout(done, SETTLED));
+  if (!still()) return;
+  const done = waiting(byId("verdict"), "What is proven about it is being worked out", controller);
+  try {
+    const found = await ask("proven", byId("answer").dataset.address, controller.signal);
+    if (!still()) return;
+    const page = new DOMParser().parseFromString(found.answer, "text/html");
+    for (const id of ["verdict", "proven"]) put(byId(id), page.getElementById(id).innerHTML);
+    byId("answer").removeAttribute("data-pending");
+  } catch (error) {
+    if (!still()) return;
+    const why = controller.signal.aborted ? "stopped before that was known" : error.message;
+    byId("verdict").textContent = "The fastest plan found; nothing is proven about it: " + why;
+  } finally {
+    done();
+  }
+}
+
+// Seconds that pass, and a button that ends the waiting, at the head of a place; what takes them away again.
+function waiting(place, what, controller) {
+  const start = performance.now();
+  const stop = document.createElement("p");
+  stop.innerHTML = '<span></span> <button type="button">Stop</button>';
+  stop.ariaLive = "off"; // nobody wants to hear seconds counted
+  stop.querySelector("button").onclick = () => controller.abort("stopped");
+  const tick = setInterval(() => {
+    const passed = performance.now() - start;
+    if (passed < LONG) return;
+    if (!stop.parentElement) place.prepend(stop);
+    stop.querySelector("span").textContent = what + ", " + Math.floor(passed / 1000) + " s";
+  }, 200);
+  return () => {
+    clearInterval(tick);
+    stop.remove();
+  };
 }
 
 function put(place, html) {
@@ -142,15 +185,8 @@ async function open(details) {
   later.set(view, controller);
   const address = byId("answer").dataset.address;
   if (details.dataset.of === address) return;
-  const start = performance.now();
-  const stop = document.createElement("p");
-  stop.innerHTML = '<span role="status"></span> <button type="button">Stop</button>';
-  stop.querySelector("button").onclick = () => controller.abort("stopped");
-  place.prepend(stop);
+  const done = waiting(place, "Working", controller);
   place.classList.add("old");
-  const tick = setInterval(() => {
-    stop.querySelector("span").textContent = "Working, " + Math.floor((performance.now() - start) / 1000) + " s";
-  }, 200);
   try {
     const found = await ask(view, address, controller.signal);
     put(place, found.html);
@@ -160,8 +196,7 @@ async function open(details) {
       place.textContent = controller.signal.aborted ? "Stopped; close and open it to begin again." : error.message;
     }
   } finally {
-    clearInterval(tick);
-    stop.remove();
+    done();
     if (later.get(view) === controller) place.classList.remove("old");
   }
 }
@@ -240,11 +275,20 @@ async function again() {
   const fresh = page.getElementById("answer");
   say(page.getElementById("problem").textContent);
   byId("answer").dataset.address = fresh.dataset.address;
+  byId("answer").toggleAttribute("data-pending", fresh.hasAttribute("data-pending"));
   byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
   put(byId("answer"), fresh.innerHTML);
   document.title = page.title;
   if (!fresh.dataset.address && page.getElementById("problem").hidden) answer(false);
-  else refresh();
+  else settled();
+}
+
+// After a page that the server wrote: what was opened, and the proof if that is still to come.
+function settled() {
+  if (running) running.abort("newer");
+  running = new AbortController();
+  refresh();
+  prove(running);
 }
 
 document.addEventListener("input", (event) => {
@@ -306,5 +350,5 @@ byId("undo").disabled = true;
 if (byId("answer").dataset.address) {
   byId("answer").dataset.answered = 1;
   remember(byId("answer").dataset.address, false);
-  refresh();
+  settled();
 } else if (byId("problem").hidden) answer(false);

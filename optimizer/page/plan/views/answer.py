@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.page.plan.engine import Answered, answered
+from optimizer.page.plan.engine import Answered, answered, first
 from optimizer.page.plan.locks import locks
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.steps import steps
@@ -37,8 +37,17 @@ class Assumption:
 
 
 def answer_view(asked: Asked) -> dict[str, Any]:
-    """The fragments that a changed question changes, its address, and the values of the controls left to us."""
-    found = answered(asked)
+    """What a changed question changes, as soon as the plan is found; `pending` says that its proof is still to come."""
+    return _view(asked, first(asked))
+
+
+def proven_view(asked: Asked) -> dict[str, Any]:
+    """The same with the proof and the runners-up."""
+    return _view(asked, answered(asked))
+
+
+def _view(asked: Asked, found: Answered) -> dict[str, Any]:
+    """The fragments, the address of the question, and the values of the controls left to us."""
     job = found.answer.job
     values = answer_values(found.answer, found.assumed, found.budget)
     values["assumptions"] = [assumption(text) for text in found.assumed]
@@ -46,11 +55,11 @@ def answer_view(asked: Asked) -> dict[str, Any]:
         "address": asked.address(),
         "title": values["headline"],
         "answer": filled(PACKAGE, "answer.html", asked=asked, mine=mined(asked, found), **values),
+        "pending": found.answer.certificate is None,
         "locks": filled(PACKAGE, "locks.html", locks=locks(job, found.answer.plan, asked.pins)),
         "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
         "steps": steps(job),
         "mine": list(asked.mine),
-        "seconds": found.answer.search_s.get("total", 0.0),
     }
 
 

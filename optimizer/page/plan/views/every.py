@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from optimizer.page.plan.question import Asked
-from optimizer.page.plan.views.answer import answer_view
+from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.downloads import answer_json, launch_folder, report
 from optimizer.page.plan.views.mine import mine_view
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 VIEWS: Mapping[str, Callable[[Asked], Any]] = {
     "answer": answer_view,
+    "proven": proven_view,
     "mine": mine_view,
     "map": map_view,
     "pipeline": pipeline_view,
