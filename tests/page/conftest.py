@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browser import chromium_here
+
 ROOT = Path(__file__).resolve().parents[2]
-ARGUMENTS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
-NEEDED = ("marimo", "playwright", "axe_core_python")
+NEEDED = ("marimo", "axe_core_python")
 PATIENCE_MS = 90_000  # the machine of a test may be busy
 
 
@@ -63,9 +60,9 @@ def ended(served: Served, how: int = signal.SIGTERM) -> int:
     return code
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    """One server for the tests of a file."""
+    """One server for all tests."""
     found = started()
     yield found
     ended(found)
@@ -73,17 +70,9 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser, Debian's own."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    missing = [name for name in NEEDED if find_spec(name) is None] + ["chromium"] * (path is None)
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)}")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+    """One browser for the tests of a file."""
+    with chromium_here(*NEEDED) as browser:
         yield browser
-        browser.close()
 
 
 @dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import HTTPCookieProcessor, build_opener
 
-from tests.page.conftest import ARGUMENTS, Served, ended, started
+from tests.browser import chromium_here
+from tests.page.conftest import Served, ended, started
 
 ROUNDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -148,16 +148,12 @@ def _entered(browser: Any, served: Served) -> Any:
 
 def main(count: int) -> None:
     """Both rooms, one after the other."""
-    from playwright.sync_api import sync_playwright
-
     served = started()
     try:
         print(f"{count} visitors on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         print(plan(served, count), flush=True)
-        with sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=list(ARGUMENTS))
+        with chromium_here() as browser:
             print(learn(browser, served, count), flush=True)
-            browser.close()
     finally:
         ended(served)
 

@@ -1,250 +1,270 @@
-"""The charts of a purchase report, as plotly figures."""
+"""The charts of a purchase report, each with its words and the table of its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.rows import phases
 from optimizer.purchase.report.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
-from optimizer.reports.figure import figure_fragment
+from optimizer.reports.pages.chart import INK, Chart, layout
+from optimizer.reports.palette import PALETTE
 from optimizer.units import DAY
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.points import Point
 
 # Okabe and Ito's colours, which people with any colour vision tell apart; the symbol says the same once more.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4d4d4d")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon")
-PHASE_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999")
 LABEL_SIDES = ("top right", "bottom left")  # neighbours on the front are often of different kinds
-WIDTH = 1000
-EMPTY = [None]  # a trace without marks, so that a kind off the front keeps its entry in the legend
-INK, FAINT, LIMIT = "#1f2933", "#d9dee3", "#8a1c1c"
+LIMIT = "#8a1c1c"
+ROW = 44  # height of a bar with two lines of label [px]
+MOST_SWINGS = 10
+NOTICEABLE = 1e-3  # share of the cost that an input must move to be drawn
+Axis = tuple[str, float, str]  # a figure of a point, the size of its unit, its title
 
 
-def charts(dossier: Dossier) -> dict[str, str]:
-    """Every chart as an HTML fragment, by name; the page embeds plotly itself once."""
-    figures = {
+def charts(dossier: Dossier) -> dict[str, Chart]:
+    """Every chart that the purchase has something for, by name."""
+    found = {
         "time_cost": time_cost(dossier),
         "cost_energy": cost_energy(dossier),
         "tornado": tornado_chart(dossier),
         "phases": phase_chart(dossier.shown),
         "trace": trace_chart(dossier.purchase.trace),
     }
-    config = {"displaylogo": False, "displayModeBar": False, "staticPlot": False}
-    return {
-        name: figure_fragment(figure, f"chart-{name}", config) for name, figure in figures.items() if figure is not None
-    }
+    return {name: chart for name, chart in found.items() if chart}
 
 
-def time_cost(dossier: Dossier) -> Figure:
+def time_cost(dossier: Dossier) -> Chart:
     """Time against cost of every design; the front in full colour with its intervals, the limits as lines."""
     bounds = dossier.purchase.campaign.bounds
-    figure = _front_chart(
-        dossier,
-        ("time_to_train", DAY, "time to train, days"),
-        ("cost", 1e6, "cost, million USD"),
-        f"deadline: {days(bounds.deadline)}" if bounds.deadline < float("inf") else "",
-        f"budget: {dollars(bounds.budget)}" if bounds.budget < float("inf") else "",
-        (bounds.deadline / DAY, bounds.budget / 1e6),
+    x, y = ("time_to_train", DAY, "time to train, days"), ("cost", 1e6, "cost, million USD")
+    return Chart(
+        name="time_cost",
+        title="Time against cost",
+        words="Each mark is one design. Faint marks are beaten or break a limit; lines through a mark are its ranges. "
+        "Both axes are logarithmic.",
+        figure=_front(dossier, x, y, (bounds.deadline, "deadline", days), (bounds.budget, "budget", dollars)),
+        columns=("design", "time", "from", "to", "cost", "from", "to"),
+        rows=tuple(
+            (name, *_span(point, ranges, "time_to_train", days), *_span(point, ranges, "cost", dollars))
+            for name, point, ranges in _numbered(dossier)
+        ),
     )
-    return figure
 
 
-def cost_energy(dossier: Dossier) -> Figure:
+def cost_energy(dossier: Dossier) -> Chart:
     """Cost against energy of the site."""
     bounds = dossier.purchase.campaign.bounds
-    return _front_chart(
-        dossier,
-        ("cost", 1e6, "cost, million USD"),
-        ("energy", J_PER_MWH * 1e3, "energy of the site, GWh"),
-        f"budget: {dollars(bounds.budget)}" if bounds.budget < float("inf") else "",
-        "",
-        (bounds.budget / 1e6, float("inf")),
+    x, y = ("cost", 1e6, "cost, million USD"), ("energy", J_PER_MWH * 1e3, "energy of the site, GWh")
+    return Chart(
+        name="cost_energy",
+        title="Cost against energy",
+        words="The same designs by what they cost and what the site uses.",
+        figure=_front(dossier, x, y, (bounds.budget, "budget", dollars), None),
+        columns=("design", "cost", "from", "to", "energy", "from", "to"),
+        rows=tuple(
+            (name, *_span(point, ranges, "cost", dollars), *_span(point, ranges, "energy", megawatt_hours))
+            for name, point, ranges in _numbered(dossier)
+        ),
     )
 
 
-def tornado_chart(dossier: Dossier) -> Figure | None:
+def tornado_chart(dossier: Dossier) -> Chart | None:
     """Cost of the advised design with each input at its low and at its high value."""
-    from plotly.graph_objects import Bar, Figure
-
     if not dossier.advised:
         return None
     middle = dossier.advised.figures.cost
-    swings = [swing for swing in dossier.swings if swing.width("cost") > 1e-3 * middle][:10][::-1]
-    labels = [
-        f"{swing.title}<br><span style='font-size:11px;color:#5b6770'>{quantity(swing.low, swing.unit, swing.name)} … "
-        f"{quantity(swing.high, swing.unit, swing.name)}</span>"
+    swings = [swing for swing in dossier.swings if swing.width("cost") > NOTICEABLE * middle][:MOST_SWINGS]
+    names = [
+        f"{swing.title}\n{quantity(swing.low, swing.unit, swing.name)} to "
+        f"{quantity(swing.high, swing.unit, swing.name)}"
         for swing in swings
     ]
-    figure = Figure()
-    for end, side, colour in ((0, "input at its low value", COLOURS[0]), (1, "input at its high value", COLOURS[1])):
-        figure.add_trace(
-            Bar(
-                y=labels,
-                x=[(swing.results["cost"][end] - middle) / 1e6 for swing in swings],
-                base=middle / 1e6,
-                orientation="h",
-                name=side,
-                marker={"color": colour, "pattern": {"shape": "" if end == 0 else "/"}},
-                text=[_end_text(swing.results["cost"], end, middle) for swing in swings],
-                textposition="outside",
-                cliponaxis=False,
-                hoverinfo="skip",
-            )
-        )
-    figure.update_layout(barmode="overlay", bargap=0.35)
-    _dress(figure, "cost, million USD", "", 110 + 52 * len(swings))
     ends = [cost for swing in swings for cost in swing.results["cost"]] or [middle]
-    room = 0.12 * max(max(ends) - min(ends), 0.05 * middle)
-    figure.update_xaxes(range=[(min([*ends, middle]) - room) / 1e6, (max([*ends, middle]) + room) / 1e6])
-    figure.update_layout(margin={"l": 250})
-    figure.add_vline(x=middle / 1e6, line={"color": INK, "width": 1})
-    return figure
+    room = 0.2 * max(max(ends) - min(ends), 0.05 * middle)
+    across = [(min([*ends, middle]) - room) / 1e6, (max([*ends, middle]) + room) / 1e6]
+    first = f"{swings[0].title} moves it most, " if swings else "Nothing moves it. "
+    span = f"from {dollars(min(swings[0].results['cost']))} to {dollars(max(swings[0].results['cost']))}. "
+    return Chart(
+        name="tornado",
+        title="What moves the cost of the advised design",
+        words=f"{first}{span if swings else ''}The upright line is the cost with every input in its middle, "
+        f"{dollars(middle)}.",
+        figure={
+            "data": [
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "y": names,
+                    "x": [(swing.results["cost"][end] - middle) / 1e6 for swing in swings],
+                    "base": [middle / 1e6] * len(swings),
+                    "name": side,
+                    "marker": {"color": COLOURS[end], "pattern": {"shape": "/" if end else ""}},
+                    "text": [_end(swing.results["cost"], end, middle) for swing in swings],
+                    "textposition": "outside",
+                }
+                for end, side in enumerate(("input at its low value", "input at its high value"))
+            ],
+            "layout": layout(
+                80 + ROW * len(swings),
+                barmode="overlay",
+                shapes=[{"x0": middle / 1e6, "line": {"color": INK}}],
+                xaxis={"range": across, "title": {"text": "cost, million USD"}},
+                yaxis={"autorange": "reversed"},
+            ),
+        },
+        columns=("input", "low", "high", "cost at low", "cost at high"),
+        rows=tuple(
+            (
+                swing.title,
+                quantity(swing.low, swing.unit, swing.name),
+                quantity(swing.high, swing.unit, swing.name),
+                *map(dollars, swing.results["cost"]),
+            )
+            for swing in swings
+        ),
+    )
 
 
-def _end_text(costs: tuple[float, float], end: int, middle: float) -> str:
-    """The cost at one end of a swing; "" where the bar of the other end covers it."""
-    mine, other = (abs(costs[index] - middle) for index in (end, 1 - end))
-    covered = (costs[0] - middle) * (costs[1] - middle) > 0 and mine < other
-    return "" if covered else dollars(costs[end])
+def _end(costs: Sequence[float], end: int, middle: float) -> str:
+    """What stands at an end of a bar; nothing where the other end's bar, on the same side, goes on behind it."""
+    mine, other = (cost - middle for cost in (costs[end], costs[1 - end]))
+    return "" if mine * other > 0 and abs(other) > abs(mine) else dollars(costs[end])
 
 
-def phase_chart(front: Sequence[Point]) -> Figure | None:
+def phase_chart(front: Sequence[Point]) -> Chart | None:
     """What each second of a step goes into, for each of the points."""
-    from plotly.graph_objects import Bar, Figure
-
     if not front:
         return None
-    rows = [phases(point) for point in front][::-1]
-    names = [point.design.label() for point in front][::-1]
-    figure = Figure()
-    for group, colour in zip(rows[0], PHASE_COLOURS, strict=True):
-        shares = [row[group] / sum(row.values()) for row in rows]
-        figure.add_trace(
-            Bar(
-                y=names,
-                x=shares,
-                name=group,
-                orientation="h",
-                marker={"color": colour, "line": {"color": "white", "width": 1}},
-                text=[f"{share:.0%}" if share >= 0.04 else "" for share in shares],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-            )
-        )
-    figure.update_layout(barmode="stack", bargap=0.3)
-    _dress(figure, "share of a training step", "", 130 + 34 * len(front))
-    figure.update_xaxes(tickformat=".0%", range=[0, 1])
-    figure.update_layout(margin={"l": 260}, legend={"traceorder": "normal"})
-    return figure
+    shares = [{group: value / sum(row.values()) for group, value in row.items()} for row in map(phases, front)]
+    names = [f"{number} {point.design.label()}" for number, point in enumerate(front, start=1)]
+    groups = list(shares[0])
+    return Chart(
+        name="phases",
+        title="Where a step's time goes",
+        words="Of a training step of each design, in its own seconds.",
+        figure={
+            "data": [
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "y": names,
+                    "x": [100 * row[group] for row in shares],
+                    "name": group,
+                    "marker": {"color": colour},
+                    "text": [f"{row[group]:.0%}" for row in shares],
+                    "textposition": "inside",
+                }
+                for group, colour in zip(groups, PALETTE, strict=False)
+            ],
+            "layout": layout(
+                80 + ROW * len(front),
+                barmode="stack",
+                xaxis={"range": [0, 100], "ticksuffix": "%"},
+                yaxis={"autorange": "reversed"},
+            ),
+        },
+        columns=("design", *groups),
+        rows=tuple((name, *(f"{row[group]:.1%}" for group in groups)) for name, row in zip(names, shares, strict=True)),
+    )
 
 
-def trace_chart(trace: Sequence[float]) -> Figure | None:
+def trace_chart(trace: Sequence[float]) -> Chart | None:
     """Dominated share of the box after each trial of the continuous search: flat means settled."""
-    from plotly.graph_objects import Figure, Scatter
-
     if not trace:
         return None
-    figure = Figure(Scatter(y=list(trace), mode="lines", line={"color": COLOURS[0], "width": 2, "shape": "hv"}))
-    _dress(figure, "trials of the continuous search", "hypervolume, share of the box", 320)
-    return figure
+    steps = [place for place, value in enumerate(trace) if not place or value != trace[place - 1]]
+    return Chart(
+        name="trace",
+        title="Has the search settled?",
+        words=f"After {len(trace):,} trials {trace[-1]:.4f}; it last grew at trial {steps[-1] + 1:,}.",
+        figure={
+            "data": [
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": list(range(1, len(trace) + 1)),
+                    "y": list(trace),
+                    "marker": {"color": COLOURS[0]},
+                }
+            ],
+            "layout": layout(
+                320,
+                xaxis={"title": {"text": "trials of the continuous search"}},
+                yaxis={"title": {"text": "hypervolume, share of the box"}},
+            ),
+        },
+        columns=("trial", "hypervolume"),
+        rows=tuple((f"{place + 1:,}", f"{trace[place]:.4f}") for place in steps),
+    )
 
 
-def _front_chart(
-    dossier: Dossier,
-    across: tuple[str, float, str],
-    upward: tuple[str, float, str],
-    limit_across: str,
-    limit_upward: str,
-    limits: tuple[float, float],
-) -> Figure:
-    from plotly.graph_objects import Figure, Scatter
-
+def _front(dossier: Dossier, across: Axis, upward: Axis, *limits: tuple[float, str, Any] | None) -> Mapping[str, Any]:
+    """Every design as a mark, in the colour and with the symbol of its kind."""
     purchase = dossier.purchase
-    (x, x_size, x_title), (y, y_size, y_title) = across, upward
-    figure = Figure()
     kinds = list(dict.fromkeys(point.design.kind for point in purchase.points))
     front = {id(point) for point in purchase.front}
-    numbers = {id(point): str(number) for number, point in enumerate(dossier.shown, start=1)}
-    values = _values(purchase.points, x, x_size), _values(purchase.points, y, y_size)
+    data = []
     for index, kind in enumerate(kinds):
-        colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
         mine = sorted((p for p in purchase.points if p.design.kind == kind), key=lambda p: p.design.gpus)
         for chosen in (False, True):
             points = [point for point in mine if (id(point) in front) is chosen]
-            if not points and not chosen:
-                continue
-            bars = [dossier.range_of(point) if id(point) in numbers else None for point in points] if chosen else []
-            figure.add_trace(
-                Scatter(
-                    x=_values(points, x, x_size) or EMPTY,
-                    y=_values(points, y, y_size) or EMPTY,
-                    mode="markers+text" if chosen else "markers",
-                    name=mine[0].design.title,
-                    legendgroup=kind,
-                    showlegend=chosen,
-                    text=[numbers.get(id(point), "") for point in points],
-                    textposition=LABEL_SIDES[index % len(LABEL_SIDES)],
-                    textfont={"size": 12, "color": INK, "weight": 700},
-                    hovertext=[_hover(point) for point in points],
-                    hoverinfo="text",
-                    marker={
-                        "symbol": symbol,
-                        "size": 13 if chosen else 8,
-                        "color": colour,
-                        "opacity": 1.0 if chosen else 0.35,
-                        "line": {"color": "white" if chosen else colour, "width": 1},
-                    },
-                    error_x=_bars(bars, x, x_size, colour),
-                    error_y=_bars(bars, y, y_size, colour),
-                )
-            )
-    _dress(figure, x_title, y_title, 470)
-    _log_axis(figure.update_xaxes, [*values[0], *_spread(dossier, x, x_size), *_finite(limits[0])])
-    _log_axis(figure.update_yaxes, [*values[1], *_spread(dossier, y, y_size), *_finite(limits[1])])
-    for axis, value, text in (("x", limits[0], limit_across), ("y", limits[1], limit_upward)):
-        if text:
-            _limit_line(figure, axis, value, text)
-    return figure
+            if points or chosen:  # a kind off the front keeps its entry in the legend
+                data.append(_marks(dossier, points, index, mine[0].design.title, (across, upward), chosen=chosen))
+    shapes = []
+    for name, (_, size, _), limit in zip("xy", (across, upward), limits, strict=True):
+        if limit and limit[0] < float("inf"):
+            value, words, text = limit
+            line = {"color": LIMIT, "dash": "dash"}
+            shapes.append({f"{name}0": value / size, "line": line, "label": {"text": f"{words}: {text(value)}"}})
+    ends = [limit[0] if limit and limit[0] < float("inf") else None for limit in limits]
+    axes = [_log_axis(dossier, axis, end) for axis, end in zip((across, upward), ends, strict=True)]
+    return {"data": data, "layout": layout(470, shapes=shapes, xaxis=axes[0], yaxis=axes[1])}
 
 
-def _limit_line(figure: Figure, axis: str, value: float, text: str) -> None:
-    """A dashed line with its name. Annotations on a logarithmic axis are placed by the logarithm, lines are not."""
-    line = {"color": LIMIT, "width": 1.5, "dash": "dash"}
-    note = {"text": text, "showarrow": False, "font": {"color": LIMIT, "size": 12}}
-    if axis == "x":
-        figure.add_vline(x=value, line=line)
-        figure.add_annotation(x=log10(value), yref="paper", y=0.02, xanchor="right", xshift=-4, **note)
-    else:
-        figure.add_hline(y=value, line=line)
-        figure.add_annotation(y=log10(value), xref="paper", x=1.0, xanchor="right", yshift=10, **note)
+def _marks(
+    dossier: Dossier, points: Sequence[Point], index: int, title: str, axes: tuple[Axis, Axis], *, chosen: bool
+) -> dict[str, Any]:
+    """The marks of one kind on the front, numbered as in the tables and with their ranges, or off it."""
+    numbers = {id(point): str(number) for number, point in enumerate(dossier.shown, start=1)}
+    colour = COLOURS[index % len(COLOURS)]
+    ranged = [dossier.range_of(point) if chosen and id(point) in numbers else None for point in points]
+    (x, x_size, _), (y, y_size, _) = axes
+    return {
+        "type": "scatter",
+        "mode": "markers+text" if chosen else "markers",
+        "x": [getattr(point.figures, x) / x_size for point in points],
+        "y": [getattr(point.figures, y) / y_size for point in points],
+        "name": title,
+        "showlegend": chosen,
+        "text": [numbers.get(id(point), "") for point in points],
+        "textposition": LABEL_SIDES[index % len(LABEL_SIDES)],
+        "hovertext": [_told(point) for point in points],
+        "marker": {
+            "symbol": SYMBOLS[index % len(SYMBOLS)],
+            "size": 13 if chosen else 8,
+            "color": colour,
+            "opacity": 1.0 if chosen else 0.35,
+        },
+        "error_x": _bars(ranged, x, x_size, colour),
+        "error_y": _bars(ranged, y, y_size, colour),
+    }
 
 
-def _dress(figure: Figure, x_title: str, y_title: str, height: int) -> None:
-    figure.update_layout(
-        template="plotly_white",
-        width=WIDTH,
-        height=height,
-        margin={"l": 70, "r": 30, "t": 50, "b": 60},
-        font={"family": "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif", "size": 13, "color": INK},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.04, "xanchor": "left", "x": 0},
-    )
-    figure.update_xaxes(title=x_title, gridcolor=FAINT, zeroline=False)
-    figure.update_yaxes(title=y_title, gridcolor=FAINT, zeroline=False)
-
-
-def _log_axis(update: Callable[..., Any], values: Sequence[float]) -> None:
-    """A logarithmic axis around the values, labelled at 1, 2 and 5."""
+def _log_axis(dossier: Dossier, axis: Axis, limit: float | None) -> dict[str, Any]:
+    """A logarithmic axis around the values, labelled at 1, 2, 3, 5 and 7."""
+    name, size, title = axis
+    values = [getattr(point.figures, name) / size for point in dossier.purchase.points]
+    values += [end / size for ranges in dossier.ranges for end in (ranges[name].low, ranges[name].high) if end > 0]
+    values += [limit / size] if limit else []
     if not values:
-        return
+        return {"title": {"text": title}}
     low, high = min(values) / 1.15, max(values) * 1.2
     ticks = [
         digit * 10.0**power
@@ -252,43 +272,40 @@ def _log_axis(update: Callable[..., Any], values: Sequence[float]) -> None:
         for digit in (1, 2, 3, 5, 7)
         if low <= digit * 10.0**power <= high
     ]
-    update(
-        type="log",
-        range=[log10(low), log10(high)],
-        tickmode="array",
-        tickvals=ticks,
-        ticktext=[f"{tick:,.10g}" for tick in ticks],
-    )
-
-
-def _values(points: Sequence[Point], name: str, size: float) -> list[float]:
-    return [getattr(point.figures, name) / size for point in points]
-
-
-def _spread(dossier: Dossier, name: str, size: float) -> list[float]:
-    return [end / size for ranges in dossier.ranges for end in (ranges[name].low, ranges[name].high) if end > 0]
-
-
-def _finite(value: float) -> list[float]:
-    return [value] if value < float("inf") else []
+    return {
+        "type": "log",
+        "range": [log10(low), log10(high)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+        "title": {"text": title},
+    }
 
 
 def _bars(ranges: Sequence[Any], name: str, size: float, colour: str) -> dict[str, Any]:
     found = [each[name] if each else Range.exact(0.0) for each in ranges]
     return {
-        "type": "data",
-        "symmetric": False,
         "array": [(each.high - each.mid) / size for each in found],
         "arrayminus": [(each.mid - each.low) / size for each in found],
         "color": colour,
-        "thickness": 0.8,
-        "width": 3,
     }
 
 
-def _hover(point: Point) -> str:
+def _told(point: Point) -> str:
     found = point.figures
     return (
-        f"<b>{point.design.label()}</b><br>{days(found.time_to_train)}, {dollars(found.cost)}, "
-        f"{megawatt_hours(found.energy)}<br>MFU {found.mfu:.1%}, goodput {found.goodput:.1%}"
+        f"{point.design.label()}: {days(found.time_to_train)}, {dollars(found.cost)}, "
+        f"{megawatt_hours(found.energy)}; MFU {found.mfu:.1%}, goodput {found.goodput:.1%}"
     )
+
+
+def _numbered(dossier: Dossier) -> list[tuple[str, Point, Any]]:
+    """The designs that are shown, each with its number and its ranges."""
+    return [
+        (f"{number} {point.design.label()}", point, dossier.range_of(point))
+        for number, point in enumerate(dossier.shown, start=1)
+    ]
+
+
+def _span(point: Point, ranges: Any, name: str, text: Any) -> tuple[str, str, str]:
+    """A figure of a point with its range, as texts."""
+    return text(getattr(point.figures, name)), text(ranges[name].low), text(ranges[name].high)

@@ -32,6 +32,7 @@ from optimizer.purchase.report.words import (
 from optimizer.purchase.uncertainty import own_assumptions
 from optimizer.reports.glossary import words_in
 from optimizer.reports.page import Filters, rendered
+from optimizer.reports.pages.chart import numeric
 from optimizer.reports.plan_words import plan_words
 from optimizer.units import GB
 
@@ -63,9 +64,6 @@ def purchase_html(
     dossier: Dossier, command: str, notes: Sequence[str] = (), made: str = "", today: date | None = None
 ) -> str:
     """The whole page; nothing in it is fetched from elsewhere. made: the day it was made, as text; today: as a date."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     purchase = dossier.purchase
     return rendered(
         "optimizer.purchase.report",
@@ -89,8 +87,8 @@ def purchase_html(
         words=words_in(_words(dossier)),
         owning=[rent_or_buy_sentence(item) for item in dossier.rent_or_buy],
         fewest=[fewest_sentence(item) for item in dossier.fewest],
-        charts={name: Markup(fragment) for name, fragment in charts(dossier).items()},
-        plotly=Markup(get_plotlyjs()),
+        charts=charts(dossier),
+        numeric=numeric,
         command=command,
         notes=notes,
         most=MOST_ROWS,

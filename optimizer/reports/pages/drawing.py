@@ -19,6 +19,7 @@ MARGINS = 60  # of a layout's height, for what is below the axis [px]
 LEAST_ROW, MOST_ROW = 24, 60  # height of a row [px]
 ZOOMS = (1, 4, 16)
 NARROW = 24  # characters of labels below that stand beside each other on a narrow screen
+HALF = 50.0  # of the width, from which on a line has its name at its left [%]
 DENSE = 4000  # bars from which on they are drawn at once, and a pointer is told nothing
 MANY = 300  # bars from which on a drawing can be widened
 
@@ -126,7 +127,7 @@ def _plane(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
         if "lines" in trace["mode"]:
             marks += line(trace, places)
         if "markers" in trace["mode"]:
-            marks += [point(trace, index, x, y, across) for index, (x, y) in enumerate(places)]
+            marks += [point(trace, index, x, y, across, down) for index, (x, y) in enumerate(places)]
     marks += [_shape(shape, across, down) for shape in layout.get("shapes", ())]
     widest = max((label for _, label in down.ticks), key=len, default="")
     ticks = "".join(
@@ -153,12 +154,15 @@ def _scale(across: Axis) -> str:
 
 
 def _shape(shape: Mapping[str, Any], across: Axis, down: Axis | None = None) -> str:
-    """An upright line over the whole height, or a level one with its name over the whole width."""
+    """An upright line over the whole height or a level one over the whole width, on a plane with its name."""
     dashed = "dashed" if shape["line"].get("dash", "solid") != "solid" else "solid"
-    colour = shape["line"]["color"]
+    colour, text = shape["line"]["color"], shape.get("label", {}).get("text", "")
     if down is None or "x0" in shape:
-        return cross_line(across.at(shape["x0"]), f"limit {dashed}", colour=colour)
-    at, text = 100.0 - down.at(shape["y0"]), shape.get("label", {}).get("text", "")
+        at = across.at(shape["x0"])
+        side = 'dx="-5"' if at > HALF else 'dx="5" style="text-anchor:start"'
+        name = f'<text class="named" x="{at:.3f}%" y="97%" {side}>{escape(text)}</text>' if text else ""
+        return cross_line(at, f"limit {dashed}", colour=colour) + name
+    at = 100.0 - down.at(shape["y0"])
     name = f'<text class="named" x="100%" y="{at:.3f}%" dy="-8">{escape(text)}</text>' if text else ""
     return cross_line(at, f"limit {dashed}", level=True, colour=colour) + name
 

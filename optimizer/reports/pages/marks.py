@@ -19,6 +19,8 @@ OUTLINES = {
     "diamond": "M0-6L6 0L0 6L-6 0z",
     "triangle-up": "M0-6L6 5H-6z",
     "cross": "M-2-5h4v3h3v4h-3v3h-4v-3h-3v-4h3z",
+    "star": "M0-6L1.5-2H6L2.4.7L3.7 5L0 2.4L-3.7 5L-2.4.7L-6-2H-1.5z",
+    "pentagon": "M0-5.5L5.5-1.5L3.4 5H-3.4L-5.5-1.5z",
     "x": "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0z",
 }
 
@@ -62,35 +64,61 @@ def sparse(marks: Sequence[str]) -> list[str]:
     return [head for head, _, _ in parts] + [bar + rest for _, bar, rest in parts]
 
 
-def point(trace: Trace, place: int, x: float, y: float, across: Axis) -> str:
-    """A point with its error bar across, and what a pointer is told."""
+def point(trace: Trace, place: int, x: float, y: float, across: Axis, down: Axis | None = None) -> str:
+    """A point with its error bars, what a pointer is told, and its text where the trace shows texts."""
     marker = trace["marker"]
     symbol, colour = str(of(marker.get("symbol", "circle"), place)), of(marker["color"], place)
     hollow = symbol.endswith("-open")
     outline = OUTLINES[symbol.removesuffix("-open")]
     size = of(marker.get("size", 8), place) / 10
     look = f'fill="#fff" stroke="{colour}" stroke-width="{2 / size:.3g}"' if hollow else f'fill="{colour}"'
-    drawn = _spread(trace, place, y, across)
+    drawn = _spread(trace, place, y, across) + (_height(trace, place, x, down) if down else "")
+    text = str(of(trace.get("text", ""), place)) if "text" in trace["mode"] else ""
+    side = (-9, 11, "end") if trace.get("textposition") == "bottom left" else (9, -11, "start")
+    label = '<text x="{:.3f}%" y="{:.3f}%" dx="{}" dy="{}" text-anchor="{}" class="number">{}</text>'
     return (
         f'{drawn}<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="{outline}" {look} '
         f'opacity="{marker.get("opacity", 1)}" transform="scale({size:.3g})">'
         f"<title>{escape(_told(trace, place))}</title></path></svg>"
+        + (label.format(x, y, *side, escape(text)) if text else "")
     )
 
 
 def _spread(trace: Trace, place: int, y: float, across: Axis) -> str:
     """The interval of a point across."""
-    errors = trace.get("error_x")
-    if not errors:
+    ends = _interval(trace, "x", place)
+    if ends is None:
         return ""
-    value = trace["x"][place]
-    low, high = value - errors["arrayminus"][place], value + errors["array"][place]
-    left, right = across.at(low), across.at(high)
-    stroke = f'stroke="{errors["color"]}" stroke-width="2"'
-    ends = "".join(
+    (left, right), stroke = map(across.at, ends), _stroke(trace["error_x"])
+    caps = "".join(
         f'<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="M0-7v14" {stroke}/></svg>' for x in (left, right)
     )
-    return f'<line x1="{left:.3f}%" x2="{right:.3f}%" y1="{y:.3f}%" y2="{y:.3f}%" {stroke}/>{ends}'
+    return f'<line x1="{left:.3f}%" x2="{right:.3f}%" y1="{y:.3f}%" y2="{y:.3f}%" {stroke}/>{caps}'
+
+
+def _height(trace: Trace, place: int, x: float, down: Axis) -> str:
+    """The interval of a point from below to above."""
+    ends = _interval(trace, "y", place)
+    if ends is None:
+        return ""
+    (low, high), stroke = (100.0 - down.at(end) for end in ends), _stroke(trace["error_y"])
+    caps = "".join(
+        f'<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="M-7 0h14" {stroke}/></svg>' for y in (low, high)
+    )
+    return f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="{low:.3f}%" y2="{high:.3f}%" {stroke}/>{caps}'
+
+
+def _interval(trace: Trace, axis: str, place: int) -> tuple[float, float] | None:
+    """Both ends of a point's interval; None where it has none."""
+    errors = trace.get(f"error_{axis}")
+    if not errors or not (errors["array"][place] or errors["arrayminus"][place]):
+        return None
+    value = trace[axis][place]
+    return value - errors["arrayminus"][place], value + errors["array"][place]
+
+
+def _stroke(errors: Mapping[str, Any]) -> str:
+    return f'stroke="{errors["color"]}" stroke-width="2"'
 
 
 def line(trace: Trace, places: Sequence[tuple[float, float]]) -> list[str]:

@@ -1,0 +1,32 @@
+"""A real Chromium, Debian's own; tests that need it are skipped where it is not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+
+@contextmanager
+def chromium_here(*needed: str) -> Iterator[Any]:
+    """A browser, driven by playwright. No asyncio.run works meanwhile: playwright's loop runs, so it is ended soon."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    missing = [name for name in ("playwright", *needed) if find_spec(name) is None] + ["chromium"] * (path is None)
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
