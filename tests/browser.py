@@ -19,7 +19,7 @@ ARGUMENTS = (
 
 @contextmanager
 def chromium_here(*needed: str) -> Iterator[Any]:
-    """A browser, driven by playwright. No asyncio.run works meanwhile: playwright's loop runs, so it is ended soon."""
+    """A browser, driven by playwright, whose loop runs meanwhile: asyncio.run works in other threads only."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     missing = [name for name in ("playwright", *needed) if find_spec(name) is None] + ["chromium"] * (path is None)
     if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from optimizer.job import Job, Limits
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.plan import Knobs, Plan
 from optimizer.presets import load_cluster, load_model, load_stack
+from tests.browser import chromium_here
 
 # Own presets and defaults of whoever runs the tests change no test.
 _EMPTY = tempfile.TemporaryDirectory()
@@ -24,6 +25,13 @@ os.environ.pop("OPTIMIZE_PRESETS", None)
 # The same examples on every run: a failure seen once is seen again.
 settings.register_profile("gate", deadline=None, derandomize=True, database=None)
 settings.load_profile("gate")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser for every test of pages."""
+    with chromium_here() as found:
+        yield found
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser import chromium_here
-
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("marimo", "axe_core_python")
 PATIENCE_MS = 90_000  # the machine of a test may be busy
@@ -68,11 +66,12 @@ def served() -> Iterator[Served]:
     ended(found)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """One browser for the tests of a file."""
-    with chromium_here(*NEEDED) as browser:
-        yield browser
+@pytest.fixture
+def chromium(browser: Any) -> Any:
+    """The browser, where all else is here that the rooms and their tests need."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
+    return browser
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Workers: many who ask the same are told once, nobody is kept waiting by work that no one wants."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -31,6 +32,12 @@ def leaves_after(seconds: float) -> Callable[[], Awaitable[bool]]:
     return gone
 
 
+def finished(work: Coroutine[None, None, None]) -> None:
+    """Run it to its end in a thread of its own: the loop of a browser that tests share may run in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
+
 @pytest.fixture
 def one() -> Iterator[list[Workers]]:
     """A place for the workers of a test, which are ended after it."""
@@ -47,7 +54,7 @@ def test_a_question_asked_by_many_is_worked_out_once(one: list[Workers]) -> None
         assert all(each is found[0] for each in found)
         assert await one[0].result(Task(view="answer", asked=SMALL), here) is found[0]
 
-    asyncio.run(ask())
+    finished(ask())
 
 
 def test_an_error_of_the_engine_is_raised_and_the_worker_lives_on(one: list[Workers]) -> None:
@@ -57,7 +64,7 @@ def test_an_error_of_the_engine_is_raised_and_the_worker_lives_on(one: list[Work
             await one[0].result(Task(view="answer", asked=replace(SMALL, gpus=2**30)), here)
         assert (await one[0].result(Task(view="answer", asked=SMALL), here))["address"] == SMALL.address()
 
-    asyncio.run(ask())
+    finished(ask())
 
 
 def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +81,7 @@ def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: 
         assert not before.is_alive()
         assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
 
-    asyncio.run(ask())
+    finished(ask())
 
 
 def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers]) -> None:
@@ -88,7 +95,7 @@ def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers
         assert "html" in await one[0].result(task, here)
         assert before.is_alive()
 
-    asyncio.run(ask())
+    finished(ask())
 
 
 def test_answers_are_told_before_proofs(one: list[Workers]) -> None:
@@ -112,7 +119,7 @@ def test_answers_are_told_before_proofs(one: list[Workers]) -> None:
         with pytest.raises(Gone):
             await left
 
-    asyncio.run(ask())
+    finished(ask())
     assert told == ["answer"] * 4 + ["proven"]
 
 
@@ -123,4 +130,4 @@ def test_what_passes_is_not_kept(one: list[Workers]) -> None:
         assert b'"status": "optimal"' in await one[0].result(task, here)
         assert not one[0]._found
 
-    asyncio.run(ask())
+    finished(ask())
