@@ -35,6 +35,10 @@ def test_a_slider_and_a_lock_change_the_plan_and_undo_takes_them_back(served: Se
     visitor.answered(before)
     assert "on 128 × h100" in visitor.headline
     assert "gpus=128" in page.url
+    assert page.locator("#short").is_hidden()
+    page.set_viewport_size({"width": 420, "height": 900})
+    assert page.locator("#short").inner_text() == visitor.headline  # the slider is in sight, and so is its answer
+    page.set_viewport_size({"width": 1440, "height": 1000})
     page.locator("details.locks > summary").click()
     before = visitor.answers()
     page.select_option("#lock-tp", "8")
@@ -144,6 +148,31 @@ def test_files_of_my_own_are_in_the_link(served: Served, visit: Any, tmp_path: P
     assert visitor.headline.startswith("Llama-3 8B")
     assert "model_file" not in page.url
     assert "cluster_file" in page.url
+
+
+def test_a_plan_is_shown_before_its_proof_which_comes_by_itself(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page, held = visitor.page, []
+    page.route("**/view/proven?*", lambda route: held.append(route))
+    page.fill("#in-gpus", "48")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#answer[data-pending]")
+    assert "on 48 × h100" in visitor.headline
+    assert "being worked out" in page.locator("#verdict").inner_text()
+    assert "roven optimal" not in page.locator("main").inner_text()
+    early = page.locator(".tiles").inner_text()
+    page.wait_for_timeout(300)
+    held.pop().continue_()
+    page.wait_for_selector("#answer:not([data-pending])")
+    assert page.locator("#verdict").inner_text().startswith("Proven optimal")
+    assert page.locator("#proven tbody tr").count() >= 1
+    assert page.locator(".tiles").inner_text() == early
+    page.fill("#in-gpus", "24")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#verdict button")  # its request is held back: it counts seconds and can be stopped
+    page.click("#verdict button")
+    page.wait_for_function("document.getElementById('verdict').innerText.includes('nothing is proven')")
 
 
 def test_two_visitors_do_not_see_each_other(served: Served, visit: Any) -> None:

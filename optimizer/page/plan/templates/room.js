@@ -76,6 +76,7 @@ async function answer(push) {
     putLocks(found.locks);
     putSteps(found.steps, found.values);
     document.title = found.title + " - mfu-optimizer";
+    shorten(found.title);
     remember(found.address, push);
     byId("answer").classList.remove("old");
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
@@ -152,6 +153,12 @@ function library() {
     document.head.append(script);
   });
   return fetched;
+}
+
+// On a narrow screen the answer lies below the controls: its first line stands at the foot, and leads to it.
+function shorten(title) {
+  byId("short").textContent = title;
+  byId("short").hidden = !title;
 }
 
 function putLocks(html) {
@@ -279,6 +286,7 @@ async function again() {
   byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
   put(byId("answer"), fresh.innerHTML);
   document.title = page.title;
+  shorten(page.getElementById("short").textContent);
   if (!fresh.dataset.address && page.getElementById("problem").hidden) answer(false);
   else settled();
 }
