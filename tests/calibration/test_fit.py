@@ -48,7 +48,8 @@ def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[.
 
 
 def test_a_calibrated_stack_survives_its_file(measured: Callable[..., Path], tmp_path: Path, lab: Stack) -> None:
-    found = calibrate(read_runs(measured(TRUTH, noise=0.02), lab), lab, name="mine", date="2026-11", evaluations=6)
+    runs = read_runs(measured(TRUTH, noise=0.02), lab)[::3]
+    found = calibrate(runs, lab, name="mine", date="2026-11", evaluations=6)
     path = tmp_path / "mine.toml"
     write_stack(found.stack, path)
     again = read_stack(path)
@@ -63,7 +64,7 @@ def test_a_calibrated_stack_survives_its_file(measured: Callable[..., Path], tmp
         "fp8": (0, 0),
     }
     assert again.intervals["time_interpolated"] == pytest.approx(found.stack.intervals["time_interpolated"], rel=1e-3)
-    assert again.runs == 3 * 3 * 4 * 3  # every width, GPU count, layout and micro-batch
+    assert again.runs == 3 * 3 * 4  # every width, GPU count and layout
     assert again.residuals["mape"] < 0.03
 
 

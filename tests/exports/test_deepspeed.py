@@ -84,7 +84,7 @@ def test_configs_read_back_cost_the_same(seed: int, target: str, tmp_path: Path)
     random, read = Random(seed), 0
     while read < 8:
         job = drawn(random, target)
-        answer = plan(job, top=0, trials=0)
+        answer = plan(job, top=0, trials=0, priced_risk=False, explained=False)
         if answer.plan is None:
             continue
         found = exported(answer)

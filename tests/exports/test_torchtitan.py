@@ -123,7 +123,7 @@ def test_configs_read_back_cost_the_same(seed: int, tmp_path: Path) -> None:
     random, read = Random(seed), 0
     while read < 6:
         job = drawn(random)
-        answer = plan(job, top=0, trials=0) if job else None
+        answer = plan(job, top=0, trials=0, priced_risk=False, explained=False) if job else None
         if answer is None or answer.plan is None:
             continue
         found = exported(answer)

@@ -37,7 +37,7 @@ def answer(stack: str, model: str = "llama3.2-1b", gpus: int = 8, **fixed: int |
         global_batch=2 * gpus,
         limits=Limits(fixed=fixed),
     )
-    return plan(job, top=1)
+    return plan(job, top=1, priced_risk=False)
 
 
 def held(found: Answer) -> None:
