@@ -70,6 +70,16 @@ def test_no_output_takes_the_place_of_an_input_or_a_store(folder: Path, kept: st
         assert "stays as it is" in found.stderr or "input of this command" in found.stderr
 
 
+def test_a_table_of_runs_is_told_to_be_an_input_before_it_is_fitted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(*_: object, **__: object) -> None:
+        raise AssertionError("fitted first")
+
+    monkeypatch.setattr("optimizer.calibration.calibrate.calibrate", fitted)
+    assert run("calibrate", "--runs", "runs.csv", "--out", "runs.csv").exit_code == 2
+
+
 def test_a_report_is_replaced_by_the_next(folder: Path) -> None:
     for _ in range(2):
         found = run("validate", "--runs", "runs.csv", "--csv", "out.csv", "--html", "out.html")

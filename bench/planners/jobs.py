@@ -14,13 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.planners.score import FORMAT, HERE
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.presets.files import presets_folder
 
-HERE = Path(__file__).resolve().parent
-FORMAT = 1
 ALIKE = ("source", "model", "gpu", "seq_len", "dtype")  # runs that share these are ranked against each other
-SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab", "gated_mlp", "tied_embeddings")
+COUNTS = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
+SWITCHES = ("gated_mlp", "tied_embeddings")
 PLAN = ("tp", "cp", "ep", "pp", "vpp", "dp", "micro_batch", "num_microbatches")
 FURTHER = ("sequence_parallel", "zero_stage", "shard", "recompute", "schedule")
 
@@ -39,7 +39,7 @@ def job_of(run: Run) -> dict[str, Any]:
     if job is None or plan is None:
         raise ValueError(f"{run.id} has no plan")
     model, device = job.model, job.cluster.device
-    shape = {name: getattr(model, name) for name in SHAPE}
+    shape = {name: getattr(model, name) for name in (*COUNTS, *SWITCHES)}
     latent = asdict(model.mla) if model.mla else None
     experts = asdict(model.experts) if model.experts else None
     counts = {"parameters": model.params, "active_parameters": model.active_params}

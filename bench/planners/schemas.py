@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bench.planners.jobs import FORMAT, FURTHER, PLAN
-from bench.planners.score import HERE
+from bench.planners.jobs import COUNTS, FURTHER, PLAN, SWITCHES
+from bench.planners.score import FORMAT, HERE
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 COUNT = {"type": "integer", "minimum": 1}
 AMOUNT = {"type": "number", "exclusiveMinimum": 0}
 TEXT = {"type": "string"}
+FLAG = {"type": "boolean"}
 
 
 def table(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -23,9 +24,8 @@ def table(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[st
 MODEL = table(
     {
         "name": TEXT,
-        **dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab"), COUNT),
-        "gated_mlp": {"type": "boolean"},
-        "tied_embeddings": {"type": "boolean"},
+        **dict.fromkeys(COUNTS, COUNT),
+        **dict.fromkeys(SWITCHES, FLAG),
         "parameters": COUNT,
         "active_parameters": COUNT,
         "latent_attention": {"type": ["object", "null"]},

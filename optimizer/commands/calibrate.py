@@ -10,7 +10,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.numbers import Whole
-from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.output import OutFile, refuse_inputs, write_output
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
@@ -62,6 +62,8 @@ def calibrate(
     """Fit, print, write."""
     from optimizer.calibration.calibrate import calibrate as fit
 
+    if out is not None:
+        refuse_inputs(out)
     with waiting("fitting") as say:
         start, rows = _runs_of(runs, stack)
         found = fit(

@@ -370,9 +370,8 @@ ADDRESS = {
 }
 SMALL = ("--model", "llama3-8b", "--gpus", "8")
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT, LOG, QUOTES, STUDY = (
-    str(ROOT / "examples" / name) for name in ("llama3-8b.sh", "slow-run.log", "quotes.csv", "study.toml")
-)
+SCRIPT, LOG, QUOTES = (str(ROOT / "examples" / name) for name in ("llama3-8b.sh", "slow-run.log", "quotes.csv"))
+STUDY = str(Path(__file__).with_name("study.toml"))
 STUDIES = {
     "timeline": options("timeline", *SMALL, values=JOB | {"--layout": ("even", "best")}),
     "communication": options("communication", *SMALL, values=JOB | {"--strategy": ("dp", "tp"), "--network": ("ndr",)}),

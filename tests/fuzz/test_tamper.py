@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from optimizer.errors import InputError
 from optimizer.sweep.owner import myself
-from optimizer.sweep.store import FAILED, Store, checksum
+from optimizer.sweep.store import FAILED, PLACED, SUMMED, Store, checksum
+from optimizer.sweep.tables import SUMS
 from optimizer.sweep.task import Outcome
 from tests.fuzz.tamper import damages, tried, typed
 from tests.sweep.fakes import tasks
@@ -52,10 +54,6 @@ def test_a_checksum_that_is_none_is_damage(tmp_path: Path) -> None:
 
 def test_checksums_of_the_first_version_are_still_read(tmp_path: Path) -> None:
     """They left out place and scenario, and have no number of columns in front."""
-    from hashlib import sha256
-
-    from optimizer.sweep.store import SUMMED
-
     place = filled(tmp_path / "s.db")
     with sqlite3.connect(place) as connection:
         connection.row_factory = sqlite3.Row
@@ -82,8 +80,4 @@ def test_a_failure_that_is_tried_again_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_the_checksum_fits_its_column() -> None:
-    row = dict.fromkeys(
-        ("key", "version", "status", "asked", "result", "error", "attempts", "seconds", "memory", "host", "finished"),
-        "",
-    )
-    assert len(checksum({**row, "position": 1, "scenario": ""})) <= 64
+    assert len(checksum(dict.fromkeys((*SUMMED, *PLACED), ""))) <= SUMS.c.checksum.type.length
