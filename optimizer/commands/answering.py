@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.commands.best_use import best_use_of, hinted
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.values import merged, storage_url
+from optimizer.commands.values import ANY, merged, storage_url
 from optimizer.variables import LIMITS
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from optimizer.job import Job
 
 FAST, SIMPLE = "fast", "simple"
-ANY = "any"  # every number format that the device has units for
 EVERY_STRUCTURE = 10**6
 
 

@@ -12,7 +12,7 @@ from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import BATCH, COUNT, SEED, SEQUENCE, TRIALS
 from optimizer.commands.output import OutFile
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS
-from optimizer.commands.values import Bytes, Fixed, Flex, Share, joined
+from optimizer.commands.values import Bytes, Fixed, Flex, Formats, Share, joined
 from optimizer.files import HTML
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -96,9 +96,16 @@ TARGET = click.option(
     cls=Usual,
 )
 DTYPES = click.option(
-    "--dtype", default="", metavar="TYPE,...", help="bf16, fp16, fp8, fp4, several or any. [bf16]", cls=Usual
+    "--dtype",
+    type=Formats(several=True),
+    default="",
+    metavar="TYPE,...",
+    help="bf16, fp16, fp8, fp4, several or any. [bf16]",
+    cls=Usual,
 )
-DTYPE = click.option("--dtype", default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]", cls=Usual)
+DTYPE = click.option(
+    "--dtype", type=Formats(), default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]", cls=Usual
+)
 TRIALS_OPTION = click.option(
     "--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]", cls=Usual
 )

@@ -16,6 +16,8 @@ from optimizer.units import parse, whole
 
 MOST_COUNTS = 200
 AT_MOST = "at-most:"
+ANY = "any"  # every number format that the device has
+LEAST_BYTES = 1e6  # less memory is a number that lost its unit
 MOST_FLEX = 0.5
 
 
@@ -53,7 +55,29 @@ class Bytes(click.ParamType[float]):
             self.fail(str(error), param, ctx)
         if size <= 0:
             self.fail(f"{value!r} is not a positive size", param, ctx)
+        if size < LEAST_BYTES:
+            self.fail(f"{value!r} is less than a megabyte; write 75GB, or in Python 75e9 or '75GB'", param, ctx)
         return size
+
+
+class Formats(click.ParamType[str]):
+    """A number format, "bf16", or where several can be asked for a list of them or "any"."""
+
+    name = "type"
+
+    def __init__(self, several: bool = False) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The names in small letters, joined by commas; "" for none."""
+        from optimizer.job import DTYPES
+
+        names = [part.strip().lower() for part in str(value).split(",") if part.strip()]
+        wrong = [name for name in names if name not in DTYPES and not (self.several and names == [ANY])]
+        if wrong or (len(names) > 1 and not self.several):
+            more = f", several of them or {ANY}" if self.several else ""
+            self.fail(f"{value!r} cannot be planned; write {', '.join(DTYPES[:-1])} or {DTYPES[-1]}{more}", param, ctx)
+        return ",".join(names)
 
 
 class Variable(click.ParamType[tuple[str, str]]):

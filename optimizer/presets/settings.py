@@ -23,6 +23,8 @@ _OF_CLUSTER = ("gpus_per_node", "max_gpus", "host_bandwidth", "host_memory")
 _OF_TIER = ("size", "bandwidth", "latency", "oversubscription")
 _WHOLE = ("gpus_per_node", "max_gpus", "size", "sms")
 MOST_SHOWN = 6
+LEAST = 1e6  # less memory, bandwidth or rate is a number that lost its unit, which is then one of these
+_UNITS: Mapping[str, str] = {"B": "GB", "B/s": "GB/s", "FLOP/s": "TFLOP/s"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,9 @@ def _device(device: Device, path: Sequence[str], number: float) -> Device:
 def _quantity(name: str, path: Sequence[str], text: str) -> Any:
     """A positive number in the unit of its field, whole where the field counts."""
     field = "peak_flops" if "peak_flops" in path else path[-1]
-    number = parse(text, DIMENSIONS[field])
+    number, unit = parse(text, DIMENSIONS[field]), _UNITS.get(DIMENSIONS[field])
+    if unit and 0 < number < LEAST and text.strip()[-1].isdigit():
+        raise InputError(f"--set {name}={text}: {text} {DIMENSIONS[field]} is too little to mean; write {text}{unit}")
     if not 0 < number <= HUGE or (field in _WHOLE and number % 1):
         kind = "a whole number above 0" if field in _WHOLE else "a number above 0"
         raise InputError(f"--set {name}={text}: must be {kind} [{DIMENSIONS[field]}]")

@@ -1,6 +1,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -8,7 +9,7 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.commands.numbers import COUNT, TOKENS
-from optimizer.commands.values import merged, storage_url
+from optimizer.commands.values import Bytes, Formats, merged, storage_url
 from optimizer.constraints.pin_text import SHORT_NAMES, pinned
 from optimizer.errors import InputError
 from optimizer.job import PLACING
@@ -137,3 +138,31 @@ def test_sizes_as_people_write_them_make_the_same_job() -> None:
     assert job("--gpus", "64", "--seq-len", "8k", "--global-batch", "1k") == job(
         "--gpus", "64", "--seq-len", "8192", "--global-batch", "1024"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "read"),
+    [
+        (Formats(), " BF16", "bf16"),
+        (Formats(several=True), "FP8, bf16", "fp8,bf16"),
+        (Formats(several=True), "Any", "any"),
+    ],
+)
+def test_a_number_format_is_read_however_it_is_written(kind: Formats, typed: str, read: str) -> None:
+    assert kind.convert(typed, None, None) == read
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "said"),
+    [
+        (Formats(), "int8", "'int8' cannot be planned; write bf16, fp16, fp8 or fp4"),
+        (Formats(), "fp32", "write bf16, fp16, fp8 or fp4"),
+        (Formats(), "bf16,fp8", "write bf16, fp16, fp8 or fp4"),
+        (Formats(), "any", "write bf16, fp16, fp8 or fp4"),
+        (Formats(several=True), "bf16,any", "fp4, several of them or any"),
+        (Bytes(), "75 B", "less than a megabyte; write 75GB"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(kind: click.ParamType[Any], typed: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        kind.convert(typed, None, None)

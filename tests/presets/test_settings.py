@@ -62,6 +62,8 @@ def test_what_only_mixtures_have_is_not_meant_in_a_dense_model() -> None:
         ("experts.top_k=2", "llama3-8b has no experts"),
         ("bandwidth=5", "cluster.scale_up.bandwidth, cluster.rail.bandwidth, cluster.spine.bandwidth"),
         ("device.memory=80 GB/s", "expected a quantity in"),
+        ("device.memory=80", "write 80GB"),
+        ("rail.bandwidth=400", "400 B/s is too little to mean; write 400GB/s"),
         ("gpus_per_node=2.5", "must be a whole number above 0"),
         ("rail.size=4", "tiers must grow outwards, but would be"),
         ("stack.launch=1", "expected a number from 5e-07 to 0.0002"),
