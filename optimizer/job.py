@@ -91,7 +91,7 @@ class Job:
 
     @property
     def usable_memory(self) -> float:
-        """Memory the framework's allocator may reserve on a GPU: HBM less the CUDA context [B]."""
+        """Memory the framework's allocator may reserve on a GPU: HBM less what lies outside of it [B]."""
         return (self.limits.hbm or self.cluster.device.memory) - self.stack["context_memory"]
 
     def with_host_memory(self, size: float) -> Job:

@@ -133,7 +133,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     ),
     # memory
     "context_memory": Parameter(
-        default=2.0e9, low=0.5e9, high=6e9, unit="B", meaning="CUDA context, NCCL buffers, libraries"
+        # Up to 14 GB on AMD (ROCm/ATOM pull request 1649), where each communicator of RCCL holds 0.65 GiB
+        # (Lumi-supercomputer/LUMI-AI-Guide issue 111).
+        default=2.0e9,
+        low=0.5e9,
+        high=16e9,
+        unit="B",
+        meaning="outside of the framework's allocator: context of the driver, buffers of communicators, libraries",
     ),
     "fragmentation": Parameter(
         default=0.05, low=0.0, high=0.4, unit="1", meaning="reserved over allocated dynamic memory - 1"

@@ -18,6 +18,9 @@ from optimizer.objectives.step.memory import stage_memory
 from optimizer.stack import Stack
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
+# what the framework took from the device, what tensors took of that, and all that is used of it, with its context
+RESERVED, ALLOCATED, USED = "reserved", "allocated", "used of the device"
+COUNTED = (RESERVED, ALLOCATED, USED)
 FEWEST = 10  # peaks, or runs out of memory, that a fit needs
 SOFTNESS = 0.02  # log distance from the limit within which a verdict is not yet certain
 VERDICTS = 0.5  # weight of all verdicts against as many measured peaks
@@ -44,41 +47,44 @@ class MemoryFit:
 
 @dataclass(frozen=True, kw_only=True)
 class Peaks:
-    """Measured peaks [B] and whether each counts what the framework reserved or only what it allocated."""
+    """Measured peaks [B] and what each counts, of COUNTED, as places."""
 
     memory: FloatArray
-    reserved: NDArray[np.bool_]
+    counted: NDArray[np.intp]
 
 
-def counts_reserved(run: Run) -> bool:
-    """Whether a run's memory is what was reserved from the device; a kind that does not say is taken so.
+def counted(run: Run) -> str:
+    """What a run's memory counts, of COUNTED: what was reserved from the device where its kind does not say.
 
-    >>> counts_reserved(Run(id="1", row={}, stack_name="mine", memory_kind="torch allocated"))
-    False
+    >>> [counted(Run(id="1", row={}, stack_name="mine", memory_kind=kind)) for kind in ("torch allocated", "")]
+    ['allocated', 'reserved']
     """
     kind = run.memory_kind.lower()
-    return "reserved" in kind or not ("alloc" in kind or "alloc" in run.row.get("notes", "").lower())
+    if USED in kind:
+        return USED
+    told = "reserved" in kind or not ("alloc" in kind or "alloc" in run.row.get("notes", "").lower())
+    return RESERVED if told else ALLOCATED
 
 
 def measured_memory(runs: Sequence[Run]) -> Peaks:
     """The peaks of runs that have one."""
     return Peaks(
         memory=np.array([run.memory for run in runs], dtype=np.float64),
-        reserved=np.array([counts_reserved(run) for run in runs], dtype=bool),
+        counted=np.array([COUNTED.index(counted(run)) for run in runs], dtype=np.intp),
     )
 
 
 def log_memory_error(grouped: Sequence[Batch], peaks: Peaks, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) peak of every run [1]."""
-    reserved, allocated = predicted_memory(grouped, len(peaks.memory), parameters)
-    return np.asarray(np.log(np.where(peaks.reserved, reserved, allocated) / peaks.memory))
+    predicted = predicted_memory(grouped, len(peaks.memory), parameters)
+    return np.asarray(np.log(np.choose(peaks.counted, predicted) / peaks.memory))
 
 
 def predicted_memory(
     grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]
-) -> tuple[FloatArray, FloatArray]:
-    """Reserved and allocated peak of every run, without pricing its time [B]."""
-    reserved, allocated = np.full(count, np.nan), np.full(count, np.nan)
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Peaks of every run as each of COUNTED, without pricing its time [B]."""
+    reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
     for batch in grouped:
         job = batch.under(parameters)
         held = stage_memory(bill_of(job, batch.plans), stages_of(job.model, batch.plans))
@@ -86,7 +92,8 @@ def predicted_memory(
         reserved[places] = held.reserved.max(axis=0)
         fragments = np.take_along_axis(held.terms["fragmentation"], fullest[None], axis=0)[0]
         allocated[places] = reserved[places] - fragments
-    return reserved, allocated
+        used[places] = reserved[places] + job.stack["context_memory"]
+    return reserved, allocated, used
 
 
 def fit_memory(

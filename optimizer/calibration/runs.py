@@ -39,6 +39,7 @@ from optimizer.presets import preset_device, preset_stack, stack_names
 from optimizer.presets.stacks import DEFAULT_STACK, default_stack
 from optimizer.readers.text import decoded
 from optimizer.stack import Stack
+from optimizer.units import GB, GiB
 from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
@@ -111,7 +112,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
-    measured = Run(id=identity, row=row, stack_name=name, **_measured(row))
+    measured = Run(id=identity, row=row, stack_name=name, **_measured(recipe))
     try:
         job, plan = _job(recipe, stack or _taken_for(recipe, preset_stack(name)), assumed)
     except InputError as error:
@@ -255,9 +256,19 @@ def chips(row: Row, assumed: list[str]) -> int:
 def _measured(row: Row) -> dict[str, Any]:
     status = row.get("status", "ok") or "ok"
     step = float(row["step_time_s"]) if row.get("step_time_s") else None
-    memory = float(row["mem_gb"]) * 1e9 if row.get("mem_gb") else None
+    memory = float(row["mem_gb"]) * memory_unit(row) if row.get("mem_gb") else None
     oom = True if status == "oom" else (False if status == "ok" and step else None)
     return {"step_time": step, "memory": memory, "memory_kind": row.get("mem_kind", ""), "out_of_memory": oom}
+
+
+def memory_unit(row: Row) -> float:
+    """Bytes of one mem_gb: 1e9, or 2^30 where the row says GiB [B].
+
+    >>> memory_unit({"mem_gb": "145.55", "notes": "GiB; compile on"}), memory_unit({"mem_gb": "145.55"})
+    (1073741824.0, 1000000000.0)
+    """
+    said = f"{row.get('mem_kind', '')} {row.get('notes', '')}".lower()
+    return GiB if re.search(r"\bgib\b", said) else GB
 
 
 def _group(row: Row) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.calibration.groups import device_name, gathered, model_name, plan_group, source_name
-from optimizer.calibration.memory_fit import counts_reserved
+from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Choice, Errors, Verdicts, choice_of, errors_of
@@ -144,8 +144,8 @@ def score(by: str, name: str, rows: Sequence[Priced]) -> Score:
         time=errors_of([row.step_time or 0.0 for row in timed], [row.run.step_time or 1.0 for row in timed]),
         coverage=_share(covered),
         extrapolated=sum(bool(row.interval and row.interval.reasons) for row in timed),
-        allocated=_memory_errors([row for row in measured if not counts_reserved(row.run)]),
-        reserved=_memory_errors([row for row in measured if counts_reserved(row.run)]),
+        allocated=_memory_errors([row for row in measured if counted(row.run) == ALLOCATED]),
+        reserved=_memory_errors([row for row in measured if counted(row.run) != ALLOCATED]),
         memory_coverage=_share([_memory_covered(row) for row in measured]),
         verdicts=_verdicts(rows),
         choice=choice_of(_choices(timed)),
@@ -157,7 +157,9 @@ def _share(hits: Sequence[bool]) -> float | None:
 
 
 def _predicted_memory(row: Priced) -> float:
-    return (row.reserved if counts_reserved(row.run) else row.allocated) or 0.0
+    kind = counted(row.run)
+    beside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
+    return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + beside
 
 
 def _memory_errors(rows: Sequence[Priced]) -> Errors | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optimizer.calibration.memory_fit import counts_reserved, fit_memory, predicted_memory
+from optimizer.calibration.memory_fit import counted, fit_memory, predicted_memory
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.stack import Stack
@@ -37,10 +37,12 @@ def test_verdicts_alone_move_the_memory(measured: Callable[..., Path], lab: Stac
 
 def test_memory_alone_is_priced_as_with_the_time(gpt_runs: list[Run]) -> None:
     runs, parameters = gpt_runs[::5], {"workspace": 1e9}
-    reserved, allocated = predicted_memory(batches(runs), len(runs), parameters)
+    reserved, allocated, used = predicted_memory(batches(runs), len(runs), parameters)
     whole = predict(batches(runs), len(runs), parameters)
     np.testing.assert_allclose(reserved, whole.reserved, rtol=1e-12)
     np.testing.assert_allclose(allocated, whole.allocated, rtol=1e-12)
+    context = [run.job.stack["context_memory"] for run in runs if run.job]
+    np.testing.assert_allclose(used, whole.reserved + context, rtol=1e-12)
 
 
 def test_nothing_known_leaves_the_stack_alone(lab: Stack) -> None:
@@ -50,14 +52,15 @@ def test_nothing_known_leaves_the_stack_alone(lab: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "notes", "reserved"),
+    ("kind", "notes", "found"),
     [
-        ("torch reserved", "", True),
-        ("torch allocated", "", False),
-        ("as printed", "", True),
-        ("as printed", "max of mem-max-allocated-bytes", False),
-        ("torch reserved", "mem allocated 25 GB reserved 50 GB", True),
+        ("torch reserved", "", "reserved"),
+        ("torch allocated", "", "allocated"),
+        ("as printed", "", "reserved"),
+        ("as printed", "max of mem-max-allocated-bytes", "allocated"),
+        ("torch reserved", "mem allocated 25 GB reserved 50 GB", "reserved"),
+        ("used of the device, GiB", "", "used of the device"),
     ],
 )
-def test_what_a_printed_memory_counts(kind: str, notes: str, reserved: bool) -> None:
-    assert counts_reserved(Run(id="1", row={"notes": notes}, stack_name="x", memory_kind=kind)) is reserved
+def test_what_a_printed_memory_counts(kind: str, notes: str, found: str) -> None:
+    assert counted(Run(id="1", row={"notes": notes}, stack_name="x", memory_kind=kind)) == found

@@ -48,3 +48,26 @@ def test_other_rows_stay_as_they_are() -> None:
 
 def test_corrections_name_stacks_that_exist() -> None:
     assert {c.columns["stack"] for c in CORRECTIONS if "stack" in c.columns} <= set(stack_names())
+
+
+def test_a_step_without_the_weights_that_are_handed_on_after_it() -> None:
+    said: list[str] = []
+    row = {"source": "github:PrimeIntellect-ai/prime-rl@559b447", "model": "Qwen3-30B-A3B", "gpu": "H100"}
+    found = corrected(row | {"step_time_s": "42.8844", "tokens_per_s_per_gpu": "764.1"}, said)
+    assert (found["step_time_s"], found["tokens_per_s_per_gpu"]) == ("8.1739", "")
+    assert any("handed on" in text for text in said)
+    adapters = row | {"step_time_s": "7.9198"}
+    assert corrected(adapters, said) is adapters
+
+
+def test_memory_used_of_the_device_is_read_in_its_unit(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "source,source_ref,stack,model,seq_len,gpu,gpus,ep,micro_batch,global_batch,step_time_s,mem_gb\n"
+        "github:AMD-AGI/Primus@fd1eeab,DeepSeekV2Lite_tks_memory_mi355.png,primus-2025,deepseek-v2-lite,4096,MI355X,8,8,"
+        "1,768,36.6,80.8\n",
+        encoding="utf-8",
+    )
+    (run,) = read_runs(path)
+    assert run.memory == 80.8 * 2**30
+    assert run.memory_kind.startswith("used of the device")
