@@ -16,6 +16,7 @@ from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
 ROUNDING = 1e-9
+OFFLOAD_STEP = 1e-4  # shares of the optimizer state are whole multiples of it
 
 
 def host_room(job: Job) -> float:
@@ -91,9 +92,9 @@ def least_activations_there(job: Job, plans: Plans) -> FloatArray:
 def most_offload(bill: Bill) -> FloatArray:
     """Share of each plan's optimizer state that may lie on the host [1].
 
-    (host room - activations of an even split there) / (UNEVEN x what a stage has of it in the mean), at most 1; UNEVEN
-    is assumed, and 1 for a single stage. It hangs on no layout, so that every search and every bound may use it; a
-    layout with a stage still larger is left out by `holds`.
+    (host room - activations of an even split there) / (UNEVEN x what a stage has of it in the mean), at most 1, in
+    whole multiples of OFFLOAD_STEP; UNEVEN is assumed, and 1 for a single stage. It hangs on no layout, so that every
+    search and every bound may use it; a layout with a stage still larger is left out by `holds`.
 
     >>> from optimizer.objectives.layer.bill import bill_of
     >>> from optimizer.presets import load_cluster, load_model, load_stack
@@ -114,7 +115,8 @@ def most_offload(bill: Bill) -> FloatArray:
     room = np.full(len(plans), host_room(job))
     if np.any(plans.activation_offload):
         room = np.maximum(room - activations_there(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
-    return np.minimum(job.most_offload, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+    share = np.minimum(job.most_offload, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+    return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
 
 
 def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:

@@ -18,7 +18,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
-from optimizer.objectives.step.host_room import held, most_offload
+from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
@@ -33,7 +33,6 @@ ZOOMS = 10  # finer grids, each of half the step, of the eight points around the
 NOTEWORTHY = 1e-6  # share of a step that a trial must gain to be taken
 STUDY = "mfu-optimizer"
 STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
-OFFLOAD_STEP = 1e-4  # shares of the optimizer state are whole multiples of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +65,16 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
 def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
     """The fastest settings of every plan of a bill.
 
-    As much of the optimizer state is on the host as memory asks for. `study` is the URL of an Optuna storage to keep
-    the trials in.
+    As much of the optimizer state is on the host as memory asks for; the other settings are those that are best with
+    none of it there, so that they hang on no memory. `study` is the URL of an Optuna storage to keep the trials in.
     """
     stages = stages_of(bill.job.model, bill.plans)
     offload, fits = least_offload(bill, stages)
-    spot = _Spot(bill=bill, stages=stages, offload=offload)
+    spot = _Spot(bill=bill, stages=stages)
     place = spot.zoomed()
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
-    knobs = spot.knobs(place)
+    knobs = replace(spot.knobs(place), offload=offload)
     seconds = Step(bill=bill, stages=stages, knobs=knobs).seconds
     return Tuned(knobs=knobs, seconds=seconds, fits=fits & held(bill, knobs))
 
@@ -113,11 +112,10 @@ def needed_offload(bill: Bill, stages: Stages) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class _Spot:
-    """Plans with what must be on the host; a place is a point of the unit square for each plan."""
+    """Plans with all of the optimizer state on the device; a place is a point of the unit square for each plan."""
 
     bill: Bill
     stages: Stages
-    offload: FloatArray
 
     @cached_property
     def work(self) -> Work:
@@ -136,7 +134,7 @@ class _Spot:
         found = {"bucket": np.round(bucket / whole) * whole, "comm_sm_share": _whole_sms(job, share)}
         for name in found.keys() - set(job.stack.features.settable):
             found[name] = zero + getattr(Knobs(), name)
-        return KnobColumns(**found, offload=self.offload + zero)
+        return KnobColumns(**found, offload=zero)
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from heapq import heappop, heappush
+from itertools import count
 from time import perf_counter
 
 import numpy as np
@@ -17,18 +18,26 @@ from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import held, holds, most_offload
+from optimizer.objectives.step.host_room import held, holds
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
-from optimizer.search.lattice.knobs import at_most_offload, columns, knobs_at, taken, tuned
+from optimizer.search.lattice.knobs import at_most_offload, knobs_at, taken, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
-from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.layout import Layout, best_assignment, even_layout, placed_layout
 from optimizer.search.layouts.leanest_layout import fitting_layout, solver_free
 from optimizer.search.layouts.problem import layer_costs, problem_of
-from optimizer.search.layouts.table import LayerTable, layer_table
+from optimizer.search.layouts.shares import (
+    Prospects,
+    at,
+    at_need,
+    fixed_prospects,
+    none_there,
+    prospects_of,
+    some_there,
+)
+from optimizer.search.layouts.table import layer_table
 
 SLICE = 1024  # plans of the band whose knobs and memory are looked at together
 LEADING = 20  # even splits whose stages are looked at one by one
@@ -36,7 +45,7 @@ EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layou
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
-Settings = list[tuple[KnobColumns, BoolArray]]  # settings for each plan, and the plans that are to have them
+Waiting = list[tuple[float, int, Prospects, int]]  # a heap: bound [s], order of arrival, what is to be laid out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,32 +108,6 @@ class Bounds:
     knob_bound: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prospects:
-    """Plans at a setting of the knobs each: what no layout changes and what layers cost, a time that no layout beats,
-    infinite where none fits or it is not asked for [s].
-    """
-
-    knobs: KnobColumns
-    floor: StepFloor
-    table: LayerTable
-    bounds: FloatArray
-
-    @cached_property
-    def uneven(self) -> FloatArray:
-        """Least time of a step whose stages do not all hold as many layers [s]."""
-        return self.floor.uneven()
-
-    def take(self, index: IntArray) -> Prospects:
-        """Those of some of the plans."""
-        return Prospects(
-            knobs=taken(self.knobs, index),
-            floor=self.floor.take(index),
-            table=self.table.take(index),
-            bounds=self.bounds[index],
-        )
-
-
 @dataclass
 class _Search:
     """What has been found so far."""
@@ -138,7 +121,7 @@ class _Search:
     best: Candidate | None = None
     limit: float = np.inf
     found: dict[int, Candidate] = field(default_factory=dict)
-    solved: int = 0
+    solved: set[int] = field(default_factory=set)
 
     def left(self) -> float | None:
         """Seconds until the deadline."""
@@ -162,8 +145,8 @@ def lay_out(
 
     below: slower layouts are of no interest and not looked for [s].
 
-    Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as an even
-    split asks for, with none and with all of it there. Plans come in the order of their bounds at any knobs, and none
+    Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as the
+    layout needs. Plans come in the order of their bounds at any knobs, and none
     is laid out whose bound is no lower than the best step.
     """
     search = _search(job, tuning, time_limit)
@@ -185,7 +168,7 @@ def lay_out(
         low = np.flatnonzero(fitting[part] < search.limit)
         if len(low):
             chosen = some.take(low)
-            own[part[low]] = _visit(search, _prospects(search, chosen, _settings(tuning, chosen)), part[low])
+            own[part[low]] = _visit(search, chosen, _own(tuning, chosen), part[low])
     if search.best is None and even is not None:
         search.best = even
     value = search.best.seconds if search.best else np.inf
@@ -199,7 +182,7 @@ def lay_out(
         knob_bound=knob_bound if any_knobs else bound,
         space=space,
         band=int(np.sum(bounds < split)),
-        solved=search.solved,
+        solved=len(search.solved),
         complete=bound >= value * (1 - SAME),
     )
 
@@ -224,13 +207,13 @@ def place(
     When the time is over the plans that are left get none at all: the result is shorter.
     """
     bill, search = bill_of(job, plans), _search(job, tuning, time_limit, LITTLE)
-    prospects = list(_prospects(search, bill, _settings(tuning, bill)))
+    own = _own(tuning, bill)
     found: list[Candidate | None] = []
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
         alone, here = replace(search, undecided=[], found={}), np.array([index])
-        _visit(alone, (prospect.take(here) for prospect in prospects), here)
+        _visit(alone, bill.take(here), taken(own, here) if own else None, here)
         found.append(alone.best)
     return tuple(found)
 
@@ -273,14 +256,9 @@ def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best
     bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
     fitting = _below(bill, floor, bounds, tuning, best)
     low = bill.take(np.flatnonzero(fitting < best * (1 - SAME)))
-    least = np.full(len(low), np.inf)
-    for knobs, asked in _settings(tuning, low) if len(low) else ():
-        rows, table = step_floor(low, knobs), layer_table(low, knobs)
-        found = rows.step_time(fitting_slowest(job, rows, table, low.plans, best))
-        least = np.minimum(least, np.where(asked, found, np.inf))
     return Bounds(
         band=int(np.sum(bounds < even)),
-        undecided=int(np.sum(least < best * (1 - SAME))),
+        undecided=len(_undecided(low, tuning, best * (1 - SAME))) if len(low) else 0,
         knob_bound=float(min(np.min(fitting, initial=np.inf), best)),
     )
 
@@ -337,51 +315,86 @@ def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tup
     return every, joined(floors, every.plans), space
 
 
-def _prospects(search: _Search, bill: Bill, settings: Settings) -> Iterator[Prospects]:
-    """What bounds say of the layouts of these plans at one setting of the knobs after the other."""
-    job, plans = search.job, bill.plans
-    alike = np.flatnonzero(only_even(job, plans))
-    for knobs, asked in settings:
-        if not asked.any():
-            continue
-        floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
-        bounds = np.where(asked, floor.step_time(fitting_slowest(job, floor, table, plans, search.limit)), np.inf)
-        few = alike[np.isfinite(bounds[alike])]
-        if len(few):
-            fits = even_memory(bill.take(few), taken(knobs, few)) <= safe_memory(job)
-            bounds[few[~fits]] = np.inf
-        yield Prospects(knobs=knobs, floor=floor, table=table, bounds=bounds)
+def _undecided(bill: Bill, tuning: Tuning, limit: float) -> set[int]:
+    """Plans, by their position, of which the bounds alone do not say that no layout takes less than `limit` [s]."""
+    own = _own(tuning, bill)
+    if own is None:
+        return set(np.flatnonzero(fixed_prospects(bill, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
+    found = prospects_of(bill, own, none_there(bill), limit), some_there(bill, own, limit)
+    return {plan for some in found for plan in some.shares.plan[some.bounds < limit].tolist()}
 
 
-def _visit(search: _Search, settings: Iterable[Prospects], numbers: IntArray) -> FloatArray:
-    """Lay out those plans whose bound at these settings stays below the best, `numbers` being theirs in the lattice.
+def _visit(search: _Search, bill: Bill, own: KnobColumns | None, numbers: IntArray) -> FloatArray:
+    """Lay out those plans whose bound stays below the best at their `own` settings, or at the fixed ones; `numbers`
+    are theirs in the lattice.
 
     For each plan the time of its layout, or one that none of its layouts beats [s].
     """
-    least = np.full(len(numbers), np.inf)
-    for prospects in settings:
-        bounds = prospects.bounds
-        for position in np.argsort(bounds, kind="stable").tolist():
-            if bounds[position] >= search.limit:
-                break
-            if search.expired():
-                search.undecided.append(float(bounds[position]))
-                break
-            found = _held_by_host(search, _solve(search, prospects, position), prospects, position)
-            bounds[position] = found.seconds if isinstance(found, Candidate) else found
-            if isinstance(found, Candidate):
-                _note(search, replace(found, knobs=knobs_at(prospects.knobs, position)), int(numbers[position]))
-        least = np.minimum(least, bounds)
+    least = np.full(len(bill), np.inf)
+    if own is None:
+        fixed = fixed_prospects(bill, search.tuning.fixed or Knobs(), search.limit)
+        _lay(search, fixed, bill, None, numbers, least)
+        return least
+    _lay(search, prospects_of(bill, own, none_there(bill), search.limit), bill, own, numbers, least)
+    _lay(search, some_there(bill, own, search.limit), bill, own, numbers, least)
     return least
 
 
-def _held_by_host(search: _Search, found: Candidate | float, prospects: Prospects, position: int) -> Candidate | float:
-    """What was found, or the bound where the host has no room for it: another layout of the plan may be held."""
-    knobs = knobs_at(prospects.knobs, position)
-    if not isinstance(found, Candidate) or not found.solved or holds(search.job, found.plan, knobs):
-        return found
+def _lay(
+    search: _Search, prospects: Prospects, bill: Bill, own: KnobColumns | None, numbers: IntArray, least: FloatArray
+) -> None:
+    """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [s].
+
+    A layout that needs less on the host is noted with what it needs, and its plan laid out once more with that. `own`
+    are the settings of the plans of the bill, None where they are fixed.
+    """
+    waiting: Waiting = []
+    arrivals = count()
+    seen = set(zip(prospects.shares.plan.tolist(), prospects.shares.high.tolist(), strict=True))
+    _push(waiting, prospects, arrivals)
+    while waiting and waiting[0][0] < search.limit:
+        if search.expired():
+            search.undecided.append(waiting[0][0])
+            break
+        _, _, some, position = heappop(waiting)
+        place = int(some.shares.plan[position])
+        found, need = _solve(search, some, position, int(numbers[place])), 0
+        if isinstance(found, Candidate):
+            found, need = _with_need(search, found, some, position, own)
+            _note(search, found, int(numbers[place]))
+        least[place] = min(least[place], found.seconds if isinstance(found, Candidate) else found)
+        if own is not None and need and (place, need) not in seen:
+            seen.add((place, need))
+            _push(waiting, prospects_of(bill, own, at(np.array([place]), np.array([need])), search.limit), arrivals)
+    for bound, _, some, position in waiting:
+        place = int(some.shares.plan[position])
+        least[place] = min(least[place], bound)
+
+
+def _push(waiting: Waiting, prospects: Prospects, arrivals: Iterator[int]) -> None:
+    for position in np.argsort(prospects.bounds, kind="stable").tolist():
+        heappush(waiting, (float(prospects.bounds[position]), next(arrivals), prospects, position))
+
+
+def _with_need(
+    search: _Search, found: Candidate, prospects: Prospects, position: int, own: KnobColumns | None
+) -> tuple[Candidate, int]:
+    """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for.
+
+    Where the host has no room for it, the bound: another layout of the plan may be held.
+    """
+    share, knobs = int(prospects.shares.high[position]), knobs_at(prospects.knobs, position)
+    found = replace(found, knobs=knobs)
+    if not found.solved:
+        return found, 0
+    if own is not None and share:
+        there = at_need(search.job, found.plan, knobs, share)
+        if there.held and there.need < share:
+            return replace(found, seconds=there.seconds, knobs=there.knobs), there.need
+    if holds(search.job, found.plan, knobs):
+        return found, 0
     bound = float(prospects.bounds[position])
-    return replace(found, plan=prospects.floor.plans.plan(position), seconds=bound, solved=False, proven=False)
+    return replace(found, plan=prospects.floor.plans.plan(position), seconds=bound, solved=False, proven=False), 0
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
@@ -395,21 +408,14 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
         search.best, search.limit = candidate, candidate.seconds
 
 
-def _settings(tuning: Tuning, bill: Bill) -> Settings:
-    """Settings for each plan, and the plans that are to be laid out with them."""
-    every = np.ones(len(bill), dtype=np.bool_)
+def _own(tuning: Tuning, bill: Bill) -> KnobColumns | None:
+    """Each plan's own settings, None where all have fixed ones."""
     if tuning.fixed is not None:
-        return [(columns(tuning.fixed, len(bill)), every)]
-    own = tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
-    none, most = np.zeros(len(bill)), most_offload(bill)
-    return [
-        (own, every),
-        (replace(own, offload=none), own.offload > 0),
-        (replace(own, offload=most), own.offload < most),
-    ]
+        return None
+    return tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
 
 
-def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | float:
+def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, or that of others, else CP-SAT's.
 
     Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
@@ -429,7 +435,7 @@ def _solve(search: _Search, prospects: Prospects, index: int) -> Candidate | flo
             return split
     if solver_free(problem) and fitting_layout(problem) is None:
         return np.inf
-    search.solved += 1
+    search.solved.add(number)
     try:
         layout = best_assignment(
             problem,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,6 +85,11 @@ class LayerTable:
             fixed=self.fixed[index],
             hides=self.hides[index],
         )
+
+    def holding(self, other: LayerTable) -> LayerTable:
+        """The same costs with the weights, gradients and optimizer state on the device of another table."""
+        kinds = {kind: {**columns, "static": other.kinds[kind]["static"]} for kind, columns in self.kinds.items()}
+        return replace(self, kinds=kinds)
 
     def row(self, index: int) -> StageCosts:
         """One plan's."""

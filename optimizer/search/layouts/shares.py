@@ -1,0 +1,167 @@
+"""Shares of the optimizer state on the host at which plans are laid out, and what no layout beats there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
+from optimizer.objectives.step.price import Step
+from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.objectives.step.time_terms import optimizer
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
+from optimizer.search.lattice.knobs import columns, least_offload, taken
+from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
+from optimizer.search.layouts.even_splits import even_memory, only_even
+from optimizer.search.layouts.table import LayerTable, byte_table, layer_table
+
+WHOLE = 10_000  # multiples of OFFLOAD_STEP in all of the state
+GRID = 625  # multiples of OFFLOAD_STEP between the shares that bounds are asked about, of any job
+TRIED = 1  # of these a plan is laid out at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """Plans of a bill by their position, each with a range of shares in multiples of OFFLOAD_STEP, both ends in it."""
+
+    plan: IntArray
+    low: IntArray
+    high: IntArray
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def take(self, index: IntArray) -> Shares:
+        """Some of them."""
+        return Shares(plan=self.plan[index], low=self.low[index], high=self.high[index])
+
+
+def at(plan: IntArray, share: IntArray) -> Shares:
+    """Plans at one share each."""
+    return Shares(plan=plan, low=share, high=share)
+
+
+def none_there(bill: Bill) -> Shares:
+    """Every plan with nothing on the host."""
+    return at(np.arange(len(bill)), np.zeros(len(bill), dtype=np.int64))
+
+
+def some_there(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
+    """Plans that may beat `limit` [s] with something on the host: at the share that an even split needs, at the most,
+    and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
+    """
+    most = np.round(most_offload(bill) / OFFLOAD_STEP).astype(np.int64)
+    least = np.maximum(np.floor(host_share(bill) / OFFLOAD_STEP).astype(np.int64), 1)
+    plan = np.flatnonzero(least <= most)
+    if len(plan):
+        spans = Shares(plan=plan, low=least[plan], high=most[plan])
+        plan = plan[prospects_of(bill, own, spans, limit).bounds < limit]
+    low, high, split = least[plan], most[plan], np.round(own.offload[plan] * WHOLE).astype(np.int64)
+    tried = [split, high, *(np.full(len(plan), share) for share in range(GRID, WHOLE, GRID))]
+    pairs = np.stack([np.tile(plan, len(tried)), np.concatenate(tried)])
+    asked = (pairs[1] >= np.tile(low, len(tried))) & (pairs[1] <= np.tile(high, len(tried)))
+    found = prospects_of(bill, own, at(*np.unique(pairs[:, asked], axis=1)), limit)
+    asks = np.zeros(len(found.shares), dtype=np.bool_)
+    for share in (np.round(own.offload * WHOLE).astype(np.int64), most):
+        asks |= share[found.shares.plan] == found.shares.high
+    order = np.lexsort((found.bounds, found.shares.plan))
+    first = np.searchsorted(found.shares.plan[order], found.shares.plan[order])
+    leads = np.empty(len(order), dtype=np.bool_)
+    leads[order] = np.arange(len(order)) - first < TRIED
+    return found.take(np.flatnonzero(leads | asks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prospects:
+    """Plans with a range of shares each: what no layout changes and what layers cost, their time at the cheapest share
+    of the range and their memory at the highest; a time that no layout beats, infinite where none fits [s].
+    """
+
+    job: Job
+    shares: Shares
+    knobs: KnobColumns
+    floor: StepFloor
+    table: LayerTable
+    bounds: FloatArray
+
+    @cached_property
+    def uneven(self) -> FloatArray:
+        """Least time of a step whose stages do not all hold as many layers [s]."""
+        return self.floor.uneven()
+
+    def take(self, index: IntArray) -> Prospects:
+        """Those of some of the plans."""
+        return Prospects(
+            job=self.job,
+            shares=self.shares.take(index),
+            knobs=taken(self.knobs, index),
+            floor=self.floor.take(index),
+            table=self.table.take(index),
+            bounds=self.bounds[index],
+        )
+
+
+def fixed_prospects(bill: Bill, knobs: Knobs, limit: float) -> Prospects:
+    """Every plan at one setting of the knobs."""
+    return _prospects(bill, none_there(bill), columns(knobs, len(bill)), None, limit)
+
+
+def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> Prospects:
+    """What bounds say of layouts that need a share of these ranges, at each plan's own settings; where the step cannot
+    take less than `limit` [s] they do not say how much longer.
+    """
+    some, knobs = bill.take(shares.plan), taken(own, shares.plan)
+    low, high = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (shares.low, shares.high))
+    cheapest, most = (replace(knobs, offload=each) for each in (low if slower_there(bill.job) else high, high))
+    return _prospects(some, shares, cheapest, most, limit)
+
+
+def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns | None, limit: float) -> Prospects:
+    job, plans = bill.job, bill.plans
+    floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
+    if most is not None and np.any(most.offload > knobs.offload):
+        table = table.holding(byte_table(bill, most))
+    bounds = floor.step_time(fitting_slowest(job, floor, table, plans, limit))
+    few = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
+    if len(few):
+        fits = even_memory(bill.take(few), taken(most or knobs, few)) <= safe_memory(job)
+        bounds[few[~fits]] = np.inf
+    return Prospects(job=job, shares=shares, knobs=knobs, floor=floor, table=table, bounds=bounds)
+
+
+def slower_there(job: Job) -> bool:
+    """Whether an update takes longer on the host than on the device."""
+    rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
+    device, host = (
+        optimizer(np.ones(1), *rate, np.asarray(share), np.asarray(job.cluster.host_bandwidth)) for share in (0.0, 1.0)
+    )
+    return bool(host[0] >= device[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtNeed:
+    """A plan, as it is laid out, with the least share on the host that it needs: its knobs, step time [s], that share
+    in multiples of OFFLOAD_STEP, and whether the host has room for it.
+    """
+
+    knobs: Knobs
+    seconds: float
+    need: int
+    held: bool
+
+
+def at_need(job: Job, plan: Plan, knobs: Knobs, high: int) -> AtNeed:
+    """A plan whose layout was found with at most so much on the host; all of that where updates are faster there."""
+    bill = bill_of(job, Plans.of([plan]))
+    stages = stages_of(job.model, bill.plans)
+    share, _ = least_offload(bill, stages)
+    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_there(job) else high
+    own = replace(knobs, offload=need * OFFLOAD_STEP)
+    seconds = float(Step(bill=bill, stages=stages, knobs=own).seconds[0])
+    return AtNeed(knobs=own, seconds=seconds, need=need, held=bool(held(bill, own)[0]))
