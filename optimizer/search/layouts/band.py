@@ -223,7 +223,10 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
     if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))
-    given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
+    try:
+        given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
+    except Infeasible:  # the solver rounds bytes up, and a layout with what it needs on the host has none to spare
+        return plan
     return found.of(plan) if found.objective <= given.objective * (1 + SAME) else plan
 
 
