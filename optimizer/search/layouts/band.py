@@ -5,10 +5,8 @@ bound of every plan at any knobs  ->  band below the best so far, tuned  ->  lay
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import count
 from time import perf_counter
 
 import numpy as np
@@ -16,15 +14,16 @@ import numpy as np
 from optimizer.constraints.given_layout import laid_out
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import held, holds
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
-from optimizer.search.lattice.knobs import at_most_offload, knobs_at, taken, tuned
+from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
+from optimizer.search.layouts.laid_out import Bounds, Candidate, Held, LaidOut
 from optimizer.search.layouts.layout import Layout, best_assignment, even_layout, placed_layout
 from optimizer.search.layouts.leanest_layout import fitting_layout, solver_free
 from optimizer.search.layouts.problem import layer_costs, problem_of
@@ -45,67 +44,6 @@ EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layou
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
-Waiting = list[tuple[float, int, Prospects, int]]  # a heap: bound [s], order of arrival, what is to be laid out
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
-    of the layout at its knobs, else the bound [s].
-    """
-
-    plan: Plan
-    seconds: float
-    knobs: Knobs = Knobs()
-    solved: bool = False
-    proven: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
-
-    seconds: step time of the layout that was found, else a time that no layout of the plan beats at any knobs [s].
-    fits: False where it was seen that no layout of the plan does.
-    """
-
-    plans: Plans
-    seconds: FloatArray
-    fits: BoolArray
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaidOut:
-    """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
-
-    candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
-    layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
-    band: plans whose bound is below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could
-    be better was left out for want of time or effort. placed: what `place` found for runners-up, by the plan without a
-    layout.
-    """
-
-    best: Candidate | None
-    candidates: tuple[Candidate, ...]
-    held: Held
-    bound: float
-    knob_bound: float
-    space: int
-    band: int
-    solved: int
-    complete: bool
-    placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
-    layout of theirs beats the best.
-    """
-
-    band: int
-    undecided: int
-    knob_bound: float
 
 
 @dataclass
@@ -168,7 +106,8 @@ def lay_out(
         low = np.flatnonzero(fitting[part] < search.limit)
         if len(low):
             chosen = some.take(low)
-            own[part[low]] = _visit(search, chosen, _own(tuning, chosen), part[low])
+            mine = _own(tuning, chosen)
+            own[part[low]] = _visit(search, _prospects(search, chosen, mine), chosen, mine, part[low])
     if search.best is None and even is not None:
         search.best = even
     value = search.best.seconds if search.best else np.inf
@@ -207,13 +146,15 @@ def place(
     When the time is over the plans that are left get none at all: the result is shorter.
     """
     bill, search = bill_of(job, plans), _search(job, tuning, time_limit, LITTLE)
-    own = _own(tuning, bill)
+    own, numbers = _own(tuning, bill), np.arange(len(plans))
+    every = list(_prospects(search, bill, own))
     found: list[Candidate | None] = []
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
-        alone, here = replace(search, undecided=[], found={}), np.array([index])
-        _visit(alone, bill.take(here), taken(own, here) if own else None, here)
+        alone = replace(search, undecided=[], found={}, solved=set())
+        mine = (some.take(np.flatnonzero(some.shares.plan == index)) for some in every)
+        _visit(alone, mine, bill, own, numbers)
         found.append(alone.best)
     return tuple(found)
 
@@ -327,62 +268,66 @@ def _undecided(bill: Bill, tuning: Tuning, limit: float) -> set[int]:
     return {plan for some in found for plan in some.shares.plan[some.bounds < limit].tolist()}
 
 
-def _visit(search: _Search, bill: Bill, own: KnobColumns | None, numbers: IntArray) -> FloatArray:
-    """Lay out those plans whose bound stays below the best at their `own` settings, or at the fixed ones; `numbers`
-    are theirs in the lattice.
+def _prospects(search: _Search, bill: Bill, own: KnobColumns | None) -> Iterator[Prospects]:
+    """Plans at the fixed settings; or at their `own`, with nothing on the host and then with something there."""
+    if own is None:
+        yield fixed_prospects(bill, search.tuning.fixed or Knobs(), search.limit)
+        return
+    yield prospects_of(bill, own, none_there(bill), search.limit)
+    yield some_there(bill, own, search.limit)
 
-    For each plan the time of its layout, or one that none of its layouts beats [s].
+
+def _visit(
+    search: _Search, prospects: Iterable[Prospects], bill: Bill, own: KnobColumns | None, numbers: IntArray
+) -> FloatArray:
+    """Lay out those plans of a bill whose bound stays below the best; `numbers` are theirs in the lattice.
+
+    A layout that needs less on the host than it was given is noted with what it needs, and its plan laid out once more
+    with that. For each plan the time of its layout, or one that none of its layouts beats [s].
     """
     least = np.full(len(bill), np.inf)
-    if own is None:
-        fixed = fixed_prospects(bill, search.tuning.fixed or Knobs(), search.limit)
-        _lay(search, fixed, bill, None, numbers, least)
-        return least
-    _lay(search, prospects_of(bill, own, none_there(bill), search.limit), bill, own, numbers, least)
-    _lay(search, some_there(bill, own, search.limit), bill, own, numbers, least)
+    for some in prospects:
+        seen = set(zip(some.shares.plan.tolist(), some.shares.high.tolist(), strict=True))
+        again = _lay(search, some, bill, own is not None, numbers, least) - seen
+        while own is not None and again:
+            seen |= again
+            plan, share = (np.array(column, dtype=np.int64) for column in zip(*sorted(again), strict=True))
+            more = prospects_of(bill, own, at(plan, share), search.limit)
+            again = _lay(search, more, bill, True, numbers, least) - seen
     return least
 
 
 def _lay(
-    search: _Search, prospects: Prospects, bill: Bill, own: KnobColumns | None, numbers: IntArray, least: FloatArray
-) -> None:
+    search: _Search, prospects: Prospects, bill: Bill, trimmed: bool, numbers: IntArray, least: FloatArray
+) -> set[tuple[int, int]]:
     """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [s].
 
-    A layout that needs less on the host is noted with what it needs, and its plan laid out once more with that. `own`
-    are the settings of the plans of the bill, None where they are fixed.
+    Which plans, by their position in the bill, need less on the host than they were given, and how much, in multiples
+    of OFFLOAD_STEP; none unless they are to be `trimmed`.
     """
-    waiting: Waiting = []
-    arrivals = count()
-    seen = set(zip(prospects.shares.plan.tolist(), prospects.shares.high.tolist(), strict=True))
-    _push(waiting, prospects, arrivals)
-    while waiting and waiting[0][0] < search.limit:
-        if search.expired():
-            search.undecided.append(waiting[0][0])
+    bounds, again = prospects.bounds.copy(), set()
+    for position in np.argsort(bounds, kind="stable").tolist():
+        if bounds[position] >= search.limit:
             break
-        _, _, some, position = heappop(waiting)
-        place = int(some.shares.plan[position])
-        found, need = _solve(search, some, position, int(numbers[place])), 0
+        if search.expired():
+            search.undecided.append(float(bounds[position]))
+            break
+        place = int(prospects.shares.plan[position])
+        found = _solve(search, prospects, position, int(numbers[place]))
         if isinstance(found, Candidate):
-            found, need = _with_need(search, found, some, position, own)
+            found, need = _on_host(search, found, prospects, position, bill if trimmed else None)
+            again |= {(place, need)} if need else set()
             _note(search, found, int(numbers[place]))
-        least[place] = min(least[place], found.seconds if isinstance(found, Candidate) else found)
-        if own is not None and need and (place, need) not in seen:
-            seen.add((place, need))
-            _push(waiting, prospects_of(bill, own, at(np.array([place]), np.array([need])), search.limit), arrivals)
-    for bound, _, some, position in waiting:
-        place = int(some.shares.plan[position])
-        least[place] = min(least[place], bound)
+        bounds[position] = found.seconds if isinstance(found, Candidate) else found
+    np.minimum.at(least, prospects.shares.plan, bounds)
+    return again
 
 
-def _push(waiting: Waiting, prospects: Prospects, arrivals: Iterator[int]) -> None:
-    for position in np.argsort(prospects.bounds, kind="stable").tolist():
-        heappush(waiting, (float(prospects.bounds[position]), next(arrivals), prospects, position))
-
-
-def _with_need(
-    search: _Search, found: Candidate, prospects: Prospects, position: int, own: KnobColumns | None
+def _on_host(
+    search: _Search, found: Candidate, prospects: Prospects, position: int, bill: Bill | None
 ) -> tuple[Candidate, int]:
-    """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for.
+    """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for,
+    or none is to be left out: without a bill.
 
     Where the host has no room for it, the bound: another layout of the plan may be held.
     """
@@ -390,11 +335,14 @@ def _with_need(
     found = replace(found, knobs=knobs)
     if not found.solved:
         return found, 0
-    if own is not None and share:
-        there = at_need(search.job, found.plan, knobs, share)
-        if there.held and there.need < share:
-            return replace(found, seconds=there.seconds, knobs=there.knobs), there.need
-    if holds(search.job, found.plan, knobs):
+    if bill is not None and share:
+        mine = bill.take(prospects.shares.plan[position : position + 1]).placed([found.plan.placement])
+        there = at_need(mine, knobs, share)
+        if there.held:
+            less = there.need < share
+            trimmed = replace(found, seconds=there.seconds, knobs=there.knobs) if less else found
+            return trimmed, there.need if less else 0
+    elif holds(search.job, found.plan, knobs):
         return found, 0
     bound = float(prospects.bounds[position])
     return replace(found, plan=prospects.floor.plans.plan(position), seconds=bound, solved=False, proven=False), 0

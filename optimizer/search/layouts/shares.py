@@ -9,13 +9,13 @@ import numpy as np
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import optimizer
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
+from optimizer.plan import IntArray, KnobColumns, Knobs
 from optimizer.search.lattice.knobs import columns, least_offload, taken
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
@@ -156,12 +156,13 @@ class AtNeed:
     held: bool
 
 
-def at_need(job: Job, plan: Plan, knobs: Knobs, high: int) -> AtNeed:
-    """A plan whose layout was found with at most so much on the host; all of that where updates are faster there."""
-    bill = bill_of(job, Plans.of([plan]))
-    stages = stages_of(job.model, bill.plans)
+def at_need(bill: Bill, knobs: Knobs, high: int) -> AtNeed:
+    """The one plan of a bill, laid out as was found with at most so much on the host; all of that where updates are
+    faster there.
+    """
+    stages = stages_of(bill.job.model, bill.plans)
     share, _ = least_offload(bill, stages)
-    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_there(job) else high
+    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_there(bill.job) else high
     own = replace(knobs, offload=need * OFFLOAD_STEP)
     seconds = float(Step(bill=bill, stages=stages, knobs=own).seconds[0])
     return AtNeed(knobs=own, seconds=seconds, need=need, held=bool(held(bill, own)[0]))

@@ -16,7 +16,8 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.layouts.band import LaidOut, place
+from optimizer.search.layouts.band import place
+from optimizer.search.layouts.laid_out import LaidOut
 
 PLACED = 8  # runners-up whose layers are placed
 

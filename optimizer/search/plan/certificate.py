@@ -19,7 +19,7 @@ from optimizer.recomputation import modules_of
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
-from optimizer.search.layouts.band import Candidate, Held, LaidOut
+from optimizer.search.layouts.laid_out import Candidate, Held, LaidOut
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.layouts.problem import layouts_searched
 

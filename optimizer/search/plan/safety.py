@@ -11,8 +11,9 @@ from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
-from optimizer.search.layouts.band import SAME, Candidate, lay_out, smoothed
+from optimizer.search.layouts.band import SAME, lay_out, smoothed
 from optimizer.search.layouts.given import as_given
+from optimizer.search.layouts.laid_out import Candidate
 from optimizer.search.plan.alternatives import estimate_of
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
 from optimizer.search.lattice.knobs import columns
+from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
+from tests.thorough import cases
 
 
 def asked(model: str, gpus: int, hbm: float, host: float) -> Job:
@@ -184,4 +187,22 @@ def test_no_smaller_host_beats_the_free_answer(model: str, gpus: int, hbm: float
         found = plan(job, trials=0, top=1, priced_risk=False, explained=False)
         if found.plan is not None and found.estimate is not None:
             assert kept(job, found.plan, found.knobs) <= host_room(job) * (1 + 1e-9)
+            assert found.estimate.step_time >= free.estimate.step_time * (1 - NOISE)
+
+
+@pytest.mark.parametrize("seed", range(cases(40, sample=2)))
+def test_no_smaller_host_of_any_size_beats_the_free_answer(seed: int) -> None:
+    """Of jobs drawn at random that do not fit without the host."""
+    random = Random(seed)
+    free, job = None, asked("llama3-8b", 8, 22e9, 0.0)
+    while free is None or not free.knobs.offload:
+        model, gpus = random.choice(("llama3-8b", "llama2-13b", "gpt3-13b", "qwen2.5-32b")), random.choice((8, 16, 24))
+        whole = load_model(model).params * random.uniform(6, 16) / gpus
+        job = asked(model, gpus, min(8e10, whole + random.uniform(6e9, 25e9)), 0.0).with_limits(bubble=1.0)
+        free = best_plan(job)
+    for _ in range(3):
+        tight = replace(job, cluster=replace(job.cluster, host_memory=10 ** random.uniform(10.5, 12.3)))
+        found = best_plan(tight)
+        if found is not None:
+            assert kept(tight, found.plan, found.knobs) <= host_room(tight) * (1 + 1e-9)
             assert found.estimate.step_time >= free.estimate.step_time * (1 - NOISE)

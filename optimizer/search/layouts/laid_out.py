@@ -1,0 +1,69 @@
+"""What a search for layouts has found: plans with their best layouts, what CP-SAT is given of them, and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.plan import Knobs, Plan, Plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
+    of the layout at its knobs, else the bound [s].
+    """
+
+    plan: Plan
+    seconds: float
+    knobs: Knobs = Knobs()
+    solved: bool = False
+    proven: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
+
+    seconds: step time of the layout that was found, else a time that no layout of the plan beats at any knobs [s].
+    fits: False where it was seen that no layout of the plan does.
+    """
+
+    plans: Plans
+    seconds: FloatArray
+    fits: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaidOut:
+    """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
+
+    candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
+    layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
+    band: plans whose bound is below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could
+    be better was left out for want of time or effort. placed: what `place` found for runners-up, by the plan without a
+    layout.
+    """
+
+    best: Candidate | None
+    candidates: tuple[Candidate, ...]
+    held: Held
+    bound: float
+    knob_bound: float
+    space: int
+    band: int
+    solved: int
+    complete: bool
+    placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
+    layout of theirs beats the best.
+    """
+
+    band: int
+    undecided: int
+    knob_bound: float
