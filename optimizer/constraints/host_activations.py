@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job import Job
+from optimizer.objectives.layer.cost import keeps_there
 from optimizer.objectives.step.host_room import ROUNDING, host_room, least_activations_there, node_memory
 from optimizer.plan import FIELDS, Plans
 from optimizer.units import GB
@@ -56,12 +57,13 @@ class HostActivations:
 
     def lifted(self, job: Job) -> Job:
         """The job where the host takes whatever activations it is asked to take."""
-        asked = (job.limits.fixed, job.limits.ranges, job.limits.choices)
-        return job.with_host_memory(0.0) if any("activation_offload" in some for some in asked) else job
+        asked = {name for some in (job.limits.fixed, job.limits.ranges, job.limits.choices) for name in some}
+        moving = {"activation_offload", "recompute"} if job.stack.features.selective_on_host else {"activation_offload"}
+        return job if asked.isdisjoint(moving) else job.with_host_memory(0.0)
 
     def _room(self, job: Job, plans: Plans) -> FloatArray:
         """Room on the host that each plan's activations take for a GPU [B]."""
-        found, some = np.zeros(len(plans)), np.flatnonzero(plans.activation_offload)
+        found, some = np.zeros(len(plans)), np.flatnonzero(keeps_there(job, plans))
         if len(some):
             found[some] = least_activations_there(job, plans.take(some))
         return found

@@ -95,6 +95,10 @@ def exported(answer: Answer) -> Exported:
             texts[name] = export(answer)
         except InputError as error:
             refused[name] = str(error)
+    launches = [name for name in ("megatron.args", *BRIDGE) if name in refused]
+    if launches and not any(name in texts for name in ("megatron.args", *BRIDGE)):
+        refused[COMMUNICATORS] = refused[launches[0]]  # what nothing launches is no file
+        texts.pop(COMMUNICATORS, None)
     return Exported(texts={name: text for name, text in texts.items() if text}, refused=refused)
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.job import Job
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.cost import keeps_there
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price
+from optimizer.objectives.step.host_room import on_host
 from optimizer.plan import Plans
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.catalogue import host_memory, paid, power_curve, price_row
@@ -168,11 +170,11 @@ def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
 def kept_on_host(answer: Answer) -> float:
     """What a plan keeps in the host's memory instead of the device's, per GPU [B]; 0 where it offloads nothing."""
     plan, knobs = answer.plan, answer.knobs
-    if plan is None or answer.estimate is None or not (knobs.offload or plan.activation_offload):
+    if plan is None or answer.estimate is None:
         return 0.0
-    whole = price(answer.job, Plans.of([replace(plan, activation_offload=0)]), replace(knobs, offload=0.0))
-    with_host = price(answer.job, Plans.of([plan]), knobs)
-    return float(whole.allocated[0] - with_host.allocated[0])
+    plans = Plans.of([plan])
+    something = knobs.offload or keeps_there(answer.job, plans)[0]
+    return float(on_host(bill_of(answer.job, plans), knobs)[0]) if something else 0.0
 
 
 def _late(campaign: Campaign, found: Figures) -> tuple[Excess, ...]:

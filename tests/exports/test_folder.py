@@ -9,9 +9,11 @@ import pytest
 
 from optimizer.answer import Answer
 from optimizer.errors import InputError
-from optimizer.exports.folder import write_exports, write_texts
+from optimizer.exports.folder import exported, write_exports, write_texts
 from optimizer.exports.sbatch import sbatch_script
 from optimizer.plan import Plan
+from optimizer.presets import load_model
+from optimizer.target import aimed
 
 CHECKOUT = Path(__file__).parents[2]
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
@@ -30,6 +32,16 @@ def test_what_no_software_can_run_is_an_input_error(gpt3_answer: Answer, tmp_pat
     plan = Plan(pp=8, dp=128, num_microbatches=12, recompute="full", recompute_layers=(1, *(0,) * 7))
     with pytest.raises(InputError, match="it lacks recomputation of other layers on each stage"):
         write_exports(replace(gpt3_answer, plan=plan), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_model_that_no_launcher_has_leaves_nothing(gpt3_answer: Answer, tmp_path: Path) -> None:
+    """Not even the communicators of a plan, which nothing would launch."""
+    assert exported(gpt3_answer).texts["megatron-nccl.json"]
+    stack = aimed(gpt3_answer.job.stack, "megatron-lm")
+    bloom = replace(gpt3_answer, job=replace(gpt3_answer.job, model=load_model("bloom-176b"), stack=stack))
+    with pytest.raises(InputError, match="it lacks"):
+        write_exports(bloom, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import FloatArray, distinct
+from optimizer.objectives.arrays import BoolArray, FloatArray, distinct
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
     kept_bytes,
@@ -26,8 +26,10 @@ from optimizer.objectives.layer.seconds import TERMS, head_time, layer_time
 from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import IntArray, Plans
+from optimizer.recomputation import MODES
 
 HOST_TRANSFER = "host_transfer"
+SELECTIVE = MODES.index("selective")
 BY_TERM = ("forward", "backward", "again", "beside_forward", "beside_backward")  # columns of a Cost that are mappings
 Terms = Mapping[str, FloatArray]
 
@@ -144,11 +146,10 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
     away = stack.features.selective_on_host
     factor = stack["activation_factor"]
-    hosted = hosted_bytes(job, plans, moe) if np.any(plans.activation_offload) else np.zeros(len(plans))
-    moved = hosted + selective_bytes(table, lean) * factor if away else hosted
+    hosted = hosted_bytes(job, plans, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
     passes = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(moved):
-        passes = host_passes(job, time, lean, moved)
+    if np.any(hosted):
+        passes = host_passes(job, time, lean, hosted)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
     spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
     return Cost(
@@ -185,7 +186,19 @@ def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
     >>> (hosted_bytes(job, plans, moe=False) / job.stack["activation_factor"] / 2048).tolist()
     [0.0, 6144.0]
     """
-    kept_input = 1.0 if job.quantised else 2.0
-    movable = movable_bytes(job.model, shapes_of(job, plans), moe, job.stack.imbalance, kept_input)
-    moved = moved_bytes(movable, without_full(plans.recompute), plans.activation_offload / 100.0)
-    return moved * job.stack["activation_factor"]
+    kept_input, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
+    shapes, stack = shapes_of(job, plans), job.stack
+    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, kept_input)
+    moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
+    if stack.features.selective_on_host:
+        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        moved = moved + selective_bytes(table, lean)
+    return moved * stack["activation_factor"]
+
+
+def keeps_there(job: Job, plans: Plans) -> BoolArray:
+    """Plans that keep activations on the host: a share of them, or what selective recomputation keeps where the
+    software has that there.
+    """
+    selective = job.stack.features.selective_on_host & (plans.recompute == SELECTIVE)
+    return np.asarray((plans.activation_offload > 0) | selective)

@@ -7,7 +7,7 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.layer.cost import hosted_bytes
+from optimizer.objectives.layer.cost import hosted_bytes, keeps_there
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Stages, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.memory import stage_memory, state_bytes
@@ -113,7 +113,7 @@ def most_offload(bill: Bill) -> FloatArray:
     shared, experts = state_bytes(job, plans)["optimizer"]
     mean = (whole.shared * shared + whole.experts * experts) / plans.pp
     room = np.full(len(plans), host_room(job))
-    if np.any(plans.activation_offload):
+    if np.any(keeps_there(job, plans)):
         room = np.maximum(room - activations_there(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
     share = np.minimum(job.most_offload, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
     return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
@@ -133,14 +133,14 @@ def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
     """
     stages = stages_of(bill.job.model, bill.plans)
     kept = stage_memory(bill, stages).terms["optimizer"] * stages.exists * knobs.offload
-    if np.any(bill.plans.activation_offload):
+    if np.any(keeps_there(bill.job, bill.plans)):
         kept = kept + activations_there(bill, stages)
     return np.asarray(kept.max(axis=0))
 
 
 def held(bill: Bill, knobs: Knobs | KnobColumns) -> BoolArray:
     """Plans whose host has room for what they keep there, as their layers lie."""
-    something = np.asarray((knobs.offload > 0) | (bill.plans.activation_offload > 0))
+    something = np.asarray(knobs.offload > 0) | keeps_there(bill.job, bill.plans)
     if not bill.job.cluster.host_memory or not np.any(something):
         return np.ones(len(bill), dtype=np.bool_)
     return on_host(bill, knobs) <= host_room(bill.job) * (1 + ROUNDING)
@@ -153,6 +153,7 @@ def activations_held(bill: Bill) -> BoolArray:
 
 def holds(job: Job, plan: Plan, knobs: Knobs) -> bool:
     """Whether the host has room for what a plan, as it is laid out, keeps there."""
-    if not job.cluster.host_memory or not (knobs.offload or plan.activation_offload):
+    plans = Plans.of([plan])
+    if not job.cluster.host_memory or not (knobs.offload or keeps_there(job, plans)[0]):
         return True
-    return bool(held(bill_of(job, Plans.of([plan])), knobs)[0])
+    return bool(held(bill_of(job, plans), knobs)[0])

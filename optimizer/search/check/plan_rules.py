@@ -11,6 +11,7 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.cost import keeps_there
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_room import ROUNDING, host_room, on_host
 from optimizer.objectives.step.price import price
@@ -66,10 +67,10 @@ def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
 
 def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
-    if not job.cluster.host_memory or not (knobs.offload or plans.activation_offload.any()):
+    if not job.cluster.host_memory or not (knobs.offload or keeps_there(job, plans).any()):
         return ()
     kept = float(on_host(bill_of(job, plans), knobs)[0])
-    there = {"activations": plans.activation_offload.any(), "optimizer state": knobs.offload}
+    there = {"activations": keeps_there(job, plans).any(), "optimizer state": knobs.offload}
     what = [name for name, some in there.items() if some]
     reason = (
         f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {host_room(job) / GB:.0f} GB of host memory per GPU"

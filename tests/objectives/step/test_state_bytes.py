@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optimizer.constraints.host_activations import HostActivations
 from optimizer.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.host_room import holds, host_room, on_host
 from optimizer.objectives.step.memory import largest_matrix, stage_memory
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
+from optimizer.plan import Knobs, Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.check.plan_rules import rule_findings
 
 SHARDED = Plan(dp=128, micro_batch=4, zero_stage=3, recompute="selective")
 
@@ -52,6 +55,22 @@ def test_what_selective_recomputation_keeps_lies_on_the_host_but_for_two_layers(
 def test_full_recomputation_keeps_its_inputs_on_the_device() -> None:
     full = replace(SHARDED, recompute="full")
     assert memory(job(), "activations", full) == memory(job(selective_on_host=False), "activations", full)
+
+
+def test_what_lies_there_takes_room_of_the_host() -> None:
+    """Input, queries, keys and values of 80 layers for 32,768 tokens: 97 GB x the stack's factor of activations."""
+    question, plans = job(), Plans.of([SHARDED])
+    layer = (8192 + 8192 + 2 * 1024) * 2 * 4 * 8192
+    there = float(on_host(bill_of(question, plans), Knobs())[0])
+    assert there == pytest.approx(80 * layer * question.stack["activation_factor"], rel=1e-6)
+    assert there < host_room(question) == pytest.approx(0.8 * 1536 * 2**30 / 8)
+    small = question.with_host_memory(8 * there)
+    assert not holds(small, SHARDED, Knobs())
+    assert not HostActivations().check(small, plans)[0]
+    assert [found.holds for found in rule_findings(small, SHARDED, Knobs()) if found.name == "host-memory"] == [False]
+    full = replace(SHARDED, recompute="full")
+    assert holds(small, full, Knobs())
+    assert on_host(bill_of(question, Plans.of([full])), Knobs())[0] == 0
 
 
 def test_a_slow_host_shows() -> None:
