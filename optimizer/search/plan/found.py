@@ -18,7 +18,8 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import LaidOut, smoothed
+from optimizer.search.layouts.band import smoothed
+from optimizer.search.layouts.laid_out import LaidOut
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
 from optimizer.search.plan.best import Known, laid_out_best
 from optimizer.target import unbuilt
