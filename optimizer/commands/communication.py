@@ -88,7 +88,7 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
         **study.room.to_dict(),
     }
     screen = partial(report.communication_report, study, assumed)
-    output.show(content, assumed, records, screen, lambda: _charts().plan_page(study, assumed))
+    output.show(content, assumed, records, screen, lambda: _pages().plan_page(study, assumed))
 
 
 def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output: Output) -> None:
@@ -101,7 +101,7 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
     records = report.strategies_records(strategies)
     content = {"job": job_dict(job), "strategies": records}
     screen = partial(report.strategies_report, job, strategies, assumed)
-    output.show(content, assumed, records, screen, lambda: _charts().strategies_page(job, strategies, assumed))
+    output.show(content, assumed, records, screen, lambda: _pages().strategies_page(job, strategies, assumed))
 
 
 def _judge(
@@ -121,11 +121,11 @@ def _judge(
     content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}
     screen = partial(report.networks_report, plan, verdicts, room, assumed)
     output.show(
-        content, assumed, records, screen, lambda: _charts().networks_page(job, verdicts, plan.summary(), room, assumed)
+        content, assumed, records, screen, lambda: _pages().networks_page(job, verdicts, plan.summary(), room, assumed)
     )
 
 
-def _charts() -> Any:
-    from optimizer.studies.report import charts as study_charts
+def _pages() -> Any:
+    from optimizer.studies.report import communication_page
 
-    return study_charts
+    return communication_page

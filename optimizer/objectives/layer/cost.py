@@ -22,7 +22,8 @@ from optimizer.objectives.kernels.activations import (
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.layer.host import host_passes
 from optimizer.objectives.layer.messages import ELEMENT
-from optimizer.objectives.layer.seconds import TERMS, head_time, layer_time
+from optimizer.objectives.layer.phases import TERMS
+from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import IntArray, Plans

@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.beside import EXCHANGE
-from optimizer.objectives.layer.seconds import LayerTime
+from optimizer.objectives.layer.phases import LayerTime
 from optimizer.plan import IntArray
 
 

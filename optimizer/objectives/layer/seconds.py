@@ -6,17 +6,16 @@ is the time the GPU waits for a host that cannot issue kernels fast enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from optimizer.job import Job
-from optimizer.objectives.arrays import BoolArray, FloatArray, pick
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
-from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer
 from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
@@ -30,102 +29,14 @@ from optimizer.objectives.layer.messages import (
     module_messages,
     proxied_calls,
 )
+from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
-from optimizer.plan import IntArray
 from optimizer.stack import Features
 
-TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 # Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
 # each matrix, two products for each of an unfused core, three kernels for a flash core and one for each of the rest:
 # 1.4 with separate softmax kernels, 1.6 with flash attention.
 BACKWARD_KERNELS = 1.6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape.
-
-    outlasting: what would hide too if there were more to compute [s].
-    """
-
-    terms: dict[str, FloatArray]
-    hidden: FloatArray
-    outlasting: FloatArray
-
-    @property
-    def total(self) -> FloatArray:
-        """All terms together [s]."""
-        return sum(self.terms.values(), np.zeros(1))
-
-    @property
-    def compute(self) -> FloatArray:
-        """The terms that keep the GPU's units busy, under which communication can hide [s]."""
-        return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
-
-    @property
-    def busy(self) -> FloatArray:
-        """Computation with what the GPU waits for the host and for messages that outlast it (see `beyond`), while data
-        parallelism's messages travel on [s].
-        """
-        return self.compute + self.terms["launch"] + self.outlasting
-
-    @property
-    def window(self) -> FloatArray:
-        """Computation that hides no communication, and what the GPU waits for launches [s]."""
-        return self.compute - self.hidden + self.terms["launch"]
-
-    def take(self, rows: IntArray) -> Phase:
-        """The pass at these shapes."""
-        return Phase(
-            terms={term: seconds[rows] for term, seconds in self.terms.items()},
-            hidden=self.hidden[rows],
-            outlasting=self.outlasting[rows],
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerTime:
-    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
-
-    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what recomputing each module of the layer adds, `beside` what the forward and the backward pass gain or lose
-    where they run beside another micro-batch (see layer/beside.py).
-    """
-
-    forward: Phase
-    backward: Phase
-    selective: Phase
-    full: Phase
-    host: FloatArray
-    collectives: FloatArray
-    modules: Mapping[str, Phase] = field(default_factory=dict)
-    beside: tuple[Terms, Terms] = ({}, {})
-
-    def take(self, rows: IntArray) -> LayerTime:
-        """The layer at these shapes."""
-        return LayerTime(
-            forward=self.forward.take(rows),
-            backward=self.backward.take(rows),
-            selective=self.selective.take(rows),
-            full=self.full.take(rows),
-            host=self.host[rows],
-            collectives=self.collectives[rows],
-            modules={module: phase.take(rows) for module, phase in self.modules.items()},
-            beside=(_taken_terms(self.beside[0], rows), _taken_terms(self.beside[1], rows)),
-        )
-
-    def again(self, recompute: IntArray) -> Phase:
-        """What these modes of recomputation add to the backward pass."""
-        mode = modes(recompute)
-        terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
-        hidden, outlasting = (pick(mode, (0.0, 0.0, part)) for part in (self.full.hidden, self.full.outlasting))
-        for module, phase in self.modules.items():
-            chosen = recomputes(recompute, module)
-            if np.any(chosen):
-                terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
-                hidden = hidden + np.where(chosen, phase.hidden, 0.0)
-                outlasting = outlasting + np.where(chosen, phase.outlasting, 0.0)
-        return Phase(terms=terms, hidden=hidden, outlasting=outlasting)
 
 
 def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool) -> FloatArray:
@@ -241,10 +152,6 @@ def _beside(
     found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
     first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in found)
     return first, second
-
-
-def _taken_terms(terms: Terms, rows: IntArray) -> Terms:
-    return {name: seconds[rows] for name, seconds in terms.items()}
 
 
 def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:

@@ -1,0 +1,106 @@
+"""The passes of one layer (or the head) over one micro-batch, each with its seconds term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optimizer.objectives.arrays import FloatArray, pick
+from optimizer.objectives.kernels.modes import modes, recomputes
+from optimizer.objectives.layer.beside import Terms
+from optimizer.plan import IntArray
+
+TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape.
+
+    outlasting: what would hide too if there were more to compute [s].
+    """
+
+    terms: dict[str, FloatArray]
+    hidden: FloatArray
+    outlasting: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """All terms together [s]."""
+        return sum(self.terms.values(), np.zeros(1))
+
+    @property
+    def compute(self) -> FloatArray:
+        """The terms that keep the GPU's units busy, under which communication can hide [s]."""
+        return self.terms["gemm"] + self.terms["attention"] + self.terms["elementwise"]
+
+    @property
+    def busy(self) -> FloatArray:
+        """Computation with what the GPU waits for the host and for messages that outlast it (see `beyond`), while data
+        parallelism's messages travel on [s].
+        """
+        return self.compute + self.terms["launch"] + self.outlasting
+
+    @property
+    def window(self) -> FloatArray:
+        """Computation that hides no communication, and what the GPU waits for launches [s]."""
+        return self.compute - self.hidden + self.terms["launch"]
+
+    def take(self, rows: IntArray) -> Phase:
+        """The pass at these shapes."""
+        return Phase(
+            terms={term: seconds[rows] for term, seconds in self.terms.items()},
+            hidden=self.hidden[rows],
+            outlasting=self.outlasting[rows],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTime:
+    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
+
+    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
+    holds what recomputing each module of the layer adds, `beside` what the forward and the backward pass gain or lose
+    where they run beside another micro-batch (see layer/beside.py).
+    """
+
+    forward: Phase
+    backward: Phase
+    selective: Phase
+    full: Phase
+    host: FloatArray
+    collectives: FloatArray
+    modules: Mapping[str, Phase] = field(default_factory=dict)
+    beside: tuple[Terms, Terms] = ({}, {})
+
+    def take(self, rows: IntArray) -> LayerTime:
+        """The layer at these shapes."""
+        return LayerTime(
+            forward=self.forward.take(rows),
+            backward=self.backward.take(rows),
+            selective=self.selective.take(rows),
+            full=self.full.take(rows),
+            host=self.host[rows],
+            collectives=self.collectives[rows],
+            modules={module: phase.take(rows) for module, phase in self.modules.items()},
+            beside=(_taken_terms(self.beside[0], rows), _taken_terms(self.beside[1], rows)),
+        )
+
+    def again(self, recompute: IntArray) -> Phase:
+        """What these modes of recomputation add to the backward pass."""
+        mode = modes(recompute)
+        terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
+        hidden, outlasting = (pick(mode, (0.0, 0.0, part)) for part in (self.full.hidden, self.full.outlasting))
+        for module, phase in self.modules.items():
+            chosen = recomputes(recompute, module)
+            if np.any(chosen):
+                terms = {term: seconds + np.where(chosen, phase.terms[term], 0.0) for term, seconds in terms.items()}
+                hidden = hidden + np.where(chosen, phase.hidden, 0.0)
+                outlasting = outlasting + np.where(chosen, phase.outlasting, 0.0)
+        return Phase(terms=terms, hidden=hidden, outlasting=outlasting)
+
+
+def _taken_terms(terms: Terms, rows: IntArray) -> Terms:
+    return {name: seconds[rows] for name, seconds in terms.items()}
