@@ -11,7 +11,6 @@ from optimizer.errors import InputError
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
-TFLOP = 1e12
 US, MS = 1e-6, 1e-3
 DAY = 86400.0
 # Beyond these no count and no number of a user's file means anything, and products of a few of them overflow.

@@ -43,7 +43,7 @@ class Program:
 
     `marks` are texts of which one is in every line that `read` understands, `tells` one that must be somewhere in its
     logs, "" for those whose steps tell them. `settle` says which of all readings of a
-    file count, where one line does not tell. `rounding`: largest relative error of its printed times [1].
+    file count, where one line does not tell.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Program:
     read: Callable[[str], Reading | None]
     tells: str = ""
     settle: Callable[[Sequence[Reading]], Sequence[bool]] = nothing_to_settle
-    rounding: float = 0.0
     remark: str = ""
 
 

@@ -53,10 +53,6 @@ def _like(shared: Sequence[tuple[Record, Record]], within: float) -> bool:
     return bool(ratios) and median(ratios) <= within
 
 
-def _pace(record: Record) -> float | None:
-    return record.reading.seconds or record.reading.tokens_rate or record.reading.sequences_rate
-
-
 def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
     return replace(
         one,

@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Iterable
 from pathlib import Path
 
-from optimizer.errors import InputError, UnknownName
+from optimizer.errors import InputError
 
 ENDINGS = (".toml", ".json")
 
@@ -45,13 +45,6 @@ def spelled(path: Path) -> str:
     """
     text = str(path)
     return text if os.path.dirname(text) else os.path.join(".", text)
-
-
-def only_preset(kind: str, name: str, known: Iterable[str]) -> str:
-    """A name that a file gives, which may mean a preset and never another file; raises UnknownName for a path."""
-    if file_of(name) is not None:
-        raise UnknownName(kind, name, known)
-    return name
 
 
 def clash(kind: str, typed: str, name: str, presets: Iterable[str]) -> str:

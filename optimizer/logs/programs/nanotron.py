@@ -16,7 +16,6 @@ OLD_STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\belapsed_time_per_iter
 LOSS, NORM = (re.compile(rf"\b{name}: {NUMBER}(?: \||$)") for name in ("lm_loss", "grad_norm"))
 MEMORY = re.compile(r"\bPeak allocated ([\d.]+)MiB\. Peak reserved: ([\d.]+)MiB")
 SIZES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-ROUNDING = 5e-3  # of three significant digits
 
 
 def number(text: str) -> float | None:
@@ -55,6 +54,5 @@ PROGRAM = Program(
     name="nanotron",
     marks=("time_per_iteration_ms", "Peak reserved"),
     read=read,
-    rounding=ROUNDING,
     remark="nanotron prints three significant digits: times are exact to 0.5 % at best",
 )

@@ -14,6 +14,7 @@ from optimizer.objectives.pipeline.simulator import PassTimes, Timeline, simulat
 from optimizer.objectives.pipeline.zero_bubble import zero_bubble_h1, zero_bubble_h2
 from optimizer.objectives.step.time_terms import bubble
 from optimizer.plan import SCHEDULES, Plan, Plans
+from tests.thorough import cases
 
 Case = tuple[int, int, int, NDArray[np.float64], NDArray[np.float64]]
 
@@ -56,9 +57,9 @@ def test_recomputation_lengthens_backward_passes_of_its_stage_alone() -> None:
     assert (first.busy, second.busy) == (12.0, 9.0)
 
 
-def test_five_hundred_equal_pipelines_agree_with_the_closed_form() -> None:
+def test_equal_pipelines_agree_with_the_closed_form() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(500):
+    for _ in range(cases(500, sample=200)):
         case = random_case(rng, 0.0)
         pp, vpp, microbatches, forward, backward = case
         stage = float((forward + backward)[0].sum())
@@ -70,7 +71,7 @@ def test_uneven_stages_take_no_longer_than_is_priced() -> None:
     """The price charges all waiting, some of which a slow stage fills: 1.7 % too much in the mean, never too little."""
     rng = np.random.default_rng(1)
     excess: list[float] = []
-    for _ in range(300):
+    for _ in range(cases(300, sample=120)):
         case = random_case(rng, 0.3)
         _, vpp, microbatches, forward, backward = case
         stages = (forward + backward).sum(axis=1)
@@ -81,7 +82,7 @@ def test_uneven_stages_take_no_longer_than_is_priced() -> None:
 
 def test_activations_in_flight_are_those_of_the_memory_model() -> None:
     rng = np.random.default_rng(2)
-    for _ in range(200):
+    for _ in range(cases(200, sample=80)):
         case = random_case(rng, 0.3)
         pp, vpp, microbatches = case[:3]
         schedule = "interleaved" if vpp > 1 else "1f1b"
