@@ -15,7 +15,7 @@ from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
 from optimizer.commands.values import Variable, words
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
+from optimizer.errors import InputError, InvalidFile
 
 if TYPE_CHECKING:
     from optimizer.improve.edit import Edit
@@ -83,7 +83,11 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     prices = book(options.pop("prices_file"), options.pop("term"), options.pop("provider"))
     controls = Controls(hbm=hbm, **options)
     found_files = read_files(files, *started)
-    source = read_launch(found_files, controls.gpus, controls.model)
+    try:
+        source = read_launch(found_files, controls.gpus, controls.model)
+    except InvalidFile:
+        _refuse_logs(files)
+        raise
     question = _question(source.launch, controls, files)
     with waiting("planning"):
         found = improved(question, flex_batch=flex == "batch")
@@ -101,6 +105,19 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
 
     text = (lambda: json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False)) if as_json else None
     show("What to change", html, lambda: improve_report(found, files, flags, run), text)
+
+
+def _refuse_logs(paths: Sequence[str]) -> None:
+    """Raise InvalidFile where one of the files is a training log, which the reader of launches cannot tell."""
+    from optimizer.logs.log import read_log
+
+    for path in paths:
+        try:
+            is_log = any(run.program for run in read_log(path))
+        except InputError:
+            continue
+        if is_log:
+            raise InvalidFile(path, [f"a training log, no launch; `optimize read {path}` reads it"])
 
 
 def _question(launch: Any, controls: Controls, files: Sequence[str]) -> Question:

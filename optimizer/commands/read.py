@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimizer.logs.measured import Measured
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+PLAN = "give what optimize --json printed"
 HELP = """Read training logs: the steady step time, its spread, stalls, trend, memory and failures.
 
 Logs of Megatron-LM, Megatron-Bridge, NeMo 2, torchtitan, DeepSpeed, nanotron, llm-foundry, the Hugging Face Trainer,
@@ -120,10 +121,10 @@ def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, st
 
 
 def _text(plan: str) -> str:
-    from optimizer.readers.text import decoded, read_text
+    from optimizer.readers.text import decoded, readable
 
     try:
-        return decoded(read_stream(sys.stdin.buffer)) if plan == "-" else read_text(plan)
+        return decoded(read_stream(sys.stdin.buffer)) if plan == "-" else readable(plan, PLAN)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
 
@@ -136,7 +137,7 @@ def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis 
     from optimizer.logs.diagnosis import diagnose
 
     question = Question(job=held.job, plan=held.plan, knobs=held.knobs)
-    return [diagnose(question, run) if run.steady else None for run in runs]
+    return [diagnose(question, run, held.unlike(run)) if run.steady else None for run in runs]
 
 
 def _append(path: Path, runs: Sequence[Measured], held: HeldTo | None) -> None:

@@ -69,7 +69,8 @@ class Diagnosis:
     """A measured step against its prediction [s], the causes from the likeliest on, and what to try.
 
     verdict: the run is BELOW, WITHIN or ABOVE what the interval allows. excluded: causes that the run cannot have, and
-    why. alike: how many of the first causes fit alike.
+    why. alike: how many of the first causes fit alike. unlike: in what the run is another one than was predicted; then
+    no cause is sought.
     """
 
     measured: float
@@ -80,6 +81,7 @@ class Diagnosis:
     signs: tuple[Sign, ...]
     test: Test | None
     tested: Explanation | None
+    unlike: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -99,13 +101,13 @@ class Diagnosis:
         return tuple(found for found in self.explanations if found.share * ALIKE >= self.explanations[0].share)
 
 
-def diagnose(question: Question, run: Measured) -> Diagnosis:
-    """Why the run takes as long as it does; it must have a step time."""
+def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) -> Diagnosis:
+    """Why the run takes as long as it does; it must have a step time. If `unlike`, none is sought."""
     measured = run.step_time
     if measured is None:
         raise ValueError("a run without a step time has no gap to explain")
     around = interval(question.job, question.plan, question.predicted)
-    curves, excluded = curves_of(question)
+    curves, excluded = curves_of(question, () if unlike else CAUSES)
     sigma = deviation(around)
     signs = signs_of(run, question.predicted, sigma)
     shares = shares_of(curves, signs, measured, sigma)
@@ -138,6 +140,7 @@ def diagnose(question: Question, run: Measured) -> Diagnosis:
         signs=signs,
         test=tested.cause.test if tested else None,
         tested=tested,
+        unlike=unlike,
     )
 
 

@@ -33,6 +33,15 @@ class HeldTo:
         """Columns of a table of runs that turn rates into seconds."""
         return {name: str(getattr(self.job, name)) for name in SIZES}
 
+    def unlike(self, run: Measured) -> tuple[str, ...]:
+        """What the log says of the size of its run and the job does not: then the run is another one."""
+        said = {name: count_in(run.facts.get(name, "")) for name in SIZES}
+        return tuple(
+            f"{name} {count:,} in the log, {getattr(self.job, name):,} in the plan"
+            for name, count in said.items()
+            if count and count != getattr(self.job, name)
+        )
+
 
 def held_to_answer(saved: SavedAnswer, name: str) -> HeldTo:
     """The plan of an answer; raises InputError for one without."""

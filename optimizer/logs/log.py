@@ -14,6 +14,7 @@ from optimizer.logs.programs.every import MARKS, NAMES, PROGRAMS
 from optimizer.logs.reading import Program, Reading
 
 BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
+LAUNCHES = (".sh", ".slurm", ".sbatch", ".py", ".yaml", ".yml", ".toml")  # what no log ends in
 FEW = 3  # steps of a second program in a file that make a run of its own
 
 
@@ -52,6 +53,8 @@ def read_log(path: str | Path) -> list[LoggedRun]:
             f"no line of its {text.count:,} tells of a training step of {named}; "
             "give the log that the program printed, of the rank that prints the steps"
         )
+        if path.suffix.lower() in LAUNCHES:
+            problem += f"; a launch is read by `optimize improve {path}`"
         raise InvalidFile(path, [problem])
     return found
 

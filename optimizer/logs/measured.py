@@ -140,7 +140,7 @@ def _of_facts(run: LoggedRun, facts: Mapping[str, str]) -> Iterator[str]:
 
 def _of_steady(steady: Steady) -> Iterator[str]:
     if steady.steps_used < ENOUGH:
-        yield f"only {steady.steps_used} steady steps: the median says little"
+        yield f"only {steady.steps_used} steady step{'s' * (steady.steps_used != 1)}: the median says little"
     if steady.spread > LOOSE:
         yield f"steps vary by {steady.spread:.1%}, more than the 0.3-3 % of published runs"
     if steady.stalled > STALLED:

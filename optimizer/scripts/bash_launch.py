@@ -24,6 +24,7 @@ from optimizer.scripts.pieces import Piece, text_of
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 WRAPPERS = ("#SBATCH", "pretrain_")
@@ -127,6 +128,8 @@ def bash_launch(
     if reading.broken and launch.problems:
         launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
     if launch.problems:
+        if other := _foreign(programs):
+            launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
         asked = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [asked, *_but_open(launch.problems, data)] if asked else launch.problems)
     return BashLaunch(
@@ -196,4 +199,13 @@ def training_command(reading: Reading) -> Command | None:
 def _nothing(reading: Reading) -> str:
     if reading.broken:
         return f"line {reading.broken} is no bash: is a quote or a bracket left open?"
-    return "no command that trains: expected one with flags such as --num-layers, --hidden-size, --micro-batch-size"
+    return (
+        "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
+        "--micro-batch-size, or with a config of another framework, given too or beside the script"
+    )
+
+
+def _foreign(words: Sequence[str]) -> str:
+    """The Python file that a command starts where nothing in its name is Megatron's, "" where there is none."""
+    name = next((word for word in words if word.endswith(".py")), "")
+    return "" if any(part in name.lower() for part in OURS) else name

@@ -113,6 +113,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     with_config = training_with_config(script.name, script.data, reading)
     named = _named(script, with_config) if with_config and trains is None and not configs else ()
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
+        if trains is None and with_config is not None and with_config.configs and not configs:
+            raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         found: Source = bash_launch(script.name, script.data, gpus, find, script.outside)
         for config in configs:
             if not deepspeed.recognised(config.values):
@@ -166,6 +168,12 @@ def _keyed_launch(
     if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
         found.launch.say("device", device, "#SBATCH")
     return found
+
+
+def _absent(script: File, paths: Sequence[str]) -> str:
+    """What to do about configs that a script trains by and that do not lie where it says."""
+    names = " ".join(dict.fromkeys(Path(path).name for path in paths))
+    return f"it trains by {', '.join(paths)}, not found here; give it too: optimize improve {script.name} {names}"
 
 
 def _named(script: File, command: TrainingCommand) -> tuple[ConfigFile, ...]:

@@ -122,7 +122,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_read_with_a_plan_says_why(answer: Path, tmp_path: Path) -> None:
     predicted = json.loads(answer.read_text())["estimate"]["step_time_s"]
     log = tmp_path / "train.log"
-    log.write_text(written.text(written.nemo([1.4 * predicted] * 60)))
+    log.write_text(written.text(written.nemo([1.4 * predicted] * 60, batch=512)))
     done = CliRunner().invoke(cli, ["read", str(log), "--plan", str(answer), "--json"])
     assert done.exit_code == 0, done.output
     diagnosis = json.loads(done.stdout)["diagnosis"]

@@ -122,3 +122,19 @@ def test_what_does_not_go_together(log: Path, arguments: tuple[str, ...], words:
     refused = read(log, *arguments)
     assert refused.exit_code == 2
     assert words in refused.stderr
+
+
+def test_a_log_of_another_batch_has_no_cause(log: Path) -> None:
+    log.write_text(written.text(written.megatron([8.0] * 60, batch=512)))
+    found = json.loads(read(log, "--script", "examples/llama3-8b.sh", "--json").stdout)["diagnosis"]
+    assert (found["unlike"], found["causes"]) == (["global_batch 512 in the log, 256 in the plan"], [])
+    screen = " ".join(read(log, "--script", "examples/llama3-8b.sh").stdout.split())
+    assert "of another run (global_batch 512 in the log, 256 in the plan): no cause of the gap is sought" in screen
+    assert "What alone" not in screen
+
+
+def test_a_log_and_a_launch_at_the_wrong_door_are_shown_the_other(log: Path) -> None:
+    improved = CliRunner().invoke(cli, ["improve", str(log)])
+    assert f"a training log, no launch; `optimize read {log}` reads it" in improved.output
+    assert "`optimize improve examples/llama3-8b.sh`" in read("examples/llama3-8b.sh").output
+    assert (improved.exit_code, read("examples/llama3-8b.sh").exit_code) == (2, 2)

@@ -73,11 +73,11 @@ def primus(times: Times) -> list[str]:
     return lines
 
 
-def nemo(times: Times) -> list[str]:
+def nemo(times: Times, *, batch: int = 64) -> list[str]:
     return [
-        f"Training epoch 0, iteration {place}/999 | lr: 1e-06 | global_batch_size: 64 | global_step: {place} | "
+        f"Training epoch 0, iteration {place}/999 | lr: 1e-06 | global_batch_size: {batch} | global_step: {place} | "
         f"reduced_train_loss: {loss(place):.4f} | train_step_timing in s: {seconds:.4f}"
-        + (f" | consumed_samples: {64 * place}" if place else "")
+        + (f" | consumed_samples: {batch * place}" if place else "")
         for place, seconds in enumerate(times)
     ]
 

@@ -173,6 +173,8 @@ def test_a_deepspeed_json_goes_with_a_script() -> None:
         ({"a.sh": launches.ARRAYS.replace("--global-batch-size 512", "--global-batch-size 500")}, "not a multiple"),
         ({"a.sh": launches.ARRAYS.replace("TP=8", "TP=$MINE")}, "hangs on MINE"),
         ({"a.sh": launches.ARRAYS.replace("--tensor-model-parallel", "--tensor-model-paralel")}, "did you mean"),
+        ({"a.sh": "torchrun train.py --num_layers=80 --hidden-size=8 --seq-length=9"}, "train.py is taken for"),
+        ({"a.sh": "torchrun train.py --job.config_file conf/8b.toml"}, r"found here; give it too: .* .*a.sh 8b.toml"),
         ({"mpt.yaml": launches.LLM_FOUNDRY}, "give --gpus"),
         ({"a.yaml": launches.NANOTRON.replace("tp: 2", "tp: two")}, "must be a whole number, but got 'two'"),
     ],

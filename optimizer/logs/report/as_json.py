@@ -95,6 +95,7 @@ def diagnosis_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "interval_kind": around.kind,
         "gap": diagnosis.gap,
         "verdict": diagnosis.verdict,
+        "unlike": list(diagnosis.unlike),
         "causes": [
             {
                 "name": found.cause.name,

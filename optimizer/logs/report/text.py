@@ -89,6 +89,8 @@ def _diagnosed(diagnosis: Diagnosis) -> list[RenderableType]:
         ),
         Text(f" {verdict(diagnosis)}"),
     ]
+    if diagnosis.unlike:
+        return parts
     if diagnosis.explanations:
         parts += [title("What alone would explain it"), _table(diagnosis.explanations)]
         parts += notes("Why", _reasons(diagnosis))
@@ -99,6 +101,8 @@ def _diagnosed(diagnosis: Diagnosis) -> list[RenderableType]:
 
 def verdict(diagnosis: Diagnosis) -> str:
     """What the gap means, in a sentence."""
+    if diagnosis.unlike:
+        return f"The log is of another run ({'; '.join(diagnosis.unlike)}): no cause of the gap is sought."
     if diagnosis.verdict == BELOW:
         return "Slower than the interval: something takes time that the model does not know of."
     if diagnosis.verdict == ABOVE:
