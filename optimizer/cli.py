@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,15 @@ class Optimize(click.Group):
                 raise InputError("an argument holds a zero byte; leave it out")
             return super().make_context(info_name, args, parent, **extra)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word; one that is none is told what to write."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.format_message()}{_meant(args[0])}", ctx) from None
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the chosen command; no exception of ours leaves it as a traceback."""
         with _guarded():
@@ -98,6 +108,17 @@ def _guarded() -> Iterator[None]:
             f"{DEBUG_VARIABLE}=1 prints."
         )
         raise click.exceptions.Exit(1) from None
+
+
+def _meant(word: str) -> str:
+    """What to write instead of the name of a model where a command is expected; "" for any other word."""
+    from optimizer.presets.models import known_model
+
+    try:
+        known_model(word)
+    except InputError:
+        return ""
+    return f" To plan that model: optimize --model {shlex.quote(word)} --gpus 64"
 
 
 def _no_output() -> None:

@@ -50,6 +50,9 @@ _BASE = {
     "min": ("s", 60.0),
     "h": ("s", 3600.0),
     "d": ("s", DAY),
+    "hours": ("s", 3600.0),
+    "days": ("s", DAY),
+    "weeks": ("s", 7 * DAY),
     "yr": ("s", YEAR),
     "W": ("W", 1.0),
     "J": ("J", 1.0),
@@ -64,6 +67,8 @@ _BASE = {
     "1": ("1", 1.0),
     "%": ("1", 0.01),
 }
+WHOLE = ("1", "%", "min", "h", "d", "hours", "days", "weeks", "yr", "1/yr")  # units that take no prefix
+_EXAMPLES = {"s": "us, ms, s, h, 90d or 2 weeks", "W": "W, kW, MW", "B": "GB, GiB", "B/s": "TB/s, GB/s, Gb/s"}
 MOST_DIGITS = 15  # of a count in a text: more mean nothing, and thousands of them cannot be read at all
 _NUMBER = re.compile(r"\s*([-+]?\d[\d_,]*\.?\d*(?:[eE][-+]?\d{1,4})?)\s*(\S*)\s*$", re.ASCII)
 
@@ -90,8 +95,8 @@ def count_in(text: str) -> int:
     return int(number) if 0 <= number <= LARGEST else 0
 
 
-def factor(unit: str) -> tuple[str, float]:
-    """Dimension of a unit and its size in SI.
+def factor(unit: str, wanted: str = "") -> tuple[str, float]:
+    """Dimension of a unit and its size in SI; of a wrong one the message names units of the dimension wanted.
 
     >>> factor("TB/s")
     ('B/s', 1000000000000.0)
@@ -102,10 +107,11 @@ def factor(unit: str) -> tuple[str, float]:
         return _BASE[unit]
     for length in (2, 1):
         prefix, base = unit[:length], unit[length:]
-        if prefix in _PREFIX and base in _BASE and base not in ("1", "%", "min", "h", "d", "yr", "1/yr"):
+        if prefix in _PREFIX and base in _BASE and base not in WHOLE:
             dimension, size = _BASE[base]
             return dimension, _PREFIX[prefix] * size
-    raise InputError(f"unknown unit {unit!r}; use for example GB, GiB, TB/s, Gb/s, TFLOP/s, us, W, pJ/bit")
+    examples = _EXAMPLES.get(wanted, "GB, GiB, TB/s, Gb/s, TFLOP/s, us, W, pJ/bit")
+    raise InputError(f"unknown unit {unit!r}; use for example {examples}")
 
 
 def parse(text: str | float | int, dimension: str) -> float:
@@ -132,7 +138,7 @@ def parse(text: str | float | int, dimension: str) -> float:
         raise InputError(f"{text[:40]!r} is too large a number")
     if not match[2]:
         return number
-    found, size = factor(match[2])
+    found, size = factor(match[2], dimension)
     if found != dimension:
         raise InputError(f"{text!r} is in [{found}]; expected a quantity in [{dimension}]")
     return number * size
@@ -193,9 +199,14 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration with three digits.
+    """A duration with three digits, hours and days for long ones.
 
-    >>> seconds(5.3149), seconds(0.0123)
-    ('5.31 s', '12.3 ms')
+    >>> seconds(5.3149), seconds(0.0123), seconds(1249.6), seconds(110_000.0), seconds(5.55e6)
+    ('5.31 s', '12.3 ms', '1,250 s', '30.6 h', '64.2 days')
     """
-    return show(value, "s")
+    if not 999.5 <= abs(value) < float("inf"):
+        return show(value, "s")
+    for size, name in ((DAY, "days"), (3600.0, "h")):
+        if abs(value) >= 3 * size:
+            return f"{value / size:,.3g} {name}" if abs(value) < 1000 * size else f"{value / size:,.0f} {name}"
+    return f"{value:,.0f} s"

@@ -32,7 +32,7 @@ class Whole(click.ParamType[int]):
             self.fail(f"{shortened(text)!r} is not a whole number from {self.low:,} to {self.high:,}", param, ctx)
         number = int(sign + digits)
         if not self.low <= number <= self.high:
-            self.fail(f"{number} is not in the range {self.low}<=x<={self.high}", param, ctx)
+            self.fail(f"{number} is not a whole number from {self.low:,} to {self.high:,}", param, ctx)
         return number
 
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 TERMS = ("on_demand", "capacity_block", "reserved_1y", "reserved_3y", "spot")
 TERM = click.option(
     "--term",
-    default="",
-    type=click.Choice(["", *TERMS]),
+    default=None,
+    type=click.Choice(TERMS),
+    callback=lambda ctx, param, value: value or "",
     metavar="TERM",
     help="on_demand, capacity_block, reserved_1y, reserved_3y or spot. [the first of these that the book holds]",
 )

@@ -110,7 +110,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             f"trained router {ROUTING['trained']:g} (--routing)"
         )
     if job.limits.oom_risk is None and risk_of(job) == EVEN_RISK:
-        assumed.append("even chances to fit: nobody measured the memory of such a mixture (--oom-risk)")
+        assumed.append(
+            f"plans of a chance to fit of {1 - EVEN_RISK:.0%}, not 90%: nobody measured the memory of such a mixture "
+            "(--oom-risk)"
+        )
     if job.limits.hbm > cluster.device.memory_nominal:
         assumed.append(
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"

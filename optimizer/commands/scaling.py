@@ -43,7 +43,7 @@ class Measured(click.ParamType[tuple[int, float]]):
 
 
 @click.command(help=HELP, short_help="MFU and throughput over GPU counts.")
-@click.option("--gpus", type=Counts(), required=True, metavar="N,N,...", help="GPU counts: 8,16 or 8..16.")
+@click.option("--gpus", type=Counts(), required=True, metavar="N,N,...", help="GPU counts: 8,16 or 8:64, doubling.")
 @click.option("--weak/--strong", "weak", default=False, help="Grow the batch with the GPUs, or keep it. [--strong]")
 @click.option(
     "--measured", type=Measured(), multiple=True, metavar="GPUS=MFU", help="Draw this point in the chart; repeatable."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,7 @@ class Flex(click.ParamType[float]):
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers above zero in one word: "8,64,512", or "1..4" for all from the one to the other."""
+    """Whole numbers above zero in one word: "8,64,512", "1..4" for all from the one to the other, "8:64" doubling."""
 
     name = "n,..."
 
@@ -151,24 +151,27 @@ class Counts(click.ParamType[tuple[int, ...]]):
         try:
             spans = [_span(word) for word in value.split(",")]
         except InputError:
-            self.fail(f"{value!r} is no list of whole numbers above zero; write for example 8,64 or 1..4", param, ctx)
+            self.fail(f"{value!r} is no list of whole numbers above zero; write 8,64 or 8:64 or 1..4", param, ctx)
         count = sum(map(len, spans))
         if count > MOST_COUNTS:
             self.fail(f"{count:,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
         return tuple(number for span in spans for number in span)
 
 
-def _span(word: str) -> range:
-    """The numbers of a word: one, or those from the first to the last.
+def _span(word: str) -> Sequence[int]:
+    """The numbers of a word: one, all from the first to the last, or every doubling of the first.
 
-    >>> list(_span("8")), list(_span("2..4"))
-    ([8], [2, 3, 4])
+    >>> list(_span("8")), list(_span("2..4")), list(_span("8:40"))
+    ([8], [2, 3, 4], [8, 16, 32])
     """
-    first, dots, last = word.partition("..")
+    doubles = ":" in word
+    first, dots, last = word.partition(":" if doubles else "..")
     low = whole(first)
     high = whole(last) if dots else low
     if high < low:
         raise InputError(f"{word}: the last number is below the first")
+    if doubles:
+        return tuple(low << power for power in range((high // low).bit_length()))
     return range(low, high + 1)
 
 

@@ -48,9 +48,10 @@ class Layers:
         """The rule with the job's numbers."""
         if job.stack.features.uneven_stages:
             predicting = ", prediction layers" if job.model.mtp_layers else ""
+            least, most = job.model.layers, job.model.layers + slack(job)
             return (
-                f"pp must be at most the {job.model.layers} layers, and with vpp > 1 pp x vpp must divide "
-                f"{job.model.layers} layers (up to {slack(job)} more, for embedding{predicting} and head)"
+                f"pp must be at most the {least} layers; with vpp > 1, pp x vpp must divide one of the numbers from "
+                f"{least} to {most}, as embedding{predicting} and head may each count as a layer"
             )
         return f"pp x vpp must divide the {job.model.layers} layers: {job.stack.name} places them evenly"
 

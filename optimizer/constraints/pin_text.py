@@ -13,6 +13,12 @@ SHORT_NAMES = {short: name for name, variable in VARIABLES.items() for short in 
     "layers": "layers_per_stage",
     "recomputed": "recompute_layers",
 }
+# What people may want of a knob, of which no value can be pinned.
+KNOBS = {
+    "offload": """--set 'stack.settable=["bucket","comm_sm_share"]' keeps the optimizer off the host""",
+    "bucket": """--set 'stack.settable=["comm_sm_share","offload"]' leaves it as the software has it""",
+    "comm_sm_share": """--set 'stack.settable=["bucket","offload"]' leaves it as the software has it""",
+}
 ON, OFF = ("on", "yes", "true", "1"), ("off", "no", "false", "0")
 
 Value = int | str | bool
@@ -40,6 +46,8 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     key = name.lower().replace("-", "_")
     key = SHORT_NAMES.get(key, key)
     known = (*VARIABLES, *PLACING)
+    if key in KNOBS:
+        raise InputError(f"{name} is a knob, tuned for each plan, and no variable of it; {KNOBS[key]}")
     if key not in known:
         close = nearest(key, known)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""

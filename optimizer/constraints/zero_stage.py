@@ -48,5 +48,7 @@ class ZeroStage:
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A stack that offers one more stage."""
         stage = int(required)
-        features = replace(job.stack.features, zero_stages=tuple(sorted({*job.stack.features.zero_stages, stage})))
-        return replace(job, stack=replace(job.stack, features=features)), f"allow ZeRO-{stage}"
+        stages = tuple(sorted({*job.stack.features.zero_stages, stage}))
+        features = replace(job.stack.features, zero_stages=stages)
+        how = f"--set stack.zero_stages=[{','.join(map(str, stages))}], or a --stack that has it"
+        return replace(job, stack=replace(job.stack, features=features)), f"allow ZeRO-{stage} ({how})"

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.errors import InputError, UnknownName
 from optimizer.hardware import DIMENSIONS, Cluster, Device, Link, Tier
 from optimizer.model import Provenance
 from optimizer.presets.own import own_file, own_files
@@ -90,11 +90,18 @@ def _read_cluster(path: Path) -> Cluster:
 
 
 def preset_cluster(name: str) -> Cluster:
-    """The shipped preset of this name or alias, or the default one of a device. Raises UnknownName."""
+    """The shipped preset of this name or alias, or the default one of a device.
+
+    Raises UnknownName, or InputError for a device that no cluster is the default of.
+    """
     device = index(DEVICES, "alias").get(plain(name), name)
-    return _cluster(
-        canonical("cluster", CLUSTERS, device, (*own_files("cluster"), *cluster_names()), "alias", "default_for")
-    )
+    known = (*own_files("cluster"), *cluster_names())
+    try:
+        return _cluster(canonical("cluster", CLUSTERS, device, known, "alias", "default_for"))
+    except UnknownName:
+        if plain(device) in device_names():
+            raise InputError(f"{device} is a device without a cluster of its own: give a --cluster of it") from None
+        raise
 
 
 def with_network(

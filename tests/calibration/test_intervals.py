@@ -54,9 +54,9 @@ def test_an_interpolation() -> None:
     ("changed", "reason"),
     [
         (job(cluster="dgx-b200"), "device b200 is not among the fitted h100"),
-        (job(seq_len=32768), "seq_len 32768 is outside of the fitted 2048 to 8192"),
-        (job(model=load_model("llama3.1-405b")), "hidden 16384 is outside"),
-        (job(dtype="fp8"), "fp8 1 is outside of the fitted 0 to 0"),
+        (job(seq_len=32768), "seq_len 32,768 is outside of the fitted 2,048 to 8,192"),
+        (job(model=load_model("llama3.1-405b")), "hidden 16,384 is outside"),
+        (job(dtype="fp8"), "no run with fp8 is among the fitted"),
         (job(stack=Stack(name="new")), "stack new is not fitted"),
     ],
 )

@@ -10,10 +10,12 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.commands.numbers import COUNT, TOKENS
 from optimizer.commands.values import Bytes, Formats, merged, storage_url
-from optimizer.constraints.pin_text import SHORT_NAMES, pinned
+from optimizer.constraints.pin_text import KNOBS, SHORT_NAMES, pinned
 from optimizer.errors import InputError
 from optimizer.job import PLACING
 from optimizer.plan import FIELDS
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.settings import Asked, with_settings
 
 
 def test_short_names_stand_for_variables_of_a_plan() -> None:
@@ -108,7 +110,7 @@ def test_counts_as_people_write_them(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-8", "1.5", "many", "8kb", "", "1e40", "k"])
 def test_what_is_no_count_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"is not a whole number from 1|is not in the range 1<=x"):
+    with pytest.raises(click.BadParameter, match=r"is not a whole number from 1"):
         COUNT.convert(text, None, None)
 
 
@@ -166,3 +168,16 @@ def test_a_number_format_is_read_however_it_is_written(kind: Formats, typed: str
 def test_what_cannot_be_planned_is_refused(kind: click.ParamType[Any], typed: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
         kind.convert(typed, None, None)
+
+
+def test_a_knob_is_no_variable_and_says_how_it_is_left_out() -> None:
+    with pytest.raises(InputError, match="offload is a knob"):
+        pinned("offload", "0")
+    for name, advice in KNOBS.items():
+        setting = advice.split("'")[1]
+        found = with_settings(
+            Asked(model=load_model("llama3-8b"), cluster=load_cluster("h100"), stack=load_stack("megatron-core")),
+            [setting],
+        )
+        assert name not in found.stack.features.settable
+        assert len(found.stack.features.settable) == len(KNOBS) - 1

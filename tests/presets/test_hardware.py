@@ -313,3 +313,9 @@ def test_devices_agree_with_the_collected_facts() -> None:
         assert device.peak("bf16") == pytest.approx(float(row["bf16_dense_tflops"]) * 1e12, rel=2e-4)
         assert device.memory == pytest.approx(float(row["hbm_gib_usable"]) * GiB)
         assert device.memory_bandwidth == pytest.approx(float(row["hbm_gbps"]) * 1e9)
+
+
+def test_a_device_without_a_cluster_is_told_to_be_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.presets.hardware.device_names", lambda: ("h100-nvl",))
+    with pytest.raises(InputError, match="h100-nvl is a device without a cluster of its own"):
+        load_cluster("h100-nvl")

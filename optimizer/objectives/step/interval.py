@@ -147,9 +147,20 @@ def outside(job: Job) -> tuple[str, ...]:
         reasons.append(f"device {job.cluster.device.name} is not among the fitted {', '.join(stack.devices)}")
     for name, (low, high) in stack.ranges.items():
         value = COORDINATES[name](job) if name in COORDINATES else low
-        if not low <= value <= high:
-            reasons.append(f"{name} {value:g} is outside of the fitted {low:g} to {high:g}")
+        if low == high == 0.0 and value:
+            reasons.append(f"no run with {name} is among the fitted")
+        elif not low <= value <= high:
+            reasons.append(f"{name} {_count(value)} is outside of the fitted {_count(low)} to {_count(high)}")
     return tuple(reasons)
+
+
+def _count(value: float) -> str:
+    """A coordinate of a run for people.
+
+    >>> _count(131072.0), _count(0.25)
+    ('131,072', '0.25')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def mfu(job: Job, step_time: float, convention: str = CAUSAL) -> float:

@@ -209,7 +209,7 @@ def _contract(dossier: Dossier) -> list[str]:
     if best is None:
         return []
     offer = price_row(campaign, best.design)
-    lines = [f"To order: {best.figures.lot.words()}, at the price of {offer.title()} ({offer.row})."]
+    lines = [f"To order: {best.figures.lot.words()}; price: {offer.title()} ({offer.row})."]
     if offer.term == "spot":
         lines.append("Spot: the provider may take the GPUs back at any time; time and cost hold no such interruption.")
     for point in dossier.shown if not campaign.buy else ():

@@ -96,7 +96,7 @@ def relaxed(job: Job, text: str) -> tuple[Job, Job | None]:
     if text.startswith("drop"):
         return job.without_pin(text.split()[2].partition("=")[0]), None
     if text.startswith("allow ZeRO"):
-        stage = int(text[-1])
+        stage = int(text.split()[1].removeprefix("ZeRO-"))
         features = replace(features, zero_stages=(*features.zero_stages, stage))
     elif text.startswith("allow"):
         features = replace(features, recompute=(*features.recompute, text.split()[1]))
