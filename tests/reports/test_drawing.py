@@ -124,6 +124,10 @@ def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(tmp_path: Path, browser:
             page.goto(f"file://{path}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.evaluate("document.documentElement.scrollHeight") < 10_000
+            rows = "[...document.querySelectorAll('tr')].map(each => each.getBoundingClientRect().height)"
+            assert (
+                max(page.evaluate(rows)) < 150
+            )  # words have room for themselves, at the price of a table that is moved sideways
             outside = page.evaluate(
                 "width => [...document.querySelectorAll('.drawn text, .drawn rect, .label, .ticks span')]"
                 ".filter(each => getComputedStyle(each).visibility !== 'hidden')"

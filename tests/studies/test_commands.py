@@ -127,7 +127,7 @@ def test_pages_need_nothing_else(tmp_path: Path, more: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert f"wrote {target}" in result.stderr
     page = target.read_text(encoding="utf-8")
-    assert "llama3-8b" in page
+    assert "Llama-3 8B on" in page
     assert "<script src=" not in page
 
 

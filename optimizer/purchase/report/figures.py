@@ -87,7 +87,7 @@ def tornado_chart(dossier: Dossier) -> Chart | None:
         for swing in swings
     ]
     ends = [cost for swing in swings for cost in swing.results["cost"]] or [middle]
-    room = 0.2 * max(max(ends) - min(ends), 0.05 * middle)
+    room = 0.5 * max(max(ends) - min(ends), 0.05 * middle)
     across = [(min([*ends, middle]) - room) / 1e6, (max([*ends, middle]) + room) / 1e6]
     first = f"{swings[0].title} moves it most, " if swings else "Nothing moves it. "
     span = f"from {dollars(min(swings[0].results['cost']))} to {dollars(max(swings[0].results['cost']))}. "

@@ -22,6 +22,7 @@ from optimizer.reports.plan_report import (
     show_gigabytes,
     simpler_words,
 )
+from optimizer.reports.plan_words import plan_words
 from optimizer.units import DAY, GB, seconds
 
 NAMES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch")
@@ -107,10 +108,11 @@ def dollars(value: float) -> str:
 
 
 def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str, str]]:
-    """The plan in words: parallelism, micro-batches, layers, knobs, what MFU counts, interval, safety, bracket."""
+    """The plan: parallelism, in short and in words, micro-batches, layers, knobs, what MFU counts, interval, safety."""
     job = answer.job
     return [
         ("parallelism", plan.summary()),
+        ("in words", plan_words(plan)),
         ("micro-batches", f"{plan.num_microbatches:,} of {plan.micro_batch} per step, {plan.schedule} schedule"),
         *layout_rows(job, plan),
         ("knobs", knobs_text(job, answer.knobs)),

@@ -84,7 +84,7 @@ def _rows(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
     hidden = down.get("showticklabels") is False
     lines = "".join(
         f'<div class="label">{"" if hidden else _lines(str(labels[name]))}</div>'
-        f'<div class="track"><svg aria-hidden="true">{grid}{"".join(marks[name])}{shapes}</svg></div>'
+        f'<div class="track"><svg aria-hidden="true">{grid}{_under_texts(marks[name], shapes)}</svg></div>'
         for name in names
     )
     height = min(max(layout["height"] // (len(names) + 2), LEAST_ROW), MOST_ROW)
@@ -139,6 +139,16 @@ def _plane(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
         f'<span class="widest">{escape(widest)}</span>{ticks}</div><div class="track" style="height:{height}px">'
         f'<svg aria-hidden="true">{"".join(marks)}</svg></div><div></div>{_scale(across)}</div>'
     )
+
+
+def _under_texts(marks: Sequence[str], shapes: str) -> str:
+    """The marks of a row, and lines over its bars but below its numbers.
+
+    >>> _under_texts(["<rect/>", "<text>71 GB</text>"], "<line/>")
+    '<rect/><line/><text>71 GB</text>'
+    """
+    texts = [mark for mark in marks if mark.startswith("<text")]
+    return "".join([*(mark for mark in marks if mark not in texts), shapes, *texts])
 
 
 def _scale(across: Axis) -> str:

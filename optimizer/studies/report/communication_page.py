@@ -47,7 +47,7 @@ def strategies_page(job: Job, strategies: Sequence[Strategy], assumed: Sequence[
         charts.append(_bars(record, title, unit, names, [step[record] for _, step in studied], wide, shapes))
     return report_page(
         Report(
-            title=f"{job.model.name} on {job.gpus:,} × {job.cluster.device.name}: each strategy alone",
+            title=f"{_job(job)}: each strategy alone",
             subject=subject(job),
             conclusion=(_fastest(strategies), *compared.remarks(strategies)),
             sections=(
@@ -57,6 +57,11 @@ def strategies_page(job: Job, strategies: Sequence[Strategy], assumed: Sequence[
             assumed=tuple(assumed),
         )
     )
+
+
+def _job(job: Job) -> str:
+    """The model and its GPUs, as a title says them."""
+    return f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}"
 
 
 def plan_page(study: CommunicationStudy, assumed: Sequence[str] = ()) -> str:
@@ -80,7 +85,7 @@ def plan_page(study: CommunicationStudy, assumed: Sequence[str] = ()) -> str:
     )
     return report_page(
         Report(
-            title=f"{job.model.name} on {job.gpus:,} × {job.cluster.device.name}: what {study.plan.summary()} sends",
+            title=f"{_job(job)}: what {study.plan.summary()} sends",
             subject=subject(job),
             warning=f"The plan {study.room.warning}." if study.room.warning else "",
             conclusion=said if rows else ("No GPU sends anything.",),
@@ -116,7 +121,7 @@ def networks_page(job: Job, verdicts: Sequence[Verdict], plan: str, room: Room, 
     )
     return report_page(
         Report(
-            title=f"{job.model.name} on {job.gpus:,} GPUs: is the network the bottleneck?",
+            title=f"{job.model.title or job.model.name} on {job.gpus:,} GPUs: is the network the bottleneck?",
             subject=f"{plan}; {subject(job)}",
             warning=f"The plan {room.warning}." if room.warning else "",
             conclusion=(

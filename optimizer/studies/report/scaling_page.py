@@ -25,7 +25,7 @@ def scaling_page(study: ScalingStudy, measured: Mapping[int, float], assumed: Se
     charts = (scaling_chart(study, measured), throughput_chart(study))
     return report_page(
         Report(
-            title=f"{job.model.name} on {job.cluster.device.name}: {study.mode} scaling",
+            title=f"{job.model.title or job.model.name} on {job.cluster.device.name}: {study.mode} scaling",
             subject=f"{job.dtype}, sequences of {job.seq_len:,} tokens, {job.cluster.name}, {job.stack.name}",
             conclusion=(_grown(study), f"{study.mode.capitalize()} scaling: {READING[study.mode]}."),
             sections=(

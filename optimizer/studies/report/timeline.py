@@ -48,7 +48,7 @@ def timeline_page(study: PipelineStudy, assumed: Sequence[str] = ()) -> str:
     check_drawn(study.plan)
     return report_page(
         Report(
-            title=f"{study.job.model.name}: timeline of {study.plan.summary()}",
+            title=f"{study.job.model.title or study.job.model.name}: timeline of {study.plan.summary()}",
             subject=f"{subject(study.job)}; {study.plan.schedule} schedule",
             warning=f"The plan {study.room.warning}." if study.room.warning else "",
             conclusion=said(study),
@@ -76,7 +76,7 @@ def said(study: PipelineStudy) -> tuple[str, ...]:
     timeline = study.timeline
     return (
         f"One step's pipeline takes {show(timeline.makespan, 's')}; the closed form says "
-        f"{show(study.closed_form, 's')} ({study.error:+.2%}).",
+        f"{show(study.closed_form, 's')} ({study.error:+z.2%}).",
         f"A stage idles {timeline.bubble.mean():.1%} on average, from {timeline.bubble.min():.1%} to "
         f"{timeline.bubble.max():.1%}.",
         "Layout proven best." if study.layout.proven else "Layout as given; --layout best searches one.",

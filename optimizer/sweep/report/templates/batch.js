@@ -156,7 +156,7 @@
     const hover = who.map((line, y) => line.map((row, x) => row === null ? plain(models[y]) + " on " + written(gpus[x]) + " GPUs: no plan"
       : plain(models[y]) + " on " + written(gpus[x]) + " × " + plain(cell("device", row)) + "<br>" + write(cell(name, row)) + "<br>" + plain(cell("summary", row))));
     Plotly.react("heat", [{
-      type: "heatmap", x: gpus.map(written), y: models.map(plain), z: best, customdata: who, text, texttemplate: gpus.length <= 16 ? "%{text}" : "",
+      type: "heatmap", x: gpus.map(written), y: models.map(plain), z: best, customdata: who, text, texttemplate: gpus.length <= 16 && innerWidth > 700 ? "%{text}" : "",
       hovertext: hover, hoverinfo: "text", colorscale: "Cividis", reversescale: !upwards, colorbar: { title: { text: plain(title), side: "right" } }, xgap: 1, ygap: 1,
     }], layout({
       height: Math.max(240, 26 * models.length + 90), 
