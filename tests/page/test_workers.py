@@ -84,6 +84,21 @@ def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: 
     finished(ask())
 
 
+def test_work_that_takes_too_long_keeps_no_worker_from_others(
+    one: list[Workers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask() -> None:
+        one.append(Workers(1))
+        await one[0].result(Task(view="answer", asked=SMALL), here)
+        monkeypatch.setattr(module, "LONGEST", 0.3)
+        with pytest.raises(InputError, match=r"longer than 0.3 s and was stopped.*optimize --model"):
+            await one[0].result(Task(view="sensitivity", asked=LONG), here)
+        monkeypatch.undo()
+        assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
+
+    finished(ask())
+
+
 def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers]) -> None:
     async def ask() -> None:
         one.append(Workers(1))

@@ -172,7 +172,9 @@ def _name(kind: str, text: str) -> str:
         return text
     if kind in CHOICES:
         raise InputError(f"{kind} must be one of {', '.join(known)}, but got {text!r}")
-    raise UnknownName(kind, text, known)
+    unknown = UnknownName(kind, text, known)
+    meant = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""
+    raise InputError(f"unknown {kind} {text!r}{meant}; the list of the page has every one")
 
 
 def _known(kind: str) -> tuple[str, ...]:

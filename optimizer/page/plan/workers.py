@@ -22,6 +22,7 @@ MOST = 4  # processes
 KEPT = 256  # texts that were worked out
 GRACE = 2.0  # that work goes on after the last visitor left: a slider often comes back [s]
 BEHIND = ("proven",)  # views that begin when nobody waits for another: an answer without its proof is there sooner
+LONGEST = 150.0  # that one task may take, so that nobody's question keeps a worker from all others [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 ENGINE = (
@@ -174,20 +175,32 @@ class Workers:
         worker: Worker | None = None
         try:
             worker = await self._take(task)
-            found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
+            async with asyncio.timeout(LONGEST):
+                found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
             self._give(worker)
             if not task.passing:
                 self._keep(task, found)
             return found
+        except TimeoutError:
+            self._replace(worker)
+            return InputError(
+                f"this took longer than {LONGEST:g} s and was stopped: ask for less, or leave it to the command line, "
+                f"`{task.asked.flags()}`"
+            )
         except (asyncio.CancelledError, EOFError, OSError):
-            if worker:
-                worker.end()
-                other = Worker()
-                self._workers[self._workers.index(worker)] = other
-                self._give(other)
+            self._replace(worker)
             raise
         finally:
             self._running.pop(task, None)
+
+    def _replace(self, worker: Worker | None) -> None:
+        """End a worker in the middle of its task; another takes its place."""
+        if worker is None:
+            return
+        worker.end()
+        other = Worker()
+        self._workers[self._workers.index(worker)] = other
+        self._give(other)
 
     async def _take(self, task: Task) -> Worker:
         """A worker, when it is this task's turn."""
