@@ -18,6 +18,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,7 @@ models = "mixtral-8x7b"
 gpus = "> 32"
 """
 SHORTEST, LONGEST = 0.2, 4.0  # s between two kills
+SOME_FAILED = 5  # exit code of a batch that tells of jobs without an answer
 WORKERS = 0.4  # share of the kills that hit a worker
 WRITERS = ("a", "b")
 WRITE = """
@@ -82,10 +85,14 @@ def exported(store: Path) -> str:
     return found.stdout
 
 
-def ended(process: subprocess.Popen[str]) -> None:
-    """Wait for a batch; raises AssertionError where it failed."""
+def ended(process: subprocess.Popen[str]) -> bool:
+    """Wait for a batch: whether every job has an answer; raises AssertionError where it failed otherwise.
+
+    A job whose worker died three times has none, and the batch says so: the same command tries it again.
+    """
     _, said = process.communicate(timeout=600)
-    assert process.returncode in (0, 5), said
+    assert process.returncode in (0, SOME_FAILED), said
+    return process.returncode == 0
 
 
 def disturbed(
@@ -101,7 +108,7 @@ def disturbed(
     span: seconds between two kills, as long as the undisturbed batch took at most unless it is given.
     """
     tally, calm, begin = Tally(), folder / "calm.db", time.monotonic()
-    ended(start(calm))
+    assert ended(start(calm)), "some jobs of the undisturbed batch failed"
     span = span or (SHORTEST, max(LONGEST, time.monotonic() - begin))
     want = exported(calm)
     while tally.kills < kills:
@@ -120,10 +127,14 @@ def disturbed(
             running.communicate()
             running = start(store)
             tally.starts += 1
-        ended(running)
+        if not ended(running):
+            tally.starts += 1
+            ended(start(store))
         tally.batches += 1
-        if exported(store) != want:
+        if (found := exported(store)) != want:
             tally.differing.append(store.name)
+            changes = unified_diff(want.splitlines(), found.splitlines(), store.name, lineterm="", n=0)
+            print("\n".join(islice(changes, 20)), flush=True)
     return tally
 
 
