@@ -149,7 +149,8 @@ class Program:
         self.message.objective.coeffs.extend([coefficient for _, coefficient in terms])
 
     def hint(self, values: Mapping[int, int]) -> None:
-        """Values of some variables to start from."""
+        """Values of some variables to start from, in place of any others."""
+        self.message.clear_solution_hint()
         self.message.solution_hint.vars.extend(values.keys())
         self.message.solution_hint.values.extend(values.values())
 

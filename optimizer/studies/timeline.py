@@ -17,7 +17,7 @@ from optimizer.studies.room import Room
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineStudy:
-    """A simulated step. `layout` is the split of the layers, `closed_form` the formula's time for it [s]."""
+    """A simulated step. `layout` is the split of the layers, `closed_form` the price of its pipeline [s]."""
 
     job: Job
     plan: Plan
@@ -56,5 +56,5 @@ def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = Fa
         plan=layout.of(plan),
         layout=layout,
         timeline=simulate(order, times),
-        closed_form=problem.pipeline(layout.slowest, sum(layout.stage_seconds)),
+        closed_form=problem.pipeline(layout.slowest, sum(layout.stage_seconds)) + layout.stalled,
     )

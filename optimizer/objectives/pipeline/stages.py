@@ -180,24 +180,38 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
     )
 
 
+def virtual_counts(model: Model, placed: Placement, pp: int, vpp: int) -> Counts:
+    """How many of each kind every virtual stage holds, in the order of the forward pass.
+
+    >>> from optimizer.presets import load_model
+    >>> held = virtual_counts(load_model("deepseek-v3"), Placement(mtp_ahead=1), 16, 2)
+    >>> [held[kind][[0, 1, 30, 31]].tolist() for kind in (DENSE, MOE, MTP, HEAD)]
+    [[2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    """
+    counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
+    edges = np.minimum(np.concatenate([[0], np.cumsum(counts)]), model.layers)
+    moe = np.diff(np.concatenate([[0], np.cumsum(moe_pattern(model))])[edges]).astype(np.float64)
+    number = np.arange(pp * vpp)
+    found = {EMBEDDING: number == 0, DENSE: counts - moe, HEAD: number == pp * vpp - 1}
+    found |= {MOE: moe} if model.experts else {}
+    found |= {MTP: model.mtp_layers * (number == pp * vpp - 1 - placed.mtp_ahead)} if model.mtp_layers else {}
+    return {kind: here.astype(np.float64) for kind, here in found.items()}
+
+
 def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) -> FloatArray:
     """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it recomputes."""
-    counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
-    held = counts.reshape(vpp, pp).sum(axis=0)
+    here = virtual_counts(model, placed, pp, vpp)
     columns = np.zeros((5, pp))
-    if model.experts:
-        edges = np.concatenate([[0], np.cumsum(counts)])
-        moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
-        columns[1] = np.diff(moe_before[np.minimum(edges, model.layers)]).reshape(vpp, pp).sum(axis=0)
-    columns[0] = held - columns[1]
-    columns[2, (pp * vpp - 1 - placed.mtp_ahead) % pp] = model.mtp_layers
+    for row, kind in enumerate((DENSE, MOE, MTP)):
+        columns[row] = here[kind].reshape(vpp, pp).sum(axis=0) if kind in here else 0.0
     if recomputes and placed.first:
+        counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
         moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
         again, starts = np.minimum(counts, placed.first), np.minimum(np.cumsum(counts) - counts, model.layers)
         mixtures = moe_before[np.minimum(starts + again, model.layers)] - moe_before[starts]
         columns[3:] = [row.reshape(vpp, pp).sum(axis=0) for row in (again - mixtures, mixtures)]
     elif recomputes:
-        again = np.array(placed.recomputed) if placed.recomputed else held
+        again = np.array(placed.recomputed) if placed.recomputed else columns[0] + columns[1]
         columns[4] = np.minimum(columns[1], again)
         columns[3] = np.minimum(columns[0], again - columns[4])
     return columns

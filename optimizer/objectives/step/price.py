@@ -27,6 +27,7 @@ from optimizer.objectives.step.flops import causal_score_flops, model_flops
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
+from optimizer.objectives.step.stalled import stalled
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans, virtual_stages
 
@@ -174,7 +175,7 @@ class Step:
     def rest(self) -> FloatArray:
         """The step without its stragglers [s]."""
         m, once = self.bill.plans.num_microbatches, _of_stage(self.once.total, self.last)
-        pipeline = m * self.longest + bubble(self.longest, self.whole, self._virtual_stages, self.filled)
+        pipeline = m * self.longest + bubble(**self._bubble)
         return np.asarray(pipeline + once + self.bill.job.stack["step_overhead"])
 
     @cached_property
@@ -198,6 +199,16 @@ class Step:
     def _virtual_stages(self) -> FloatArray:
         return self.bill.plans.vpp.astype(np.float64)
 
+    @cached_property
+    def _bubble(self) -> dict[str, FloatArray]:
+        return {
+            "slowest": self.longest,
+            "whole": self.whole,
+            "vpp": self._virtual_stages,
+            "filled": self.filled,
+            "stalled": stalled(self.bill, self.stages),
+        }
+
     @property
     def _late(self) -> tuple[FloatArray, FloatArray]:
         job = self.bill.job
@@ -211,7 +222,7 @@ class Step:
         """What the formula of a term takes, on the stage that counts."""
         bill, once = self.bill, self.once
         if name == "bubble":
-            return {"slowest": self.longest, "whole": self.whole, "vpp": self._virtual_stages, "filled": self.filled}
+            return self._bubble
         if name == "overhead":
             return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
         if name == "stragglers":

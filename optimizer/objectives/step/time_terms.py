@@ -41,19 +41,22 @@ def in_layers(
     return microbatches * (total(layers * seconds) + total(recomputed * again) + beside)
 
 
-def bubble(slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: FloatArray) -> FloatArray:
+def bubble(
+    slowest: FloatArray, whole: FloatArray, vpp: FloatArray, filled: FloatArray, stalled: FloatArray
+) -> FloatArray:
     """Time for which the slowest stage waits for the others [s].
 
     slowest, whole: seconds of the slowest stage and of all stages for one micro-batch [s]; vpp: virtual stages of each
-    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule, and what DualPipe leaves out [s].
+    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule, and what DualPipe leaves out [s];
+    stalled: what virtual stages of unlike length cost an interleaved schedule, found by running it [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2; Qi et al., arXiv 2401.10241, section 2.3;
     deepseek-ai/DualPipe @3da1bbe, README.md.
 
-    >>> float(bubble(np.array(1.0), np.array(4.0), np.array(2.0), np.array(0.0)))
+    >>> float(bubble(np.array(1.0), np.array(4.0), np.array(2.0), np.array(0.0), np.array(0.0)))
     1.5
     """
-    return np.maximum((whole - slowest) / vpp - filled, 0.0)
+    return np.maximum((whole - slowest) / vpp - filled, 0.0) + stalled
 
 
 def hidden(

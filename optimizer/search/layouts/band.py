@@ -168,14 +168,16 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
         given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
     except Infeasible:  # the solver rounds bytes up, and a layout with what it needs on the host has none to spare
         return plan
-    return found.of(plan) if found.objective <= given.objective * (1 + SAME) else plan
+    return found.of(plan) if abs(found.objective - given.objective) <= given.objective * SAME else plan
 
 
 def best_even(job: Job, points: Points) -> Candidate | None:
     """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
     order = np.argsort(points.seconds, kind="stable")
-    # The stages of a dense model are those that represent them.
-    chosen = order[points.fits[order]][: LEADING if job.model.experts else 1]
+    fitting = order[points.fits[order]]
+    # The stages of a dense model are those that represent them, but for what interleaved ones wait.
+    exact = not job.model.experts and bool(np.all(points.plans.vpp[fitting[:1]] == 1))
+    chosen = fitting[: 1 if exact else LEADING]
     if not len(chosen):
         return None
     some = points.take(chosen)
@@ -345,13 +347,14 @@ def _on_host(
     elif holds(search.job, found.plan, knobs):
         return found, 0
     bound = float(prospects.bounds[position])
-    return replace(found, plan=prospects.floor.plans.plan(position), seconds=bound, solved=False, proven=False), 0
+    plan = prospects.floor.plans.plan(position)
+    return replace(found, plan=plan, seconds=bound, solved=False, proven=False, least=bound), 0
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
     """Remember what was found for a plan, the fastest of several settings."""
     if not candidate.proven:
-        search.undecided.append(candidate.seconds)
+        search.undecided.append(min(candidate.seconds, candidate.least))
     known = search.found.get(number)
     if known is None or (candidate.solved, -candidate.seconds) > (known.solved, -known.seconds):
         search.found[number] = candidate
@@ -375,13 +378,15 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
     plan = floor.plans.plan(index)
     problem = problem_of(search.job, plan, prospects.table.row(index))
 
-    def candidate(layout: Layout, proven: bool) -> Candidate:
-        seconds = floor.step_of(layout.objective, index)
-        return Candidate(plan=layout.of(plan), seconds=seconds, solved=True, proven=proven)
+    def candidate(layout: Layout) -> Candidate:
+        seconds, least = (floor.step_of(pipeline, index) for pipeline in (layout.objective, layout.least))
+        return Candidate(
+            plan=layout.of(plan), seconds=seconds, solved=True, proven=layout.proven, least=max(bound, least)
+        )
 
-    even = even_layout(problem, recompute=problem.alike)
+    even, split = even_layout(problem, recompute=problem.alike), None
     if even.fits(problem):
-        split = candidate(even, True)
+        split = replace(candidate(even), proven=True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return split
     if solver_free(problem) and fitting_layout(problem) is None:
@@ -397,9 +402,12 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
             smooth=False,
         )
     except Infeasible:
-        return search.limit
+        return split if split and split.seconds < search.limit else search.limit
     except TimeLimit:
         search.cut_short += 1
-        return Candidate(plan=plan, seconds=bound, proven=False)
+        return Candidate(plan=plan, seconds=bound, proven=False, least=bound)
     search.cut_short += not layout.proven
-    return candidate(layout, layout.proven)
+    found = candidate(layout)
+    if split and split.seconds < found.seconds:
+        return replace(split, proven=found.proven or split.seconds <= found.least, least=found.least)
+    return found

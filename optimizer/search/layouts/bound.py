@@ -52,7 +52,7 @@ class StepFloor:
         """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
         m, possible = self.plans.num_microbatches, np.isfinite(slowest)
         longest = np.where(possible, slowest, 0.0)
-        waits = bubble(longest, self.whole, self._virtual_stages, self.filled)
+        waits = bubble(longest, self.whole, self._virtual_stages, self.filled, np.zeros(1))
         step = m * longest + waits + self.once - (self.tuned if any_knobs else 0.0)
         bound = self._with_stragglers(step) * (1 - SLACK)
         return np.where(possible, bound, np.inf)

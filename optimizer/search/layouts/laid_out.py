@@ -12,7 +12,7 @@ from optimizer.plan import Knobs, Plan, Plans
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
-    of the layout at its knobs, else the bound [s].
+    of the layout at its knobs, else the bound [s]. Where it is not `proven` a layout may take as little as `least` [s].
     """
 
     plan: Plan
@@ -20,6 +20,7 @@ class Candidate:
     knobs: Knobs = Knobs()
     solved: bool = False
     proven: bool = True
+    least: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.pipeline.stall import critical, stall
 from optimizer.objectives.step.host_room import ROUNDING
 from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
+from optimizer.search.layouts.table import StageCosts, pass_times
+from optimizer.search.layouts.waiting import smoothed, wait, waited
+
+CHAINS = 3  # of passes that wait for each other, one after the other, that the program is told of
+ROUNDED = 1e-6  # relative: what the rounding of times in the program may make of the objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +34,11 @@ class Layout:
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
     micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. objective: time of the pipeline,
-    and of what the slowest stage does once per step [s]. proven: no other layout is faster (by more than the rounding
-    of times to 1e-7 of a micro-batch). chosen: a layer may be recomputed or spared on each stage. first: the first so
-    many layers of every virtual stage are recomputed (0: all, or as `recomputed` says).
+    and of what the slowest stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s].
+    proven: no other layout that is searched is faster (by more than the rounding of times to 1e-7 of a micro-batch),
+    least: none has a lower objective than this, where a search found that [s]. chosen: a layer may be recomputed or
+    spared on each stage. first: the first so many layers of every virtual stage are recomputed (0: all, or as
+    `recomputed` says).
     """
 
     kinds: tuple[Runs, ...]
@@ -37,6 +47,8 @@ class Layout:
     stage_seconds: tuple[float, ...]
     memory: tuple[float, ...]
     objective: float
+    stalled: float = 0.0
+    least: float = 0.0
     there: tuple[float, ...] = ()
     proven: bool = False
     chosen: bool = False
@@ -86,26 +98,78 @@ def best_assignment(
     seed: int = 0,
     time_limit: float | None = None,
     effort: float | None = None,
-    at_most: float = float("inf"),
+    at_most: float = inf,
     smooth: bool = True,
 ) -> Layout:
-    """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + max_s U_s over layouts that fit.
+    """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + W + max_s U_s over layouts that fit.
 
-    T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step [s]. Among
-    interleaved layouts as good, `smooth` looks for virtual stages of like length. `effort` limits the solver's
-    deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was
-    found in time.
+    T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step, W: what
+    virtual stages of unlike length lose [s]. Layouts that lose more than a little are searched only where no other fits
+    (search/layouts/waiting.py). Among interleaved layouts as good, `smooth` looks for virtual stages of like length.
+    `effort` limits the solver's deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most`
+    [s], TimeLimit when none was found in time.
 
     Source of the objective: objectives/step/price.py.
     """
+    effort_of = _Effort(seed=seed, time_limit=time_limit, effort=effort)
     variables = LayoutProgram(problem, at_most)
-    answer = variables.program.solve(seed, time_limit, effort)
-    if answer.status == INFEASIBLE:
-        raise Infeasible(_why(problem))
-    if answer.values is None:
-        raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
-    values = variables.smoothed(answer.values, seed) if smooth and not variables.folded else answer.values
-    return _layout(variables, values, answer.status == OPTIMAL)
+    if variables.folded:
+        values, optimal = effort_of.solve(variables)
+        layout = _layout(variables, values, optimal)
+        if not layout.stalled:
+            return layout
+        variables = LayoutProgram(problem, at_most, folded=False)
+    try:
+        layout, values = _unstalled(variables, effort_of)
+    except Infeasible:
+        if problem.vpp == 1 or at_most < inf:
+            raise
+        variables = LayoutProgram(problem, folded=False, paced=False)
+        layout, values = _unstalled(variables, effort_of)
+    if not smooth:
+        return layout
+    variables = LayoutProgram(problem, folded=False, paced=variables.paced)
+    even = _layout(variables, smoothed(variables, values, seed), layout.proven)
+    return replace(even, least=layout.least) if even.objective <= layout.objective * (1 + ROUNDED) else layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Effort:
+    """What the solver may spend on one program."""
+
+    seed: int
+    time_limit: float | None
+    effort: float | None
+
+    def solve(self, variables: LayoutProgram) -> tuple[Sequence[int], bool]:
+        """A solution, and whether it is proven the best."""
+        problem, answer = variables.problem, variables.program.solve(self.seed, self.time_limit, self.effort)
+        if answer.status == INFEASIBLE:
+            raise Infeasible(_why(problem))
+        if answer.values is None:
+            raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
+        return answer.values, answer.status == OPTIMAL
+
+
+def _unstalled(variables: LayoutProgram, effort: _Effort) -> tuple[Layout, Sequence[int]]:
+    """The best layout of a program and its values.
+
+    While it loses time to unlike virtual stages, the program is told of the passes that wait, and solved again.
+    """
+    problem, least = variables.problem, 0.0
+    all_found: list[tuple[Layout, Sequence[int]]] = []
+    while len(all_found) <= CHAINS:
+        values, optimal = effort.solve(variables)
+        found = _layout(variables, values, optimal)
+        all_found.append((found, values))
+        if not optimal:
+            break
+        least = max(least, found.objective - found.stalled + waited(variables, values, found.slowest))
+        if min(layout.objective for layout, _ in all_found) <= least * (1 + ROUNDED):
+            break
+        wait(variables, values, *critical(problem.microbatches, *_passes(problem, found.kinds, found.recomputed)))
+    layout, values = min(all_found, key=lambda pair: pair[0].objective)
+    return replace(layout, proven=layout.objective <= least * (1 + ROUNDED), least=least), values
 
 
 def leanest_assignment(problem: LayoutProblem, *, seed: int = 0, effort: float | None = None) -> Layout:
@@ -197,18 +261,34 @@ def assess(
         there.append(sum(n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in held))
         seconds.append(time)
         memory.append(space)
+    waits = _stalled(problem, runs, recomputed)
     return Layout(
         kinds=tuple(runs),
         pp=problem.pp,
         recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
         stage_seconds=tuple(seconds),
         memory=tuple(memory),
-        objective=problem.pipeline(max(seconds), sum(seconds)) + max(once),
+        objective=problem.pipeline(max(seconds), sum(seconds)) + waits + max(once),
+        stalled=waits,
         there=tuple(there),
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,
     )
+
+
+def _stalled(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]]) -> float:
+    """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
+    if problem.vpp == 1:
+        return 0.0
+    return float(stall(problem.microbatches, *_passes(problem, runs, [tuple(stage.items()) for stage in recomputed])))
+
+
+def _passes(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Runs]) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward and the backward pass by stage and virtual stage, recomputing included [s]."""
+    costs = StageCosts(kinds=problem.kinds, seconds=problem.seconds)
+    times = pass_times(costs, runs, recomputed, pp=problem.pp)
+    return np.array(times.forward), np.array(times.backward) + np.array(times.recompute)
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:

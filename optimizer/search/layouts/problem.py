@@ -81,7 +81,7 @@ class LayoutProblem:
 
     def pipeline(self, slowest: float, total: float) -> float:
         """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
-        waits = bubble(*(np.asarray(value) for value in (slowest, total, float(self.vpp), self.filled)))
+        waits = bubble(*(np.asarray(value) for value in (slowest, total, float(self.vpp), self.filled, 0.0)))
         return self.microbatches * slowest + float(waits)
 
     def once(self, held: Runs) -> float:
@@ -186,9 +186,19 @@ def _cuts_searched(job: Job) -> str:
             "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
             f"only what is recomputed{places} is searched there."
         )
+    alike = len({kind for kind, _ in layer_sequence(job.model)} & set(LAYERS)) == 1
+    unstalled = (
+        ""
+        if alike
+        else (
+            ", and a pipeline whose stages all held the VPP longest of them takes no more than 1 % longer, where any "
+            "such layout fits: others stall the schedule"
+        )
+    )
+    recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""
     return (
         "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
-        f"last virtual stage{'; none less where some layers are recomputed' if job.recomputes_alike else ''}."
+        f"last virtual stage{recomputing}{unstalled}."
     )
 
 
@@ -196,9 +206,9 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     """Fewest and most transformer layers on each virtual stage.
 
     Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
-    their share or one less, but in the last ones: virtual stages of unlike length stall the schedule, and the
-    objective does not see it. All alike where the software cuts evenly, and as even as can be where interleaved layers
-    alternate in kind, since virtual stages that differ in both ways stall it most.
+    their share or one less, but in the last ones: virtual stages of unlike length stall the schedule. All alike where
+    the software cuts evenly, and as even as can be where interleaved layers alternate in kind, since virtual stages
+    that differ in both ways stall it most.
     """
     total = problem.layers
     share = total / problem.virtual_stages
@@ -221,7 +231,7 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
 def partly_recomputed_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     """The same where every virtual stage recomputes some of its layers: as even as can be, but for the last ones.
 
-    Cuts that give a virtual stage less to recompute would stall the schedule, and the objective does not see it.
+    Cuts that give a virtual stage less to recompute would stall the schedule.
     """
     limits = virtual_stage_limits(problem)
     if problem.vpp == 1 or all(low == high for low, high in limits):

@@ -19,10 +19,9 @@ from optimizer.search.layouts.problem import (
     recomputable,
     virtual_stage_limits,
 )
+from optimizer.search.layouts.waiting import TIME_STEPS, keep_pace, keep_within
 
-TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
-SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 
 
 class LayoutProgram:
@@ -33,17 +32,32 @@ class LayoutProgram:
     are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to virtual stages.
     """
 
-    def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
-        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
-        self.problem, self.program = problem, Program()
+    def __init__(
+        self,
+        problem: LayoutProblem,
+        at_most: float = inf,
+        *,
+        lean: bool = False,
+        folded: bool = True,
+        paced: bool = True,
+    ) -> None:
+        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead.
+
+        `folded`: where that can be; `paced`: but for layouts that stall the schedule, where there are others.
+        """
+        self.problem, self.program, self.paced = problem, Program(), paced
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         alike = len(set(self.names)) <= 1
-        self.folded = alike and not self.predicting and problem.vpp > 1 and not problem.even
+        self.folded = folded and alike and not self.predicting and problem.vpp > 1 and not problem.even
         self.places = problem.pp if self.folded else problem.virtual_stages
         one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
         self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
-        self.predicted = self._predict()
+        self.ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
+        self.extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
+        self.whole_ticks = sum(n * self.ticks[kind] for kind, n in problem.sequence)
+        self.aside = round(problem.seconds / self.tick)
+        self.predicted, self.waits = self._predict(), -1
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
         if problem.alike:
             # How many first layers of every virtual stage are recomputed, all and prediction layers where `whole`.
@@ -65,6 +79,10 @@ class LayoutProgram:
             self.program.minimise([(self.peak, 1)])
         else:
             self._minimise(self._slowest(at_most))
+            if problem.vpp > 1 and at_most < inf:
+                keep_within(self, at_most)
+            if paced and problem.vpp > 1 and not self.folded and not self.pinned:
+                keep_pace(self)
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""
@@ -286,9 +304,7 @@ class LayoutProgram:
         Without recomputing the stages' sum is constant.
         """
         problem = self.problem
-        ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
-        extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
-        total = sum(n * ticks[kind] for kind, n in problem.sequence)
+        ticks, extra, total = self.ticks, self.extra, self.whole_ticks
         most = total + sum(n * extra.get(kind, 0) for kind, n in problem.sequence)
         least = -(-total // problem.pp)
         slowest = self.program.variable(least, max(least, int(min(most, longest))))
@@ -302,14 +318,19 @@ class LayoutProgram:
         longest_once = self._once()
         if problem.filled:
             # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
-            beside = (problem.pp - 1) * round(problem.seconds / self.tick) - round(problem.filled / self.tick)
+            beside = (problem.pp - 1) * self.aside - round(problem.filled / self.tick)
             end = self.program.variable(0, most + problem.microbatches * most)
             self.program.linear([*cost, (end, -1)], None, -(total + beside))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
         cost.append((longest_once, 1 if problem.filled else problem.vpp))
-        self.ticks, self.cost = ticks, cost
+        self.slowest, self.cost, self.most = slowest, cost, most
         self.program.minimise(cost)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether every virtual stage has one number of layers."""
+        return all(low == high for low, high in virtual_stage_limits(self.problem))
 
     def _once(self) -> int:
         """The longest that a stage takes for what it does once per step, convex in its layers.
@@ -376,26 +397,3 @@ class LayoutProgram:
                     min(free, key=lambda virtual: (counts[virtual] * layer + head * (virtual == last), virtual))
                 ] += 1
         return counts
-
-    def smoothed(self, values: Sequence[int], seed: int) -> Sequence[int]:
-        """Among layouts as good as this one, virtual stages of like length: uneven ones stall the interleaved schedule.
-
-        Minimises the longest virtual stage of all, the longest of every round, and what each has beyond its share,
-        within a fixed effort.
-        """
-        self.program.linear(self.cost, None, sum(values[variable] * factor for variable, factor in self.cost))
-        self.program.hint(dict(enumerate(values)))
-        overall = self.program.variable(0, TIME_STEPS)
-        rounds = [self.program.variable(0, TIME_STEPS) for _ in range(self.problem.vpp)]
-        beyond = [self.program.variable(0, TIME_STEPS) for _ in self.layers]
-        share = sum(n * self.ticks[kind] for kind, n in self.problem.sequence) // self.places
-        for virtual, kinds in enumerate(self.layers):
-            busy = [(variable, sign * self.ticks[kind]) for kind, terms in kinds.items() for variable, sign in terms]
-            if self.predicted:
-                busy.append((self.predicted[virtual], self.ticks[MTP]))
-            head = self.ticks[HEAD] if virtual == self.places - 1 else 0
-            self.program.linear([*busy, (rounds[virtual // self.problem.pp], -1)], None, -head)
-            self.program.linear([*busy, (overall, -1)], None, -head)
-            self.program.linear([*busy, (beyond[virtual], -1)], None, share - head)
-        self.program.minimise([(overall, self.problem.vpp), *((longest, 1) for longest in (*rounds, *beyond))])
-        return self.program.solve(seed, effort=SMOOTHING).values or values

@@ -31,7 +31,7 @@ def random_case(rng: np.random.Generator, spread: float) -> Case:
 
 def priced(microbatches: int, vpp: int, slowest: float, whole: float, filled: float = 0.0) -> float:
     """The pipeline as a step is priced: the work of the slowest stage and the bubble [s]."""
-    times = (np.array(value, dtype=np.float64) for value in (slowest, whole, vpp, filled))
+    times = (np.array(value, dtype=np.float64) for value in (slowest, whole, vpp, filled, 0.0))
     return microbatches * slowest + float(bubble(*times))
 
 

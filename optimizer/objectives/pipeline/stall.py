@@ -1,0 +1,160 @@
+"""What unlike virtual stages cost an interleaved pipeline beyond its closed form, by running the schedule.
+
+The schedule goes in waves: in each, every stage runs one forward and then one backward pass, if it has them. A forward
+pass waits for that of the stage before it in the wave before, a backward pass for that of the stage behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.objectives.arrays import FloatArray
+
+ROUNDS = 6  # of pp micro-batches, after which every further one takes as long as the last
+NEGLECTED = 0.01  # share of the closed form that unlike virtual stages may cost unpriced
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waves:
+    """Which virtual stage every stage runs in every wave: rows are waves, columns stages.
+
+    there: whether there is a pass; enters: whether it waits for no other stage, as at the start and where it turns.
+    """
+
+    virtual: NDArray[np.int64]
+    there: NDArray[np.bool_]
+    enters: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=64)
+def waves_of(pp: int, vpp: int, microbatches: int) -> tuple[Waves, Waves]:
+    """The waves of forward and of backward passes; pp divides the micro-batches.
+
+    Forward pass f of stage s, in its own order, is in wave f + s, and backward pass b in wave b + pp (vpp + 1) - 2 - s.
+
+    >>> ahead, back = waves_of(2, 2, 2)
+    >>> ahead.virtual[:5, 0].tolist(), ahead.there[:5, 0].tolist(), back.there[:5, 0].tolist()
+    ([0, 0, 1, 1, 0], [True, True, True, True, False], [False, False, False, False, True])
+    """
+    stage, passes = np.arange(pp), vpp * microbatches
+    wave = np.arange(passes + pp * (vpp + 1) - 2)[:, None]
+    ahead, back = wave - stage, wave - (pp * (vpp + 1) - 2 - stage)
+    forward, backward = ahead // pp % vpp, vpp - 1 - back // pp % vpp
+    return (
+        Waves(virtual=forward, there=(ahead >= 0) & (ahead < passes), enters=(stage == 0) & (forward == 0)),
+        Waves(virtual=backward, there=(back >= 0) & (back < passes), enters=(stage == pp - 1) & (backward == vpp - 1)),
+    )
+
+
+def _ends(microbatches: int, forward: FloatArray, backward: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """When the forward and the backward passes of each wave end, by stage [s]."""
+    pp, vpp = forward.shape[-2:]
+    ahead, back = waves_of(pp, vpp, microbatches)
+    first = second = np.zeros(forward.shape[:-1])
+    stage = np.arange(pp)
+    before, behind = np.roll(stage, 1), np.roll(stage, -1)
+    for wave in range(len(ahead.there)):
+        waits = np.where(ahead.enters[wave], 0.0, first[..., before])
+        run = np.maximum(second, waits) + forward[..., stage, ahead.virtual[wave]]
+        first = np.where(ahead.there[wave], run, second)
+        waits = np.where(back.enters[wave], 0.0, second[..., behind])
+        run = np.maximum(first, waits) + backward[..., stage, back.virtual[wave]]
+        second = np.where(back.there[wave], run, first)
+        yield first, second
+
+
+def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
+    """From the first start to the last end of the schedule; the last two axes are stages and virtual stages [s].
+
+    >>> passes = np.ones((4, 2))
+    >>> float(makespan(8, passes, 2 * passes)) == 8 * 6 + 3 * 6 / 2
+    True
+    """
+    (_, last), *_ = deque(_ends(microbatches, forward, backward), maxlen=1)
+    return np.asarray(last.max(axis=-1))
+
+
+def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
+    """Seconds by which an interleaved pipeline takes longer than m t + (sum of t - t) / vpp, t that of the slowest [s].
+
+    forward, backward: seconds of one micro-batch's passes, recomputing included; the last two axes are stages and
+    virtual stages [s]. A stage whose virtual stages take unlike long makes its neighbours wait. What is less than
+    NEGLECTED of the closed form does not count; 0 where pp does not divide the micro-batches, which the schedule cannot
+    run.
+
+    Source: the schedule of Narayanan et al., arXiv 2104.04473, section 2.2, run pass by pass; the tests hold it against
+    objectives/pipeline/simulator.py.
+
+    >>> even, uneven = np.ones((4, 2)), np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
+    >>> closed = 16 * 6 + 3 * 3
+    >>> float(stall(16, even, 2 * even)), round(float(stall(16, uneven, 2 * uneven)) / closed, 2)
+    (0.0, 0.32)
+    """
+    pp, vpp = forward.shape[-2:]
+    busy = forward + backward
+    stages = busy.sum(axis=-1)
+    slowest, whole = stages.max(axis=-1), stages.sum(axis=-1)
+    found = np.zeros(slowest.shape)
+    if vpp == 1 or microbatches % pp:
+        return found
+    counted = (microbatches * slowest + (whole - slowest) / vpp) * (1 + NEGLECTED)
+    late = (microbatches + (pp - 1) / vpp) * longest(busy) > counted
+    if not np.any(late):
+        return found
+    ahead, back = forward[late], backward[late]
+    few = min(microbatches, ROUNDS * pp)
+    takes = makespan(few, ahead, back)
+    if few < microbatches:
+        takes = takes + (microbatches - few) / pp * (takes - makespan(few - pp, ahead, back))
+    found[late] = np.maximum(takes - counted[late], 0.0)
+    return found
+
+
+def longest(busy: FloatArray) -> FloatArray:
+    """What the vpp longest of all virtual stages take together; the last two axes are stages and virtual stages [s].
+
+    Stages that all take so long in vpp virtual stages, each as long as the next, are no faster than these: whatever
+    runs side by side in so many rounds takes no longer than those do.
+
+    >>> longest(np.array([[[2.0, 2.0], [1.0, 2.0]], [[2.0, 1.0], [1.0, 2.0]]])).tolist()
+    [4.0, 4.0]
+    """
+    every = busy.reshape(*busy.shape[:-2], -1)
+    return np.asarray(np.partition(every, -busy.shape[-1], axis=-1)[..., -busy.shape[-1] :].sum(axis=-1))
+
+
+def critical(microbatches: int, forward: FloatArray, backward: FloatArray) -> tuple[NDArray[np.int64], ...]:
+    """How often the longest chain of passes of one plan visits each virtual stage, forward and backward.
+
+    However long passes take, the schedule takes no less than this chain.
+
+    >>> passes = np.ones((2, 2))
+    >>> [visits.tolist() for visits in critical(2, passes, 2 * passes)]
+    [[[1, 0], [2, 2]], [[2, 1], [0, 2]]]
+    """
+    pp, vpp = forward.shape
+    ahead, back = waves_of(pp, vpp, microbatches)
+    ends = list(_ends(microbatches, forward, backward))
+    visits = np.zeros((pp, vpp), dtype=np.int64), np.zeros((pp, vpp), dtype=np.int64)
+    stage, earlier = int(np.argmax(ends[-1][1])), np.zeros(pp)
+    wave, turned = len(ends) - 1, True
+    while wave >= 0:
+        passes, here = (back, visits[1]) if turned else (ahead, visits[0])
+        neighbour = (stage + (1 if turned else -1)) % pp
+        before = ends[wave - 1] if wave else (earlier, earlier)
+        waits = False
+        if passes.there[wave, stage]:
+            here[stage, passes.virtual[wave, stage]] += 1
+            own = ends[wave][0][stage] if turned else before[1][stage]
+            waits = not passes.enters[wave, stage] and before[int(turned)][neighbour] > own
+        if waits:
+            wave, stage = wave - 1, neighbour
+        else:
+            wave, turned = wave - (not turned), not turned
+    return visits

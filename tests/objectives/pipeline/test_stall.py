@@ -1,0 +1,160 @@
+"""What unlike virtual stages cost: the price of an interleaved pipeline against the schedule run event by event."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.job import Job, Limits
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.pipeline.interleaved import interleaved
+from optimizer.objectives.pipeline.simulator import PassTimes, simulate
+from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.pipeline.stall import NEGLECTED, critical, longest, makespan, stall
+from optimizer.objectives.step.price import price
+from optimizer.objectives.step.stalled import stalled
+from optimizer.plan import Plan, Plans
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.layouts.layout import placed_layout
+from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.plan.best import best_plan
+from optimizer.search.plan.planner import plan
+from optimizer.studies.timeline import timeline_of
+
+Passes = tuple[int, FloatArray, FloatArray]
+
+
+def random_passes(seed: int) -> Passes:
+    """Micro-batches, forward and backward seconds: few virtual stages unlike, or many, and the last one apart."""
+    rng = np.random.default_rng(seed)
+    pp, vpp = int(rng.choice([2, 3, 4, 8])), int(rng.choice([2, 3, 4]))
+    microbatches = pp * int(rng.integers(1, 14))
+    forward = np.full((pp, vpp), 3.0) - (rng.random((pp, vpp)) < rng.choice([0.1, 0.5]))
+    forward[-1, -1] += rng.uniform(-2, 3)
+    backward = forward * (rng.uniform(1.8, 2.6, (pp, vpp)) if seed % 2 else rng.uniform(1.5, 3))
+    return microbatches, forward, backward
+
+
+def closed_form(microbatches: int, forward: FloatArray, backward: FloatArray) -> float:
+    stages = (forward + backward).sum(axis=1)
+    return float(microbatches * stages.max() + (stages.sum() - stages.max()) / forward.shape[1])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_pipeline_is_priced_as_the_simulator_runs_it(seed: int) -> None:
+    passes = microbatches, forward, backward = random_passes(seed)
+    times = PassTimes(forward=forward.tolist(), backward=backward.tolist())
+    simulated = simulate(interleaved(*forward.shape, microbatches), times).makespan
+    assert makespan(*passes) == pytest.approx(simulated, rel=1e-12)
+    closed = closed_form(*passes)
+    priced = closed + float(stall(*passes))
+    assert priced <= max(simulated, closed) * (1 + 1e-9)
+    assert simulated <= priced * (1 + 2 * NEGLECTED)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_longest_chain_of_passes_is_a_bound_whatever_they_take(seed: int) -> None:
+    microbatches, forward, backward = random_passes(seed)
+    visits = critical(microbatches, forward, backward)
+    assert sum(float(np.sum(v * t)) for v, t in zip(visits, (forward, backward), strict=True)) == pytest.approx(
+        makespan(microbatches, forward, backward), rel=1e-12
+    )
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        others = rng.uniform(0, 3, forward.shape), rng.uniform(0, 3, forward.shape)
+        chain = sum(float(np.sum(v * t)) for v, t in zip(visits, others, strict=True))
+        assert chain <= float(makespan(microbatches, *others)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_pipeline_takes_longer_than_one_of_its_longest_virtual_stages(seed: int) -> None:
+    microbatches, forward, backward = random_passes(seed)
+    pp, vpp = forward.shape
+    bound = (microbatches + (pp - 1) / vpp) * float(longest(forward + backward))
+    assert float(makespan(microbatches, forward, backward)) <= bound * (1 + 1e-6)
+
+
+def deepseek(**limits: object) -> Job:
+    return Job(
+        model=load_model("deepseek-v3"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core-2025"),
+        gpus=2048,
+        seq_len=4096,
+        global_batch=15360,
+        limits=Limits(**limits),
+    )
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        # Two layers everywhere, the prediction layer and the head alone on the last virtual stage of all.
+        (*[2] * 15, 1, *[2] * 15, 0),
+        # What is heavy in the first half of the virtual stages is light in the second.
+        (*[3] * 8, *[1] * 8, *[1] * 8, *[3] * 6, 3, 0),
+        (*[2] * 30, 1, 0),
+    ],
+)
+def test_a_placed_plan_is_priced_as_its_schedule_runs(layers: tuple[int, ...]) -> None:
+    placed = Plan(
+        ep=16, cp=2, pp=16, vpp=2, dp=64, num_microbatches=64, schedule="interleaved", layers_per_stage=layers
+    )
+    study = timeline_of(deepseek(), placed)
+    assert -1.5 * NEGLECTED < study.error < 0.01
+    assert study.layout.stalled == 0 or study.error < 0
+
+
+def test_price_and_layout_agree_on_what_a_stall_costs() -> None:
+    job = deepseek()
+    uneven = Plan(
+        ep=16,
+        cp=2,
+        pp=16,
+        vpp=2,
+        dp=64,
+        num_microbatches=64,
+        schedule="interleaved",
+        recompute="full",
+        layers_per_stage=(*[3] * 8, *[1] * 8, *[1] * 8, *[3] * 7, 0),
+        recompute_first=1,
+    )
+    layout = placed_layout(problem_of(job, uneven, layer_costs(job, uneven)), uneven.placement)
+    plans = Plans.of([uneven])
+    costs = price(job, plans)
+    assert stalled(bill_of(job, plans), stages_of(job.model, plans)) == pytest.approx(layout.stalled, rel=1e-9)
+    assert layout.stalled > 0.1 * layout.slowest * 64
+    waits = costs.time["bubble"][0] - (sum(layout.stage_seconds) - layout.slowest) / 2
+    assert waits == pytest.approx(layout.stalled, rel=1e-9)
+
+
+def of_model(name: str, gpus: int, seq_len: int, global_batch: int, **limits: object) -> Job:
+    return replace(deepseek(**limits), model=load_model(name), gpus=gpus, seq_len=seq_len, global_batch=global_batch)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        deepseek(fixed={"pp": 16, "vpp": 2, "ep": 16, "tp": 1}),
+        of_model("glm-4.5-air", 256, 4096, 512, fixed={"tp": 1, "cp": 1}),
+        of_model("llama3.1-405b", 768, 8192, 192),
+        of_model("qwen3-235b-a22b", 256, 8192, 512, fixed={"tp": 2, "cp": 1, "ep": 16}),
+    ],
+    ids=lambda job: job.model.name,
+)
+def test_an_answer_is_priced_as_its_schedule_runs(job: Job) -> None:
+    best = best_plan(job)
+    assert best is not None
+    assert best.plan.vpp > 1
+    assert abs(timeline_of(best.job, best.plan, best.knobs).error) < 2 * NEGLECTED
+
+
+def test_the_default_plan_of_deepseek_is_proven_and_does_not_stall() -> None:
+    job = replace(deepseek(fixed={"ep": 64, "pp": 4, "tp": 2}), seq_len=8192, global_batch=512)
+    answer = plan(job, top=1, trials=0, priced_risk=False)
+    assert answer.status == "optimal"
+    assert answer.plan is not None
+    assert answer.plan.vpp > 1
+    # The prediction layer and the head take longer than two layers: they do not share a virtual stage.
+    assert answer.plan.mtp_ahead > 0
