@@ -77,6 +77,17 @@ def folds(runs: Sequence[Run]) -> list[NDArray[np.intp]]:
     return [np.array(part, dtype=np.intp) for part in distinct]
 
 
+def like_runs(runs: Sequence[Run]) -> NDArray[np.intp]:
+    """The number of each run's group of like ones, as `folds` tells them before it deals them into parts."""
+    groups = gathered(range(len(runs)), lambda i: _kin(runs[i]))
+    if len(groups) < FEWEST_GROUPS:
+        groups = gathered(range(len(runs)), lambda i: (*_kin(runs[i]), *_size(runs[i])))
+    numbers = np.zeros(len(runs), dtype=np.intp)
+    for number, places in enumerate(groups.values()):
+        numbers[places] = number
+    return numbers
+
+
 def _kin(run: Run) -> tuple[object, ...]:
     return source_name(run), run.job.model if run.job else model_name(run), device_name(run)
 

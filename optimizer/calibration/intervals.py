@@ -1,4 +1,4 @@
-"""Prediction intervals: half-widths in log by split conformal prediction on runs left out of the fit."""
+"""Prediction intervals: half-widths in log from runs left out of the fit, of few runs shared with those of others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error
 from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
+from optimizer.calibration.shared_quantile import shared_quantile
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import (
     EXPERTS,
+    EXTRAPOLATED,
+    INTERPOLATED,
     LEVEL,
     RECOMPUTED,
     STARVED,
@@ -29,7 +32,7 @@ from optimizer.objectives.step.interval import (
     mfu,
     recomputes_something,
 )
-from optimizer.presets.intervals import pooled_intervals
+from optimizer.presets.intervals import errors_of_others
 from optimizer.stack import Stack
 
 __all__ = ["Interval", "conformal", "half_widths", "interval", "with_intervals"]
@@ -38,9 +41,9 @@ FEWEST = 10  # a 90 % quantile needs at least nine residuals
 ENOUGH = 60  # below, the coverage of a 90 % quantile scatters by more than four points
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LEFT_OUT = "left_out_"  # begins the names of residuals of runs left out
-FEW, FEW_PARTS = 30, 5  # fewer runs, of fewer groups of like ones, do not say what another group errs
-FEWEST_OUTSIDE = 3  # groups that lie outside of the others, to say what another outside errs
-WIDER = 1.5  # an extrapolation without held-out runs: at least this much wider than an interpolation
+
+
+Others = Mapping[str, Sequence[float]]  # errors in log of other stacks' runs left out, by quantity, category and kind
 
 
 def conformal(scores: FloatArray, level: float = LEVEL) -> float:
@@ -87,16 +90,24 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
 
 
 def memory_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
-    """Half-widths of memory, where FEWEST runs are mixtures, or recompute, and as many others are not, by kind."""
-    kinds = np.array([memory_kind(runs[place]) for place in left.places])
-    widths = half_widths("memory", np.abs(left.errors), left)
-    plain = kinds == ""
-    for kind in (EXPERTS, RECOMPUTED):
-        chosen = kinds == kind
-        if min(np.sum(chosen & left.like), np.sum(plain & left.like)) >= FEWEST:
-            widths |= half_widths(f"memory{kind}", np.abs(left.errors[chosen]), left.part(chosen), pooled="memory")
-            widths |= half_widths("memory", np.abs(left.errors[plain]), left.part(plain))
+    """Half-widths of memory: of plain plans, and of mixtures and plans that recompute where such runs print a peak."""
+    kinds, scores = memory_categories(left, runs), np.abs(left.errors)
+    widths: dict[str, float] = {}
+    for kind in dict.fromkeys(("", *kinds)):
+        widths |= half_widths(f"memory{kind}", scores[kinds == kind], left.part(kinds == kind))
     return widths
+
+
+def memory_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
+    """The category of memory of each run that was left out."""
+    return np.array([memory_kind(runs[place]) for place in left.places])
+
+
+def time_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
+    """The category of the step time of each run that was left out: STARVED, else EXPERTS, else ""."""
+    slow = _hardness(left, runs) < STARVED_MFU
+    mixtures = np.array([_has_experts(runs[place]) for place in left.places])
+    return np.where(slow, STARVED, np.where(mixtures, EXPERTS, ""))
 
 
 def memory_kind(run: Run) -> str:
@@ -114,7 +125,7 @@ def left_out_errors(left: HeldOut) -> dict[str, float]:
     Devices, sources and far ends that are left out besides come later in `left` and do not count.
 
     >>> twice = HeldOut(places=np.array([0, 1, 0]), errors=np.log([1.1, 0.7, 3.0]), inside=np.ones(3, dtype=bool),
-    ...     parts=np.array([0, 0, 1]), like=np.array([True, True, False]))
+    ...     parts=np.array([0, 0, 1]), like=np.array([True, True, False]), groups=np.zeros(3, dtype=int))
     >>> {key: round(value, 2) for key, value in left_out_errors(twice).items()}
     {'left_out_mape': 0.2, 'left_out_median': 0.2}
     """
@@ -136,38 +147,30 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths at the slope whose intervals are shortest on average; few runs tell no slope.
 
-    Where FEWEST of them and as many other runs were left out, steps of less than STARVED_MFU have widths of their own,
-    and of the others mixtures.
+    Steps of less than STARVED_MFU have widths of their own, and of the others mixtures, where there are such runs.
     """
-    hardness = np.array(
-        [_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)]
-    )
-    starved = _apart(hardness < STARVED_MFU, left.like)
+    hardness, kinds = _hardness(left, runs), time_categories(left, runs)
+    starved = kinds == STARVED
     fed = left.part(~starved)
-    best: dict[str, float] = {}
-    shortest = np.inf
-    for slope in SLOPES if _enough(fed) else SLOPES[:1]:
-        scale = _scales(hardness[~starved], slope)
-        widths = half_widths("time", np.abs(fed.errors) / scale, fed)
+    slope, shortest = 0.0, np.inf
+    for steeper in SLOPES if _enough(fed) else SLOPES[:1]:
+        scale = _scales(hardness[~starved], steeper)
+        width = half_widths("time", np.abs(fed.errors) / scale, fed)["time_interpolated"]
         inside = fed.inside if _enough(fed) else np.ones_like(fed.inside)
-        mean = widths["time_interpolated"] * float(np.mean(scale[inside]))
+        mean = width * float(np.mean(scale[inside])) if np.any(inside) else np.inf
         if mean < shortest * 0.98:
-            best, shortest = {**widths, "time_slope": slope}, mean
-    mixtures = np.array([_has_experts(runs[place]) for place in left.places])
-    apart = _apart(mixtures[~starved], fed.like)
-    kinds = {STARVED: starved}
-    if np.any(apart):
-        kinds |= {"": ~starved & ~mixtures, EXPERTS: ~starved & mixtures}
-    for name, chosen in kinds.items():
-        if np.any(chosen):
-            scores = np.abs(left.errors[chosen]) / _scales(hardness[chosen], best["time_slope"])
-            best |= half_widths(f"time{name}", scores, left.part(chosen), pooled="time")
-    return best
+            slope, shortest = steeper, mean
+    widths = {"time_slope": slope}
+    for kind in dict.fromkeys(("", *kinds)):
+        chosen = kinds == kind
+        scores = np.abs(left.errors[chosen]) / _scales(hardness[chosen], slope)
+        widths |= half_widths(f"time{kind}", scores, left.part(chosen))
+    return widths
 
 
-def _apart(chosen: NDArray[np.bool_], like: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The chosen runs if they and the others, each counted once, are FEWEST each, none otherwise."""
-    return chosen if min(np.sum(chosen & like), np.sum(~chosen & like)) >= FEWEST else np.zeros_like(chosen)
+def _hardness(left: HeldOut, runs: Sequence[Run]) -> FloatArray:
+    """MFU of each left-out prediction [1]."""
+    return np.array([_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)])
 
 
 def _scales(hardness: FloatArray, slope: float) -> FloatArray:
@@ -191,28 +194,34 @@ def _enough(left: HeldOut) -> bool:
     return int(np.sum(left.inside & left.like)) >= ENOUGH
 
 
-def half_widths(quantity: str, scores: FloatArray, left: HeldOut, pooled: str = "") -> dict[str, float]:
-    """Half-widths of both kinds.
+def half_widths(quantity: str, scores: FloatArray, left: HeldOut, others: Others | None = None) -> dict[str, float]:
+    """Half-widths of both kinds: shared_quantile of these scores and of the `others` of this quantity.
+
+    Peaks of memory that one software prints and another's are less alike than their times: FEWEST of its own are
+    enough for an interpolation.
 
     An interpolation is as wide as the errors of runs left out with their like: whole devices and sources that are left
     out besides would count the same runs again. With fewer than ENOUGH runs inside of the rest, those outside count as
-    well, which errs to the wide side; and of fewer than FEW runs in FEW_PARTS groups no time is surer than the median
-    stack's. Where fewer than FEWEST_OUTSIDE groups lie outside, the ratio of the `pooled` quantity, this one unless
-    named, tells extrapolations, which then are no wider than those of a stack without runs.
+    well, which errs to the wide side. An extrapolation is as wide as the errors of all runs that lay outside of the
+    others, each part that was left out counting as a group, and no narrower than an interpolation.
     """
-    every = pooled_intervals()
-    inner, outer = f"{pooled or quantity}_interpolated", f"{pooled or quantity}_extrapolated"
     near = left.like & left.inside if _enough(left) else left.like
-    narrow = conformal(scores[near])
-    few = np.sum(left.like) < FEW and len(np.unique(left.parts[left.like])) < FEW_PARTS
-    if few and inner.startswith("time"):
-        narrow = max(narrow, every[inner])
-    wide = min(narrow * max(WIDER, every[outer] / every[inner]), every[outer])
     far = ~left.inside
-    if np.sum(far) >= FEWEST and len(np.unique(left.parts[far])) >= FEWEST_OUTSIDE:
-        wide = conformal(scores[far])
+    inner, outer = (of_others(others or errors_of_others(), quantity, kind) for kind in (INTERPOLATED, EXTRAPOLATED))
+    alone = quantity.startswith("memory") and np.sum(near) >= FEWEST
+    narrow = conformal(scores[near]) if alone else shared_quantile(scores[near], left.groups[near], inner)
+    wide = shared_quantile(scores[far], left.parts[far], outer)
     return {
-        f"{quantity}_interpolated": narrow,
-        f"{quantity}_extrapolated": max(narrow, wide),
+        f"{quantity}_{INTERPOLATED}": narrow,
+        f"{quantity}_{EXTRAPOLATED}": max(narrow, wide),
         f"{quantity}_n": float(np.sum(left.like)),
     }
+
+
+def of_others(others: Others, quantity: str, kind: str) -> Sequence[float]:
+    """The errors of others in a quantity with its category; in all categories where nobody has any in this one.
+
+    >>> of_others({"time_interpolated": (0.1,)}, "time_experts", "interpolated")
+    (0.1,)
+    """
+    return others.get(f"{quantity}_{kind}") or others.get(f"{quantity.split('_')[0]}_{kind}", ())

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.calibration.fit import table_weights
+from optimizer.calibration.groups import like_runs
 from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, to_unit, values_at
 from optimizer.calibration.ranges import ranges_of
 from optimizer.calibration.runs import Run
@@ -29,7 +30,8 @@ Errors = Callable[[Sequence[Run], Mapping[str, float]], FloatArray]
 class HeldOut:
     """Errors of left-out runs in log: of which run, with which part, and whether the other runs surround it.
 
-    `like`: left out for the first time, with its like; later parts are whole devices, sources and far ends.
+    `like`: left out for the first time, with its like; later parts are whole devices, sources and far ends. `groups`:
+    the number of its group of like runs.
     """
 
     places: NDArray[np.intp]
@@ -37,6 +39,7 @@ class HeldOut:
     inside: NDArray[np.bool_]
     parts: NDArray[np.intp]
     like: NDArray[np.bool_]
+    groups: NDArray[np.intp]
 
     def part(self, chosen: NDArray[np.bool_]) -> HeldOut:
         """Some of them."""
@@ -73,7 +76,14 @@ def held_out(
     like = np.zeros(len(whole), dtype=bool)
     like[np.unique(whole, return_index=True)[1]] = True
     numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return HeldOut(places=whole, errors=np.concatenate(found), inside=np.concatenate(inside), parts=numbers, like=like)
+    return HeldOut(
+        places=whole,
+        errors=np.concatenate(found),
+        inside=np.concatenate(inside),
+        parts=numbers,
+        like=like,
+        groups=like_runs(runs)[whole],
+    )
 
 
 def refitted(

@@ -262,13 +262,13 @@ def _measured(row: Row) -> dict[str, Any]:
 
 
 def memory_unit(row: Row) -> float:
-    """Bytes of one mem_gb: 1e9, or 2^30 where the row says GiB [B].
+    """Bytes of one mem_gb: 1e9, or 2^30 where its kind, or notes of a row without one, say GiB [B].
 
-    >>> memory_unit({"mem_gb": "145.55", "notes": "GiB; compile on"}), memory_unit({"mem_gb": "145.55"})
-    (1073741824.0, 1000000000.0)
+    >>> memory_unit({"mem_kind": "torch allocated", "notes": "GiB"}), memory_unit({"notes": "mem GiB"})
+    (1000000000.0, 1073741824.0)
     """
-    said = f"{row.get('mem_kind', '')} {row.get('notes', '')}".lower()
-    return GiB if re.search(r"\bgib\b", said) else GB
+    said = row.get("mem_kind") or row.get("notes", "")
+    return GiB if re.search(r"\bgib\b", said.lower()) else GB
 
 
 def _group(row: Row) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.calibration.intervals import WIDER, conformal, memory_errors, memory_kind
+from optimizer.calibration.intervals import conformal, memory_errors, memory_kind
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.objectives.arrays import FloatArray
@@ -28,13 +28,17 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     RECOMPUTED: ("megatron-deepspeed-2022", "torchtitan-2024"),
 }
 FEWEST = 10
+WIDER = 1.5  # an extrapolation of software that prints no peak, for which nothing tells how much wider it is
 
 
 def errors_of_kind(stack: Stack, runs: Sequence[Run], kind: str) -> FloatArray:
-    """log(predicted / measured) peaks of the runs of a kind under the stack's parameters [1]."""
+    """log(predicted / measured) peaks of the runs of a kind under the stack's parameters [1].
+
+    What lies outside of the allocator is that of the runs' own software and devices.
+    """
     told = [run for run in runs if run.stack_name in ALIKE[kind] and run.memory and memory_kind(run) == kind]
     known = [run for run in told if run.job is not None and not run.doubted]
-    values = {name: stack[name] for name in MEMORY_PARAMETERS}
+    values = {name: stack[name] for name in MEMORY_PARAMETERS if name != "context_memory"}
     return memory_errors(known, values) if known else np.zeros(0)
 
 

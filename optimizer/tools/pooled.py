@@ -1,6 +1,7 @@
-"""Intervals of stacks without measured runs, from stacks that have them: `python -m optimizer.tools.pooled FILE`.
+"""presets/intervals.toml, from stacks with measured runs: `python -m optimizer.tools.pooled FILE [FILE]`.
 
-Every stack's runs are priced with default parameters, as an unfitted stack would be; each stack weighs alike.
+Widths of stacks without runs: every stack's runs are priced with default parameters, as an unfitted stack would be;
+each stack weighs alike. Errors that stacks with runs share: those of runs left out of the fits.
 """
 
 from __future__ import annotations
@@ -15,21 +16,12 @@ import numpy as np
 from optimizer.calibration.groups import gathered
 from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.shared_quantile import weighted_quantile
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import LEVEL, difficulty, mfu
 from optimizer.presets import load_stack
 from optimizer.stack import Stack
-
-
-def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
-    """The smallest value below or at which lies `level` of the weight.
-
-    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), 0.9)
-    2.0
-    """
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order]) / np.sum(weights)
-    return float(values[order][np.searchsorted(reached, level - 1e-12)])
+from optimizer.tools.left_out import errors_of, left_out
 
 
 def pooled(runs: Sequence[Run]) -> dict[str, float]:
@@ -59,11 +51,19 @@ def pooled(runs: Sequence[Run]) -> dict[str, float]:
     return found | {"stacks": float(len(stacks))}
 
 
-def pooled_toml(runs: Sequence[Run], file: str) -> str:
+def pooled_toml(runs: Sequence[Run], files: Sequence[str]) -> str:
     """presets/intervals.toml."""
     lines = ["# Half-widths in log of 90 % prediction intervals, for stacks without their own.", "[intervals]"]
     lines += [f"{name} = {value:.4g}" for name, value in sorted(pooled(runs).items())]
-    source = f"default parameters against the runs of {file}, every stack weighing alike"
+    lines += [
+        "",
+        "# Errors in log of runs left out of the fits of all stacks: quantiles from 2.5 to 97.5 %.",
+        "[errors]",
+    ]
+    for quantity in ("time", "memory"):
+        for name, values in errors_of(left_out(runs, quantity), quantity).items():
+            lines.append(f"{name} = [{', '.join(f'{value:.4g}' for value in values)}]")
+    source = f"the runs of {' and '.join(files)}, every stack weighing alike; intervals with default parameters"
     return "\n".join([*lines, "", "[provenance]", f'source = "{source}"', 'date = "2026-11"', ""])
 
 
@@ -83,4 +83,5 @@ def _alike(runs: Sequence[Run]) -> FloatArray:
 
 
 if __name__ == "__main__":
-    print(pooled_toml(read_runs(Path(sys.argv[1])), Path(sys.argv[1]).name), end="")
+    measured = [run for file in sys.argv[1:] for run in read_runs(Path(file))]
+    print(pooled_toml(measured, [Path(file).name for file in sys.argv[1:]]), end="")

@@ -13,14 +13,14 @@ from optimizer.calibration.intervals import conformal, half_widths, time_errors,
 from optimizer.calibration.leave_out import HeldOut, held_out
 from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.shared_quantile import weighted_quantile
 from optimizer.job import Job
 from optimizer.objectives.step.interval import STARVED_MFU, difficulty, interval, mfu, outside
 from optimizer.plan import Plan
 from optimizer.presets import load_cluster, load_model
 from optimizer.presets.hardware import with_network
-from optimizer.presets.intervals import pooled_intervals
+from optimizer.presets.intervals import errors_of_others, pooled_intervals
 from optimizer.stack import Features, Stack
-from optimizer.tools.pooled import weighted_quantile
 
 FREE = ("gemm_efficiency", "hbm_efficiency", "launch", "step_overhead")
 FITTED = Stack(
@@ -226,6 +226,7 @@ def left_out(errors: list[float], parts: list[int], inside: bool = True, again: 
         inside=np.full(len(scores), inside),
         parts=np.array([*parts, *[max(parts) + 1] * again]),
         like=np.arange(len(scores)) < len(errors),
+        groups=np.array([*parts, *parts[:again]]),
     )
 
 
@@ -240,22 +241,38 @@ def test_a_run_that_is_left_out_again_with_its_device_counts_once() -> None:
     assert intervals_of("memory", twice) == intervals_of("memory", once)
 
 
-def test_few_groups_are_no_surer_than_the_median_stack() -> None:
-    pooled = pooled_intervals()
-    few = intervals_of("time", left_out([0.01] * 20, [n // 10 for n in range(20)]))
-    assert few["time_interpolated"] == pooled["time_interpolated"]
-    assert few["time_extrapolated"] == pytest.approx(pooled["time_extrapolated"])
-    more = intervals_of("time", left_out([0.01] * 20, [n // 2 for n in range(20)]))
-    assert more["time_interpolated"] == 0.01
-    outside = intervals_of("time", left_out([0.02] * 20, [n // 2 for n in range(20)], inside=False))
-    assert outside["time_extrapolated"] == 0.02
+def test_few_groups_share_the_errors_of_others() -> None:
+    """Of ten groups the errors of all others are an eleventh, of one the half."""
+    others = errors_of_others()["time_interpolated"]
+    few, more = (
+        intervals_of("time", left_out([0.001] * 20, [n // runs for n in range(20)]))["time_interpolated"]
+        for runs in (20, 2)
+    )
+    assert few == pytest.approx(sorted(others)[15])  # of twenty sixteen, and one's own half: 90 %
+    assert more == 0.001
+    assert intervals_of("time", left_out([0.9] * 20, [0] * 20))["time_interpolated"] == 0.9
 
 
-def test_an_extrapolation_is_no_wider_than_a_stack_without_runs_unless_its_runs_are() -> None:
-    pooled = pooled_intervals()["time_extrapolated"]
+def test_peaks_of_ones_own_are_enough() -> None:
+    some, few = (left_out([0.001] * count, [0] * count) for count in (10, 9))
+    assert intervals_of("memory", some)["memory_interpolated"] == 0.001
+    assert intervals_of("memory", few)["memory_interpolated"] > 0.05
+
+
+def test_an_extrapolation_is_as_wide_as_errors_outside_and_no_narrower_than_an_interpolation() -> None:
     parts = [n // 2 for n in range(20)]
-    assert intervals_of("time", left_out([0.3] * 20, parts))["time_extrapolated"] == pytest.approx(pooled)
+    found = intervals_of("time", left_out([0.02] * 20, parts, inside=False))
+    assert found["time_extrapolated"] == found["time_interpolated"] == 0.02
     assert intervals_of("time", left_out([0.9] * 20, parts))["time_extrapolated"] == 0.9
+
+
+def test_a_device_without_runs_is_no_surer_than_a_stack_without_runs() -> None:
+    narrow = replace(FITTED, intervals={"time_interpolated": 0.01, "time_extrapolated": 0.02})
+    other, longer = (
+        interval(job(narrow, **change), Plan(), 1.0) for change in ({"cluster": "dgx-b200"}, {"seq_len": 32768})
+    )
+    assert other.high == pytest.approx(exp(pooled_intervals()["time_extrapolated"]))
+    assert longer.high < other.high
 
 
 @pytest.mark.parametrize("routing", ["trained", "fresh"])

@@ -49,8 +49,9 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
 
     [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
     runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
-    the half-widths pooled over the others. Steps below STARVED_MFU have widths of their own, and of the others mixtures
-    of experts, where enough of them were measured; memory, of mixtures and else of plans that recompute.
+    the half-widths pooled over the others, and on a device that none of its runs had, or of a mixture where none was
+    one, it is no surer than these. Steps below STARVED_MFU have widths of their own, and of the others mixtures of
+    experts, where enough of them were measured; memory, of mixtures and else of plans that recompute.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
@@ -65,8 +66,7 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     (9.51, 10.51, 'interpolated')
     """
     reasons = outside(job)
-    if quantity == "time":
-        reasons += ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    reasons += ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
     reasons += _routed(job)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
     source = _widths(job, f"{quantity}_{kind}")
@@ -80,7 +80,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     width = source[next(name for name in names if name in source)]
     if quantity == "time":
         width *= difficulty(share, source.get("time_slope", 0.0))
-        if _routed(job):  # how uneven a router is was measured on two jobs, of an untrained one assumed
+        # How uneven a router is was measured on two jobs, of an untrained one assumed.
+        if _routed(job) or _of_no_kind(job):
             width = max(width, pooled_intervals()["time_extrapolated"])
     return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
 
@@ -110,6 +111,15 @@ def _routed(job: Job) -> tuple[str, ...]:
     if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
         return (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
     return ()
+
+
+def _of_no_kind(job: Job) -> bool:
+    """Whether none of the stack's runs was on this device, or none a mixture as this job is."""
+    stack = job.stack
+    if not stack.devices:
+        return False
+    mixtures = stack.ranges.get("experts", (0.0, 1.0))[1] > 0
+    return job.cluster.device.name not in stack.devices or (job.model.experts is not None and not mixtures)
 
 
 def _widths(job: Job, name: str) -> Mapping[str, float]:
