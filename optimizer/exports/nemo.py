@@ -60,11 +60,16 @@ def bridge_overrides(answer: Answer, release: str) -> str:
 
 
 def lacking_of(job: Job, plan: Plan, release: str, knobs: Knobs = Knobs()) -> tuple[str, ...]:
-    """What a release lacks to run the plan as it is priced, in words; nothing where it can."""
-    features = job.stack.features
+    """What a release lacks to run the plan as it is priced, in words; nothing where it can.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge @067f987df, training/flex_dispatcher_backend.py: DeepEP on Ampere, Hopper, B200
+    and B300 alone.
+    """
+    features, device = job.stack.features, job.cluster.device.name
     partly = release == OLD and plan.activation_offload not in (0, 100)
     missing = {
         f"{plan.activation_offload}% of activations on the host (all or none)": partly,
+        f"DeepEP on {device}": plan.dispatcher == "deepep" and plan.ep > 1 and device.startswith("gb"),
         f"{features.attention} attention": not features.attention.startswith("flash"),
     }
     return (*unexpressed_plan(job, plan, knobs), *(what for what, holds in missing.items() if holds))

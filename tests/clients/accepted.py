@@ -1,8 +1,9 @@
 """Random jobs for every target, exported, and what the launchers themselves say of the files.
 
-python -m tests.clients.accepted FOLDER [JOBS [TARGETS]] prints the table by target and release, for so many jobs of
-each target. FOLDER is one that .ci/launchers filled, and may hold sources of Megatron-LM as megatron-lm-0.16.1 and
-megatron-lm-0.19.0, of the main branch of either as megatron-lm-main and torchtitan-main, which no registry has.
+python -m tests.clients.accepted FOLDER [JOBS [TARGETS [SEED]]] prints the table by target and release, for so many jobs
+of each target; another seed draws other jobs. FOLDER is one that .ci/launchers filled, and may hold sources of
+Megatron-LM as megatron-lm-0.16.1 and megatron-lm-0.19.0, of the main branch of either as megatron-lm-main and
+torchtitan-main, which no registry has.
 """
 
 from __future__ import annotations
@@ -206,11 +207,12 @@ def written(target: str, jobs: int, folder: Path, seed: int = 0) -> Counter[str]
 def main(arguments: list[str]) -> None:
     """Print the table."""
     tools, jobs = Path(arguments[0]).resolve(), int(arguments[1]) if len(arguments) > 1 else 20
+    seed = int(arguments[3]) if len(arguments) > 3 else 0
     print("| target | release | jobs | refused with a reason | given to the launcher | accepted |")
     print("|---|---|---|---|---|---|")
     for target in arguments[2].split(",") if len(arguments) > 2 else STACKS:
         with tempfile.TemporaryDirectory() as scratch:
-            reasons = written(target, jobs, Path(scratch))
+            reasons = written(target, jobs, Path(scratch), seed)
             for client in CLIENTS:
                 if client.target != target or not (tools / client.path).is_dir():
                     continue

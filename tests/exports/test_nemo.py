@@ -8,11 +8,11 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.folder import BRIDGE, exported, write_exports
-from optimizer.exports.nemo import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides
+from optimizer.exports.nemo import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_model, load_stack
+from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.presets.launchers import bridge_keys
 from optimizer.scripts.megatron_args import _blocks
 from optimizer.scripts.question import plan_of
@@ -154,3 +154,18 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     before, after = price(job, Plans.of([answer.plan]), answer.knobs), price(job, Plans.of([found]), knobs)
     assert float(after.step_time[0]) == float(before.step_time[0])
     assert float(after.reserved[0]) == float(before.reserved[0])
+
+
+def test_deepep_is_refused_where_bridge_refuses_it() -> None:
+    plan = Plan(dp=64, ep=64, num_microbatches=16, dispatcher="deepep")
+    for name, lacks in (("dgx-h100", False), ("dgx-b200", False), ("gb200-nvl72", True)):
+        job = Job(
+            model=load_model("deepseek-v2-lite"),
+            cluster=load_cluster(name),
+            stack=load_stack("megatron-core"),
+            gpus=64,
+            seq_len=4096,
+            global_batch=1024,
+        )
+        assert any("DeepEP on gb200" in what for what in lacking_of(job, plan, "main")) == lacks
+        assert not any("DeepEP" in what for what in lacking_of(job, replace(plan, dispatcher="hybridep"), "main"))

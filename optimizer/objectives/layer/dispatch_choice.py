@@ -11,6 +11,7 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
+from optimizer.objectives.layer.dispatcher_ranks import runs_over
 from optimizer.objectives.layer.drained_host import shown_launches
 from optimizer.objectives.layer.messages import expert_messages
 from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, layer_time
@@ -29,7 +30,7 @@ def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Row
     exchange in either pass: every time of a step grows with these, and messages that lose a cover show no more of
     themselves than the cover has lost. Where the exchange may run beside another micro-batch, the other one must
     exchange no longer either and hold no more multiprocessors. Of several alike the first stays. Of those that the
-    stack offers and the job allows.
+    stack offers, the job allows and whose kernels run over such a group of ranks.
     """
     count = len(columns["ep"])
     offered = [name for name in job.stack.dispatchers if name in job.limits.choices.get("dispatcher", DISPATCHERS)]
@@ -37,7 +38,9 @@ def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Row
         return np.arange(count), np.zeros(count, dtype=np.int64)
     table = np.stack([columns[key].astype(np.int64) for key in KEYS])
     few, places = np.unique(table, axis=1, return_inverse=True)
-    useful = _undominated(np.stack([_costs(job, few, name) for name in offered]))
+    runs = np.stack([runs_over(job, name, few[2], few[3]) for name in offered])
+    costs = np.stack([_costs(job, few, name) for name in offered])
+    useful = _undominated(np.where(runs[:, None], costs, np.inf)) & runs
     useful[:, few[2] == 1] = False
     taken, which = np.nonzero(useful.T[places.ravel()])
     alone = np.flatnonzero(columns["ep"] == 1)
