@@ -169,7 +169,7 @@ def run_pareto(
             seed=seed,
             on_point=step,
         )
-    with progress("fewest GPUs", None) as step:
+    with progress("weighing the choices", None) as step:
         answer = dossier(
             found,
             question.kinds,

@@ -34,18 +34,28 @@ def plan(
     ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
     explained: bool = True,
+    read_twice: bool = True,
     known: Known | None = None,
 ) -> Answer:
     """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
     them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked, and
-    `explained` why there is no plan, which may take longer than to find that there is none. known: what was found for
-    this very job and is taken as it is.
+    `explained` why there is no plan, which may take longer than to find that there is none. `read_twice`: CP-SAT
+    compares all plans once more, under its own reading of the rules. known: what was found for this very job and is
+    taken as it is.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
     found = search(job, Tuning(trials=trials, seed=seed, study=study), time_limit=time_limit, known=known)
-    return proven(found, top=top, within=within, ceilings=ceilings, priced_risk=priced_risk, explained=explained)
+    return proven(
+        found,
+        top=top,
+        within=within,
+        ceilings=ceilings,
+        priced_risk=priced_risk,
+        explained=explained,
+        read_twice=read_twice,
+    )
 
 
 def proven(
@@ -56,6 +66,7 @@ def proven(
     ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
     explained: bool = True,
+    read_twice: bool = True,
 ) -> Answer:
     """The second half of `plan`: the proof of what was found, and what else is close. Raises as `plan` does."""
     found = replace(found, clock=Clock(dict(found.clock.seconds)))  # so that what was found can be proven once more
@@ -66,7 +77,16 @@ def proven(
         left = replace(swept, complete=laid is None or laid.complete)
         return _finished(found, _without_plan(job, left, clock, explained, found.time_limit))
     with clock.phase("proof"):
-        certificate = certify(job, found.rules, swept, laid, found.even, seed=tuning.seed, time_limit=found.left)
+        certificate = certify(
+            job,
+            found.rules,
+            swept,
+            laid,
+            found.even,
+            seed=tuning.seed,
+            time_limit=found.left,
+            read_twice=read_twice,
+        )
     with clock.phase("alternatives"):
         points, best, seconds = swept.points, found.plan, found.estimate.step_time
         others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=found.left) if points else ()
