@@ -70,7 +70,10 @@ _BASE = {
 WHOLE = ("1", "%", "min", "h", "d", "hours", "days", "weeks", "yr", "1/yr")  # units that take no prefix
 _EXAMPLES = {"s": "us, ms, s, h, 90d or 2 weeks", "W": "W, kW, MW", "B": "GB, GiB", "B/s": "TB/s, GB/s, Gb/s"}
 MOST_DIGITS = 15  # of a count in a text: more mean nothing, and thousands of them cannot be read at all
-_NUMBER = re.compile(r"\s*([-+]?\d[\d_,]*\.?\d*(?:[eE][-+]?\d{1,4})?)\s*(\S*)\s*$", re.ASCII)
+# Commas stand between thousands alone: 2,10 is 2.10 to some and 210 to others.
+_NUMBER = re.compile(
+    r"\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)\.?\d*(?:[eE][-+]?\d{1,4})?)\s*((?!,\d)\S*)\s*$", re.ASCII
+)
 
 
 def is_count(text: str) -> bool:
@@ -123,8 +126,8 @@ def parse(text: str | float | int, dimension: str) -> float:
     3350000000000.0
     >>> parse("400 Gb/s", "B/s")
     50000000000.0
-    >>> parse("80GB", "B")
-    80000000000.0
+    >>> parse("80GB", "B"), parse("1,024 GB", "B")
+    (80000000000.0, 1024000000000.0)
     """
     if isinstance(text, int | float):
         if not abs(text) <= BEYOND:

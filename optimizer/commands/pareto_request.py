@@ -190,7 +190,11 @@ def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
     for option, term, given, each in typed:
         for name, text in given.items():
             device, cluster = clusters[name].device.name, clusters[name].name
-            found = quote(device, term, money(text) / each, cluster=cluster, row=f"{option} {name}={text}")
+            try:
+                value = money(text) / each
+            except InputError as error:
+                raise InputError(f"{option} {name}={text}: {error}") from None
+            found = quote(device, term, value, cluster=cluster, row=f"{option} {name}={text}")
             # A price that is typed changes no size: racks and slices stay whole.
             usual = book.rent(device, cluster) if term != "purchase" else None
             quotes.append(replace(found, sold=usual.sold, sold_as=usual.sold_as) if usual else found)

@@ -14,23 +14,25 @@ from optimizer.units import parse, whole
 if TYPE_CHECKING:
     from optimizer.purchase.staged import Delivery
 
-_MONEY = re.compile(r"\s*\$?\s*([\d_,.]+(?:[eE][+-]?\d+)?)\s*([kKmMbBgG]?)\s*(?:USD)?\s*$")
+# 2,10 is 2.10 to some and 210 to others: commas stand between thousands alone.
+_NUMBER = r"(?:\d{1,3}(?:[,_]\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_MONEY = re.compile(rf"\s*\$?\s*({_NUMBER})\s*([kKmMbBgG]?)\s*(?:USD)?\s*$")
+LARGEST = 1e15  # USD, above all that the world makes in a year
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
 
 
 def money(text: str) -> float:
-    """An amount of money [USD]. Raises InputError for anything else.
+    """An amount of money [USD]. Raises InputError for anything else, other currencies and commas that are no thousands.
 
-    >>> money("200M"), money("$1.5B"), money("2.50")
-    (200000000.0, 1500000000.0, 2.5)
+    >>> money("200M"), money("$1.5B"), money("2.50"), money("1,250,000")
+    (200000000.0, 1500000000.0, 2.5, 1250000.0)
     """
     match = _MONEY.match(text)
-    try:
-        value = float(match[1].replace("_", "").replace(",", "")) * _SIZES[match[2].lower()] if match else 0.0
-    except ValueError:
-        value = 0.0
-    if value <= 0:
-        raise InputError(f"{text!r} is no amount of money; write 200M, 1.5B or 2.50")
+    value = float(match[1].replace("_", "").replace(",", "")) * _SIZES[match[2].lower()] if match else 0.0
+    if not 0 < value < LARGEST:
+        raise InputError(
+            f"{text!r} is no amount of money; write dollars as 200M, 1.5B or 2.50, above 0 and below {LARGEST:.0e}"
+        )
     return value
 
 

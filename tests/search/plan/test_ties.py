@@ -1,0 +1,45 @@
+"""Of plans that take as long, the one with the fewest moving parts is answered, and of these the one with most room."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optimizer.constraints.rules import structural
+from optimizer.job import Job
+from optimizer.objectives.step.price import price
+from optimizer.plan import Plans
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.knobs import knobs_at
+from optimizer.search.lattice.oracle import Tuning, fold
+from optimizer.search.plan.best import best_plan
+from optimizer.search.plan.simplicity import moving_parts
+
+SAME = 1e-6  # of a step
+
+
+@pytest.mark.parametrize(("model", "gpus", "seq_len"), [("llama2-13b", 64, 4096), ("llama3-8b", 16, 4096)])
+def test_no_plan_as_fast_is_simpler_or_has_more_room(model: str, gpus: int, seq_len: int) -> None:
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=gpus,
+        seq_len=seq_len,
+        global_batch=256,
+    )
+    best, points = best_plan(job), fold(job, Space(job, structural(job)), Tuning()).points
+    assert best is not None
+    assert points is not None
+    own = len(moving_parts(best.plan, best.knobs)), best.estimate.reserved
+    close = np.flatnonzero(points.fits & (points.seconds <= best.estimate.step_time * (1 + SAME)))
+    others = []
+    for place in close.tolist():
+        plan, knobs = points.plans.plan(place), knobs_at(points.knobs, place)
+        parts = len(moving_parts(plan, knobs))
+        others.append(parts)
+        assert parts >= own[0]
+        if parts == own[0]:
+            assert float(price(job, Plans.of([plan]), knobs).reserved[0]) >= own[1] * (1 - SAME)
+    assert max(others) > own[0]  # there is a tie to decide
