@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import truncnorm
 
 from optimizer.errors import InputError
 from optimizer.plan import Plan, Plans
@@ -61,6 +60,8 @@ def test_a_crash_says_nothing_of_others() -> None:
 
 @given(st.floats(-0.5, 0.5), st.floats(0.1, 2.0))
 def test_truncation_has_the_moments_of_a_truncated_normal(limit: float, spread: float) -> None:
+    from scipy.stats import truncnorm  # two seconds to load, which no other test should wait for
+
     one = Gaussian(mean=np.zeros(1), covariance=np.array([[spread**2]]))
     above = truncnorm(limit / spread, np.inf, scale=spread)
     below = truncnorm(-np.inf, limit / spread, scale=spread)
