@@ -38,7 +38,10 @@ def presets(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name", shell_complete=presets_of("model", "device", "link", "cluster", "stack"))
 @options.as_json(help="Print the numbers as JSON.")
 def show(name: str, as_json: bool) -> None:
-    """Print each number of one preset with its unit, scope, source, date and grade."""
+    """Print each number of one preset with its unit, scope, source, date and grade.
+
+    NAME may be a file, as of --model or --cluster: it is shown as it is read, a model with its parameters.
+    """
     from optimizer.reports.preset_numbers import find_preset
 
     preset = find_preset(name)

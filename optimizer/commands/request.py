@@ -81,6 +81,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     stack = load_stack(request.stack or _stack_of(request.target) or default_stack(cluster.device))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     settings = (*request.settings, *routing_settings(request.routing))
+    assumed += _as_read(request.model, model)
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
     seq_len = request.seq_len or _seq_len(model, assumed)
@@ -119,6 +120,18 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             f"--hbm-limit {job.limits.hbm / 1e9:.0f} GB is more than the {cluster.device.name} has: a what-if question"
         )
     return job, (*assumed, *in_effect())
+
+
+def _as_read(typed: str, model: Model) -> list[str]:
+    """How a model file was understood: its owner knows these counts. Nothing for the name of a preset."""
+    from optimizer.presets.places import file_of
+
+    path = file_of(typed)
+    if path is None:
+        return []
+    active = f", {model.active_params / 1e9:,.3g} billion of them active" if model.experts else ""
+    size = f"{model.layers:,} layers and {model.params / 1e9:,.3g} billion parameters{active}"
+    return [f"model {model.name} as {path.name or path} is read: {size} (--model)"]
 
 
 def routing_settings(text: str) -> tuple[str, ...]:

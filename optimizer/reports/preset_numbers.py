@@ -12,6 +12,7 @@ from optimizer.model import Model, Provenance
 from optimizer.presets import KINDS, load_model, load_stack, names_of
 from optimizer.presets.hardware import CLUSTERS, DEVICES, LINKS
 from optimizer.presets.own import own_file, own_files
+from optimizer.presets.places import existing, file_of, spelled
 from optimizer.presets.rows import rows
 from optimizer.stack import PARAMETERS, Stack
 
@@ -33,6 +34,10 @@ UNITS: Mapping[str, str] = {
         "elements",
     ),
 }
+
+
+# Keys that files of one kind alone have; a model has none of them.
+MARKS: Mapping[str, str] = {"tiers": "cluster", "features": "stack", "like": "device", "peak_flops": "device"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +75,13 @@ def own_places() -> dict[str, dict[str, str]]:
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of this name or alias; a device comes before the cluster that its name also stands for.
+    """The preset of this name or alias, or a file that describes one; a device comes before the cluster that its name
+    also stands for.
 
-    Raises UnknownName with the nearest names of every kind.
+    Raises UnknownName with the nearest names of every kind, InvalidFile with what is wrong in a file.
     """
+    if path := file_of(name):
+        return _of_file(existing("preset", path))
     for kind, (_, load) in KINDS.items():
         if path := own_file(kind, name):
             load(name)  # what is wrong with the file is said as everywhere
@@ -84,6 +92,18 @@ def find_preset(name: str) -> Preset:
             continue
         return Preset(kind=kind, name=found, numbers=tuple(_numbers(kind, found)))
     raise UnknownName("preset", name, [known for names in preset_names().values() for known in names])
+
+
+def _of_file(path: Path) -> Preset:
+    """What a file describes, by its keys: a model as it is read, with its parameters, anything else key by key."""
+    from optimizer.readers.text import readable, toml_of
+
+    text = "" if path.is_dir() else readable(path, "give a file of a model, cluster, device or stack")
+    keys = set(toml_of(text, path)) if text and path.suffix != ".json" else set()
+    kind = next((kind for key, kind in MARKS.items() if key in keys), "model")
+    found = KINDS[kind][1](str(spelled(path)))
+    numbers = _model_numbers(found) if isinstance(found, Model) else _own_numbers(path)
+    return Preset(kind=kind, name=found.name, numbers=tuple(numbers))
 
 
 def _numbers(kind: str, name: str) -> Iterable[Number]:
@@ -141,9 +161,12 @@ def _model_numbers(model: Model) -> Iterator[Number]:
         yield _from(
             model.provenance, quantity=quantity, value=_text(value), unit=UNITS.get(quantity.split(".")[-1], "")
         )
-    yield Number(
-        quantity="params", value=_text(model.params), unit="parameters", source="computed from the shapes above"
-    )
+    computed = {"params": model.params, "active_params": model.active_params if model.experts else None}
+    for quantity, count in computed.items():
+        if count is not None:
+            yield Number(
+                quantity=quantity, value=_text(count), unit="parameters", source="computed from the shapes above"
+            )
 
 
 def _settings(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+from optimizer.commands.request import Request, job_of
 from optimizer.errors import UnknownName
 from optimizer.presets import load_model
 from optimizer.reports.preset_numbers import find_preset, preset_names
@@ -27,3 +30,44 @@ def test_unknown_names_are_answered_with_the_nearest_of_any_kind() -> None:
     with pytest.raises(UnknownName) as caught:
         find_preset("dgx-h10")
     assert "dgx-h100" in caught.value.nearest
+
+
+CLUSTER = 'name = "lab"\ndevice = "h100"\n[[tiers]]\nname = "node"\nlink = "nvlink4"\nsize = 8\n'
+MODEL = """layers = 2
+hidden = 64
+heads = 4
+kv_heads = 4
+head_dim = 16
+ffn_hidden = 128
+vocab = 100
+max_seq_len = 64
+"""
+EXPERTS = "[experts]\ncount = 4\ntop_k = 1\nffn_hidden = 32\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "shown"),
+    [
+        ("lab.toml", CLUSTER, "cluster", "tiers.0.link"),
+        ("new.toml", 'name = "new"\nlike = "h100"\n', "device", "like"),
+        ("own.toml", 'name = "own"\n[features]\n', "stack", "name"),
+        ("tiny.toml", MODEL + EXPERTS, "model", "active_params"),
+    ],
+)
+def test_a_file_is_shown_as_it_is_read(tmp_path: Path, name: str, text: str, kind: str, shown: str) -> None:
+    (tmp_path / name).write_text(text)
+    preset = find_preset(str(tmp_path / name))
+    assert (preset.kind, preset.name) == (kind, Path(name).stem)
+    assert shown in {number.quantity for number in preset.numbers}
+
+
+def test_a_model_file_is_told_as_it_was_read(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(MODEL + EXPERTS)
+    path = str(tmp_path / "tiny.toml")
+    _, assumed = job_of(Request(model=path, gpus=1, limits={}))
+    model = load_model(path)
+    assert any(
+        f"model tiny as tiny.toml is read: 2 layers and {model.params / 1e9:.3g} billion parameters" in said
+        for said in assumed
+    )
+    assert not any("is read" in said for said in job_of(Request(model="gpt3", gpus=8, limits={}))[1])
