@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
+MOST_TOKENS = 2**28  # of a step, several times those of any published run: more are tokens typed as sequences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,12 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     model, cluster, stack = asked.model, asked.cluster, asked.stack
     seq_len = request.seq_len or _seq_len(model, assumed)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
+    if (request.global_batch or 0) * seq_len > MOST_TOKENS:
+        billions = global_batch * seq_len / 1e9
+        assumed.append(
+            f"{global_batch:,} sequences, which are {billions:,.3g} billion tokens a step: a global batch counts "
+            "sequences, not tokens (--global-batch)"
+        )
     dtype = request.dtype or _dtype(cluster, assumed)
     limits = dict(request.limits)
     if request.target:

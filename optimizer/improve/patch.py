@@ -10,6 +10,7 @@ from pathlib import Path
 
 from optimizer.errors import InputError, OptimizerError
 from optimizer.improve.edit import SOFTWARE, Edit
+from optimizer.scripts.launch import LACKING
 from optimizer.scripts.megatron_write import FlagChange
 from optimizer.scripts.question import Question
 from optimizer.scripts.read import File
@@ -40,6 +41,10 @@ def patched(source: Source, question: Question, edit: Edit, files: Sequence[File
             continue
         if _same(found, edit):
             return {file.name: file.data for file in written}
+    told = next((said for said in question.launch.assumed if said.endswith(LACKING)), "")
+    if told:
+        gpus = told.split()[0].replace(",", "")
+        raise InputError(f"no patch: the files do not say how many GPUs run them; give --gpus {gpus}")
     raise InputError("no patch: the files take these settings from where they cannot be changed; make them by hand")
 
 

@@ -10,6 +10,7 @@ from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import State
 from optimizer.improve.worth import Run, days, dollars
+from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
 from optimizer.reports.terms import bar, label, largest_first
 from optimizer.scripts.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
@@ -52,6 +53,13 @@ def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: 
         parts += [edits_table(current, rows, run), title("How to write it"), flags_table(rows, flags)]
     else:
         parts.append(Text(" Nothing: no plan of the space is faster."))
+    if any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows):
+        parts.append(
+            Text(
+                f" `optimize` itself takes no plan that fits with a chance below {1 - USUAL_RISK:.0%}; edits are listed "
+                "whatever theirs is."
+            )
+        )
     if not current.fits and not any(edit.after.fits for _, edit in rows):
         parts.append(
             Text(" No plan of the space fits: these edits only need less. More GPUs or another device may help.")

@@ -90,6 +90,7 @@ SHAPE: Mapping[str, str] = {
     "mtp_layers": "prediction layers",
 }
 WORDS: Mapping[str, str] = {**MACHINES, **JOB, **PLAN, **SOFTWARE, **SHAPE}
+LACKING = "cannot hold its plan (--gpus)"  # how the note ends that more GPUs are taken than a launch says
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.errors import InvalidFile
 from optimizer.plan import Plan
 from optimizer.scripts.flags import Flag
-from optimizer.scripts.launch import Launch
+from optimizer.scripts.launch import LACKING, Launch
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.scripts.megatron_flags import (
@@ -79,7 +79,7 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     needs = _needed(launch, last)
     gpus = said.get("gpus") or _told(launch, last)
     if gpus % needs and not said.get("gpus_given"):
-        launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch cannot hold its plan (--gpus)")
+        launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch {LACKING}")
         gpus = needs
     said["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]

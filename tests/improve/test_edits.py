@@ -202,3 +202,20 @@ def test_what_cannot_fit_is_said(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "does not fit" in result.stdout
     assert "No plan of the space fits" in result.stdout
+
+
+def test_a_patch_for_gpus_that_were_assumed_asks_for_their_number(tmp_path: Path) -> None:
+    script = Path("examples/llama3-8b.sh").read_text()
+    script = script.replace("--nodes=8", "--nodes=1").replace("TP:-2", "TP:-8")
+    path = tmp_path / "train.sh"
+    path.write_text(script.replace("--bf16", "--bf16 --pipeline-model-parallel-size 2"))
+    refused = CliRunner().invoke(cli, ["improve", str(path), "--diff", "--take", "one"])
+    assert (refused.exit_code, "give --gpus 16" in refused.output) == (2, True), refused.output
+    assert CliRunner().invoke(cli, ["improve", str(path), "--gpus", "16", "--diff", "--take", "one"]).exit_code == 0
+
+
+def test_an_edit_that_may_not_fit_is_told(tmp_path: Path) -> None:
+    words = "`optimize` itself takes no plan that fits with a chance below 90%"
+    for limit, told in (("78GB", True), ("85GB", False)):
+        screen = CliRunner().invoke(cli, ["improve", "examples/llama3-8b.sh", "--hbm-limit", limit]).output
+        assert (words in screen) is told, screen

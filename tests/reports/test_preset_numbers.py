@@ -71,3 +71,9 @@ def test_a_model_file_is_told_as_it_was_read(tmp_path: Path) -> None:
         for said in assumed
     )
     assert not any("is read" in said for said in job_of(Request(model="gpt3", gpus=8, limits={}))[1])
+
+
+def test_tokens_typed_as_sequences_are_told() -> None:
+    for batch, told in ((2**22, True), (2**11, False)):
+        _, assumed = job_of(Request(model="gpt3", gpus=8, global_batch=batch, limits={}))
+        assert any("a global batch counts sequences, not tokens" in said for said in assumed) is told
