@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a preset's numbers come from: source, date, and grade (A primary, B secondary, C hearsay)."""
+    """Where a preset's numbers come from: source, date, and grade (A primary, B secondary, C unconfirmed)."""
 
     source: str = ""
     date: str = ""

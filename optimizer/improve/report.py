@@ -54,11 +54,9 @@ def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: 
     else:
         parts.append(Text(" Nothing: no plan of the space is faster."))
     if any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows):
+        least = f"{1 - USUAL_RISK:.0%}"
         parts.append(
-            Text(
-                f" `optimize` itself takes no plan that fits with a chance below {1 - USUAL_RISK:.0%}; edits are listed "
-                "whatever theirs is."
-            )
+            Text(f" `optimize` itself takes no plan that fits with a chance below {least}; edits are listed anyhow.")
         )
     if not current.fits and not any(edit.after.fits for _, edit in rows):
         parts.append(

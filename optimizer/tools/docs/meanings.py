@@ -97,7 +97,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Provenance": {
         "source": "where it is written",
         "date": "when it was written or read",
-        "grade": "A primary, B secondary, C hearsay",
+        "grade": "A primary, B secondary, C derived or unconfirmed",
         "note": "what else is to be known",
     },
     "ClusterTable": {
