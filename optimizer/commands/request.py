@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
+PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is one that is not told
 MOST_TOKENS = 2**28  # of a step, several times those of any published run: more are tokens typed as sequences
 
 
@@ -99,7 +100,9 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         stack = _aimed(stack, request.target, cluster)
         limits["fixed"] = held_to(request.target, limits.get("fixed", {}))
     if not request.stack:
-        assumed.append(f"software stack {stack.name.partition('@')[0]} (--stack)")
+        vendor = cluster.device.vendor
+        foreign = "" if vendor in PRICED else f", though it runs on no {vendor}: none of theirs is known"
+        assumed.append(f"software stack {stack.name.partition('@')[0]}{foreign} (--stack)")
     job = Job(
         model=model,
         cluster=cluster,

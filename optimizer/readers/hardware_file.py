@@ -31,7 +31,7 @@ from optimizer.hardware import Cluster, Device, Link, Tier
 from optimizer.model import Provenance
 from optimizer.readers.hardware_schema import ClusterTable, DeviceTable, TierTable
 from optimizer.readers.problems import validated
-from optimizer.readers.text import read_toml, shown
+from optimizer.readers.text import read_described, shown
 
 FindDevice = Callable[[str], Device]
 FindLink = Callable[[str], Link]
@@ -46,7 +46,7 @@ OWN_PERFORMANCE = {"latency", "efficiency", "half_message", "quantities"}
 def read_device(path: str | Path, *, find_device: FindDevice) -> Device:
     """The device that a TOML file describes; raises InvalidFile with every problem found."""
     path, problems = Path(path), list[str]()
-    table = validated(DeviceTable, read_toml(path), problems)
+    table = validated(DeviceTable, read_described(path, "device"), problems)
     device = _device(table, path, find_device, problems) if table else None
     if device is None or problems:
         raise InvalidFile(path, problems)
@@ -56,7 +56,7 @@ def read_device(path: str | Path, *, find_device: FindDevice) -> Device:
 def read_cluster(path: str | Path, *, find_device: FindDevice, find_link: FindLink) -> Cluster:
     """The cluster that a TOML file describes; raises InvalidFile with every problem found."""
     path, problems = Path(path), list[str]()
-    raw = read_toml(path)
+    raw = read_described(path, "cluster")
     table = validated(ClusterTable, raw, problems)
     device = _cluster_device(raw.get("device"), path, find_device, problems)
     links = _links(raw.get("tiers"), find_link, problems)

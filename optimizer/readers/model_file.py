@@ -9,7 +9,7 @@ from optimizer.model import Experts, LatentAttention, Model, Provenance, Sliding
 from optimizer.readers.model_checks import impossible
 from optimizer.readers.problems import validated
 from optimizer.readers.tables import Natural, part, table_of
-from optimizer.readers.text import read_toml
+from optimizer.readers.text import read_described
 
 KEYS = table_of(
     Model,
@@ -26,7 +26,7 @@ def read_model_file(path: str | Path) -> Model:
     Without a `name` the file's own is taken. Raises InvalidFile with every problem found.
     """
     path, problems = Path(path), list[str]()
-    table = validated(KEYS, {"name": path.stem} | read_toml(path), problems)
+    table = validated(KEYS, {"name": path.stem} | read_described(path, "model"), problems)
     model = Model(**dict(table)) if table else None
     if model is None or problems or (problems := impossible(model)):
         raise InvalidFile(path, problems)

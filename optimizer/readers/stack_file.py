@@ -36,7 +36,7 @@ from optimizer.readers.tables import (
     part,
     table_of,
 )
-from optimizer.readers.text import read_toml
+from optimizer.readers.text import read_described
 from optimizer.recomputation import MODES, MODULES
 from optimizer.stack import (
     ATTENTION,
@@ -139,7 +139,7 @@ def read_stack(path: str | Path) -> Stack:
     Raises InvalidFile with every problem found.
     """
     path = Path(path)
-    data = read_toml(path)
+    data = read_described(path, "stack")
     fitted, fixed = (data.get(name) for name in ("parameters", "fixed"))
     both = [name for name in fixed if name in fitted] if isinstance(fitted, dict) and isinstance(fixed, dict) else []
     problems = [f"fixed.{name}: is in parameters too; keep one of them" for name in both]

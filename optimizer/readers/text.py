@@ -6,12 +6,15 @@ import io
 import json
 import tomllib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from optimizer.errors import InvalidFile
 from optimizer.files import read_bytes
 
+# Keys that files of one kind alone have at their top.
+MARKS = {"tiers": "cluster", "features": "stack", "like": "device", "peak_flops": "device", "layers": "model"}
 DEEPEST = 60  # tables and lists in each other
 T = TypeVar("T")
 ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
@@ -43,6 +46,28 @@ def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[
     Raises InvalidFile: with the advice when it cannot be read, with line and column of a syntax error.
     """
     return toml_of(readable(path, advice), path)
+
+
+def kind_in(data: Iterable[str]) -> str:
+    """What the keys of a TOML file describe, "" where none is of one kind alone.
+
+    >>> kind_in(["name", "tiers"]), kind_in(["layers"]), kind_in(["name"])
+    ('cluster', 'model', '')
+    """
+    return next((kind for key, kind in MARKS.items() if key in data), "")
+
+
+def read_described(path: Path, kind: str) -> dict[str, Any]:
+    """The tables of a TOML file that should describe this kind of thing.
+
+    Raises InvalidFile as read_toml does, and where the file describes another kind: one sentence says all.
+    """
+    data = read_toml(path)
+    found = kind_in(data)
+    if found in ("", kind):
+        return data
+    where = "name it in a cluster file" if found == "device" else f"give it to --{found}"
+    raise InvalidFile(path, [f"describes a {found}, not a {kind}: {where}"])
 
 
 def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:

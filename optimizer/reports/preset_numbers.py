@@ -36,10 +36,6 @@ UNITS: Mapping[str, str] = {
 }
 
 
-# Keys that files of one kind alone have; a model has none of them.
-MARKS: Mapping[str, str] = {"tiers": "cluster", "features": "stack", "like": "device", "peak_flops": "device"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Number:
     """One number (or word) of a preset and where it comes from."""
@@ -96,11 +92,10 @@ def find_preset(name: str) -> Preset:
 
 def _of_file(path: Path) -> Preset:
     """What a file describes, by its keys: a model as it is read, with its parameters, anything else key by key."""
-    from optimizer.readers.text import readable, toml_of
+    from optimizer.readers.text import kind_in, readable, toml_of
 
     text = "" if path.is_dir() else readable(path, "give a file of a model, cluster, device or stack")
-    keys = set(toml_of(text, path)) if text and path.suffix != ".json" else set()
-    kind = next((kind for key, kind in MARKS.items() if key in keys), "model")
+    kind = (kind_in(toml_of(text, path)) if text and path.suffix != ".json" else "") or "model"
     found = KINDS[kind][1](str(spelled(path)))
     numbers = _model_numbers(found) if isinstance(found, Model) else _own_numbers(path)
     return Preset(kind=kind, name=found.name, numbers=tuple(numbers))

@@ -143,7 +143,7 @@ def _best_point(job: Job, planner: Planner) -> Point:
 
 def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) -> Point:
     safe, reserved = safe_memory(job) / 1e9, estimate.reserved / 1e9
-    note = "" if fits else f"does not fit: {reserved:.0f} of {safe:.0f} GB"
+    note = "" if fits else f"does not fit: {reserved:,.0f} of {safe:.0f} GB"
     return Point(
         series=series,
         gpus=job.gpus,

@@ -1,10 +1,11 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from optimizer.commands.request import Request, job_of
-from optimizer.errors import UnknownName
-from optimizer.presets import load_model
+from optimizer.errors import InvalidFile, UnknownName
+from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.reports.preset_numbers import find_preset, preset_names
 
 
@@ -77,3 +78,26 @@ def test_tokens_typed_as_sequences_are_told() -> None:
     for batch, told in ((2**22, True), (2**11, False)):
         _, assumed = job_of(Request(model="gpt3", gpus=8, global_batch=batch, limits={}))
         assert any("a global batch counts sequences, not tokens" in said for said in assumed) is told
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "said"),
+    [
+        (load_model, CLUSTER, "describes a cluster, not a model: give it to --cluster"),
+        (load_cluster, MODEL, "describes a model, not a cluster: give it to --model"),
+        (load_stack, CLUSTER, "give it to --cluster"),
+        (load_cluster, 'name = "new"\nlike = "h100"\n', "name it in a cluster file"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_its_option(
+    tmp_path: Path, load: Callable[[Path], object], text: str, said: str
+) -> None:
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(InvalidFile, match=said):
+        load(tmp_path / "own.toml")
+
+
+def test_a_stack_of_another_vendor_is_told() -> None:
+    ours, theirs = (job_of(Request(model="gpt3", gpus=64, device=name, limits={}))[1] for name in ("h100", "gaudi3"))
+    assert "software stack megatron-core (--stack)" in ours
+    assert any("though it runs on no Intel" in text for text in theirs)
