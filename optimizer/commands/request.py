@@ -101,7 +101,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         limits["fixed"] = held_to(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor
-        foreign = "" if vendor in PRICED else f", though it runs on no {vendor}: none of theirs is known"
+        foreign = "" if vendor in PRICED else f", as none that runs on devices of {vendor} is known"
         assumed.append(f"software stack {stack.name.partition('@')[0]}{foreign} (--stack)")
     job = Job(
         model=model,
