@@ -50,9 +50,10 @@ def prediction() -> Question:
                 text="TP 1, PP 1,024, DP 1: one pipeline, no all-reduce at all.",
                 reveal=(
                     f"GPT-3 has {LAYERS} layers: no more than {LAYERS} stages can have one. And a pipeline that long "
-                    f"is empty nearly all the time: with 64 micro-batches {100 * _exact(1024, 64):.1f} % of it. The "
-                    f"document's rule says {100 * Design(tp=1, pp=1024, microbatches=64).bubble:.1f} %, which is how "
-                    "wrong that rule is."
+                    f"is empty nearly all the time: with one micro-batch {100 * _exact(1024, 1):.1f} % of it, with 64 "
+                    f"{100 * _exact(1024, 64):.1f} %. The document's rule says "
+                    f"{100 * Design(tp=1, pp=1024, microbatches=64).bubble:.1f} % for these 64, which is how wrong "
+                    "that rule is."
                 ),
             ),
             Choice(

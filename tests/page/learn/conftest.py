@@ -82,6 +82,10 @@ class Student:
         box.fill(str(value))
         box.press("Enter")
 
+    def steps(self, label: str, key: str) -> None:
+        """Press a key on the thumb of a slider of steps."""
+        self.page.locator("marimo-slider", has_text=label).get_by_role("slider").press(key)
+
     def choose(self, label: str, option: str) -> None:
         self.page.locator("marimo-dropdown", has_text=label).locator("select").select_option(label=option)
 
