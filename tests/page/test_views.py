@@ -1,5 +1,6 @@
 """The views of the Plan room: their numbers are the engine's."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -215,6 +216,15 @@ def test_sealed_lets_through_the_folder_and_the_program_alone(tmp_path: Path) ->
             with pytest.raises(PermissionError, match="a pasted text may not open"):
                 deed()
     assert (outside / "file").read_text(encoding="utf-8") == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [('{"a":', "line 1, column 6: not JSON"), ('{"a": 1}', "no launch"), ("[device]\nmemory = 1", "no launch")],
+)
+def test_what_is_no_launch_is_refused_as_what_it_looks_like(text: str, kind: str) -> None:
+    with pytest.raises(InputError, match=kind):
+        paste_view(Asked(), json.dumps({"pasted": [["", text]]}).encode())
 
 
 def test_what_is_too_large_or_empty_is_refused() -> None:

@@ -99,6 +99,15 @@ def kind_of(text: str) -> str:
     return kind
 
 
+def described_as(text: str) -> str:
+    """How a file with such a text ends, told by its first look; "" where it looks like neither JSON nor TOML.
+
+    >>> described_as('{"a":'), described_as("[device]"), described_as("torchrun train.py")
+    ('.json', '.toml', '')
+    """
+    return ".json" if text.lstrip().startswith("{") else ".toml" if _keys(text) else ""
+
+
 def _keys(text: str) -> set[str]:
     """The first keys of a JSON or TOML text; none of another."""
     try:

@@ -17,7 +17,7 @@ from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
 from optimizer.logs.measured import Measured, read_runs_of
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.own_files import FILE, kind_of, name_of, packed
+from optimizer.page.plan.own_files import FILE, described_as, kind_of, name_of, packed
 from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
 from optimizer.page.plan.question import FILES, Asked, asked
 from optimizer.page.plan.sealed import sealed
@@ -140,7 +140,7 @@ def _of_own(asks: Asked, own: Own) -> dict[str, Any]:
 
 
 def _launch(before: Asked, files: Sequence[tuple[str, bytes]], own: Own, folder: Path) -> Read | str:
-    """The launch, or why it is none: the reason of the kind that came furthest.
+    """The launch, or why it is none: the reason of the kind that it looks like, else of a bash script.
 
     A text without a name is tried as each kind of file; files with names are what their names say.
     """
@@ -154,7 +154,8 @@ def _launch(before: Asked, files: Sequence[tuple[str, bytes]], own: Own, folder:
         found = _read_as(before, _named(files, kind, folder), given, reasons)
         if found:
             return found
-    return reasons[0]
+    like = "" if named else described_as(files[0][1].decode("utf-8", "replace"))
+    return reasons[KINDS.index(like)] if like else reasons[0]
 
 
 def _named(files: Sequence[tuple[str, bytes]], kind: str, folder: Path) -> list[File]:
