@@ -1,4 +1,4 @@
-"""Many visitors at once in both rooms, each with sliders of their own: `python -m tests.page.visitors 20`.
+"""Many visitors at once in both rooms, each with sliders of their own: `python -m tests.page.visitors 20 [plan]`.
 
 In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a page
 of their own in one Chromium, so that its time includes what browsers take of the same cores. Printed are the times from
@@ -12,6 +12,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -146,17 +147,19 @@ def _entered(browser: Any, served: Served) -> Any:
     return page
 
 
-def main(count: int) -> None:
-    """Both rooms, one after the other."""
+def main(count: int, rooms: Sequence[str] = ("plan", "learn")) -> None:
+    """The rooms, one after the other."""
     served = started()
     try:
         print(f"{count} visitors on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-        print(plan(served, count), flush=True)
-        with chromium_here() as browser:
-            print(learn(browser, served, count), flush=True)
+        if "plan" in rooms:
+            print(plan(served, count), flush=True)
+        if "learn" in rooms:
+            with chromium_here() as browser:
+                print(learn(browser, served, count), flush=True)
     finally:
         ended(served)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2:] or ("plan", "learn"))
