@@ -35,7 +35,7 @@ def test_gpt3_on_small_a100s_gets_a_plan_that_megatron_can_run(gpt3_job: Job) ->
     assert ideal.certificate
     assert runs.plan.recompute_layers == ()
     assert runs.status == "optimal"
-    assert ideal.certificate.lower_bound < runs.estimate.step_time < 1.01 * ideal.certificate.lower_bound
+    assert ideal.certificate.lower_bound <= runs.estimate.step_time < 1.01 * ideal.certificate.lower_bound
     assert ideal.estimate.step_time <= runs.estimate.step_time
     assert "recomputes equally many layers on every virtual stage" in runs.certificate.method
 
