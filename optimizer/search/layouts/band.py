@@ -43,6 +43,7 @@ LEADING = 20  # even splits whose stages are looked at one by one
 EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
+TRIMMED = 0.05  # of a step: what a layout may gain that needs less on the host than it is given
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 
@@ -398,7 +399,7 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
             seed=search.tuning.seed,
             time_limit=search.left(),
             effort=search.effort,
-            at_most=floor.within(search.limit * (1 + SAME), index),
+            at_most=floor.within(search.limit * (1 + (TRIMMED if prospects.shares.high[index] else SAME)), index),
             smooth=False,
         )
     except Infeasible:

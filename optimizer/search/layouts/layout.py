@@ -118,7 +118,8 @@ def best_assignment(
         layout = _layout(variables, values, optimal)
         if not layout.stalled:
             return layout
-        variables = LayoutProgram(problem, at_most, folded=False)
+        # Layers of one kind seldom stall, and all of their layouts are searched.
+        variables = LayoutProgram(problem, at_most, folded=False, paced=False)
     try:
         layout, values = _unstalled(variables, effort_of)
     except Infeasible:
