@@ -11,17 +11,14 @@ from time import perf_counter
 
 import numpy as np
 
-from optimizer.constraints.given_layout import laid_out
 from optimizer.errors import Infeasible, TimeLimit
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import held, holds
-from optimizer.objectives.step.price import price_bill
-from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.objectives.step.host_room import holds
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
-from optimizer.search.lattice.oracle import FASTEST, HELD, Points, Tuning
+from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.laid_out import Bounds, Candidate, Held, LaidOut
 from optimizer.search.layouts.layout import Layout, best_assignment, even_layout, placed_layout
@@ -36,14 +33,13 @@ from optimizer.search.layouts.shares import (
     prospects_of,
     some_there,
 )
+from optimizer.search.layouts.solved import Solved
 from optimizer.search.layouts.table import layer_table
 
 SLICE = 1024  # plans of the band whose knobs and memory are looked at together
-LEADING = 20  # even splits whose stages are looked at one by one
 EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
 CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
-TRIMMED = 0.05  # of a step: what a layout may gain that needs less on the host than it is given
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 
@@ -54,7 +50,7 @@ class _Search:
     job: Job
     tuning: Tuning
     deadline: float
-    effort: float = EFFORT
+    layouts: Solved
     cut_short: int = 0
     undecided: list[float] = field(default_factory=list)
     best: Candidate | None = None
@@ -172,28 +168,6 @@ def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> 
     return found.of(plan) if abs(found.objective - given.objective) <= given.objective * SAME else plan
 
 
-def best_even(job: Job, points: Points) -> Candidate | None:
-    """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
-    order = np.argsort(points.seconds, kind="stable")
-    fitting = order[points.fits[order]]
-    # The stages of a dense model are those that represent them, but for what interleaved ones wait.
-    exact = not job.model.experts and bool(np.all(points.plans.vpp[fitting[:1]] == 1))
-    chosen = fitting[: 1 if exact else LEADING]
-    if not len(chosen):
-        return None
-    some = points.take(chosen)
-    plans = [laid_out(job, plan) for plan in some.plans.plans()]
-    placed = some.bill.placed([plan.placement for plan in plans])
-    costs = price_bill(placed, some.knobs)
-    fits = (costs.reserved <= safe_memory(job)) & held(placed, some.knobs)
-    seconds = np.where(fits, costs.step_time, np.inf)
-    first = int(np.argmin(seconds))
-    if not np.isfinite(seconds[first]):
-        return None
-    knobs = knobs_at(some.knobs, first)
-    return Candidate(plan=plans[first], seconds=float(seconds[first]), knobs=knobs, solved=True)
-
-
 def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:
     """What the bounds alone say of a search that found `best` beside the best even split `even` [s]: no solver runs."""
     some = [bill for bill in bills if len(bill)]
@@ -212,7 +186,7 @@ def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best
 
 def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT) -> _Search:
     deadline = np.inf if time_limit is None else perf_counter() + time_limit
-    return _Search(job=job, tuning=tuning, deadline=deadline, effort=effort)
+    return _Search(job=job, tuning=tuning, deadline=deadline, layouts=Solved(seed=tuning.seed, effort=effort))
 
 
 def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
@@ -394,14 +368,7 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
         return np.inf
     search.solved.add(number)
     try:
-        layout = best_assignment(
-            problem,
-            seed=search.tuning.seed,
-            time_limit=search.left(),
-            effort=search.effort,
-            at_most=floor.within(search.limit * (1 + (TRIMMED if prospects.shares.high[index] else SAME)), index),
-            smooth=False,
-        )
+        layout = search.layouts.best(problem, floor.within(search.limit * (1 + SAME), index), search.left())
     except Infeasible:
         return split if split and split.seconds < search.limit else search.limit
     except TimeLimit:

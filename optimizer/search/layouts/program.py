@@ -79,7 +79,7 @@ class LayoutProgram:
             self.program.minimise([(self.peak, 1)])
         else:
             self._minimise(self._slowest(at_most))
-            if problem.vpp > 1 and at_most < inf:
+            if at_most < inf and not problem.filled:
                 keep_within(self, at_most)
             if paced and problem.vpp > 1 and not self.folded and not self.pinned:
                 keep_pace(self)
@@ -298,7 +298,7 @@ class LayoutProgram:
         slowest = (at_most + problem.filled - whole / problem.vpp) / times - problem.seconds
         return slowest / self.tick + len(self.names) + 3
 
-    def _minimise(self, longest: float) -> None:
+    def _minimise(self, limit: float) -> None:
         """(vpp m - 1) slowest + recomputing of all stages + vpp x the longest that a stage takes once per step.
 
         Without recomputing the stages' sum is constant.
@@ -307,7 +307,7 @@ class LayoutProgram:
         ticks, extra, total = self.ticks, self.extra, self.whole_ticks
         most = total + sum(n * extra.get(kind, 0) for kind, n in problem.sequence)
         least = -(-total // problem.pp)
-        slowest = self.program.variable(least, max(least, int(min(most, longest))))
+        slowest = self.program.variable(least, max(least, int(min(most, limit))))
         for stage in range(problem.pp):
             busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
             busy += [(recomputed, extra[kind]) for kind, recomputed in self.recomputed[stage].items()]
@@ -315,7 +315,7 @@ class LayoutProgram:
         weight = problem.vpp * problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
         cost += [(recomputed, extra[kind]) for stage in self.recomputed for kind, recomputed in stage.items()]
-        longest_once = self._once()
+        longest = self.once()
         if problem.filled:
             # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
             beside = (problem.pp - 1) * self.aside - round(problem.filled / self.tick)
@@ -323,8 +323,8 @@ class LayoutProgram:
             self.program.linear([*cost, (end, -1)], None, -(total + beside))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
-        cost.append((longest_once, 1 if problem.filled else problem.vpp))
-        self.slowest, self.cost, self.most = slowest, cost, most
+        cost.append((longest, 1 if problem.filled else problem.vpp))
+        self.slowest, self.longest, self.cost, self.most = slowest, longest, cost, most
         self.program.minimise(cost)
 
     @property
@@ -332,8 +332,9 @@ class LayoutProgram:
         """Whether every virtual stage has one number of layers."""
         return all(low == high for low, high in virtual_stage_limits(self.problem))
 
-    def _once(self) -> int:
-        """The longest that a stage takes for what it does once per step, convex in its layers.
+    def once(self, *, spared: bool = False) -> int:
+        """The longest that a stage takes for what it does once per step, convex in its layers; `spared`: with no
+        optimizer state on the host.
 
         What hides is the least of three sums, so that each stage takes the most of what is left with either, for
         gradients and for weights.
@@ -350,7 +351,7 @@ class LayoutProgram:
                     costs = self.problem.kinds[kind]
                     gradients = reduced * costs.reduced + backward * costs.cover_backward
                     weights = gathered * costs.gathered + forward * costs.cover_forward
-                    seconds = costs.once - hides * (gradients + weights)
+                    seconds = costs.once - spared * costs.spared - hides * (gradients + weights)
                     terms.append((layers, round(seconds / self.tick)))
                 self.program.linear([*terms, (longest, -1)], None, 0)
         return longest

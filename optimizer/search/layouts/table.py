@@ -24,12 +24,12 @@ class LayerCosts:
 
     forward, backward, recompute: seconds; the last is what recomputing its activations adds [s]. weight: the part of
     `backward` that computes the weights' gradients [s]. once: what it adds to a step once, nothing hidden: gradients,
-    weights and optimizer; reduced, gathered: the parts of it that can hide, under the computation of cover_backward
-    and cover_forward [s]. static: weights, gradients, optimizer state and logits [B]. kept: activations per micro-batch
-    in flight, kept_recomputed: the same when they are recomputed, held_once: what a stage holds while it recomputes a
-    layer [B]. states_there: optimizer state of it on the host [B], kept_there: activations there
-    per micro-batch in flight [B]. recomputes: 1 where it may be recomputed or spared; else what is recomputed always
-    is.
+    weights and optimizer; spared: by how much less with no optimizer state on the host; reduced, gathered: the parts of
+    `once` that can hide, under the computation of cover_backward and cover_forward [s]. static: weights, gradients,
+    optimizer state and logits [B]. kept: activations per micro-batch in flight, kept_recomputed: the same when they are
+    recomputed, held_once: what a stage holds while it recomputes a layer [B]. states_there: optimizer state of it on
+    the host [B], kept_there: activations there per micro-batch in flight [B]. recomputes: 1 where it may be recomputed
+    or spared; else what is recomputed always is.
     """
 
     forward: float = 0.0
@@ -37,6 +37,7 @@ class LayerCosts:
     recompute: float = 0.0
     weight: float = 0.0
     once: float = 0.0
+    spared: float = 0.0
     reduced: float = 0.0
     gathered: float = 0.0
     cover_backward: float = 0.0
@@ -116,6 +117,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     offload, host = np.asarray(knobs.offload), np.asarray(job.cluster.host_bandwidth)
     rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
     update = optimizer(np.ones(1), *rate, offload, host)
+    slower = np.maximum(update - optimizer(np.ones(1), *rate, np.zeros(1), host), 0.0)
     kinds: dict[str, dict[str, FloatArray]] = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
@@ -129,6 +131,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
             "recompute": chosen * entry.again,
             "weight": entry.gathered(entry.cost.weight),
             "once": reduce[0] + reduce[1] + gather + updated * update,
+            "spared": updated * slower,
             "reduced": reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
             "gathered": gather,
             "cover_backward": entry.cover_backward / plans.vpp,

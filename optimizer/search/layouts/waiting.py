@@ -48,12 +48,17 @@ def keep_pace(layouts: LayoutProgram) -> None:
 
 
 def keep_within(layouts: LayoutProgram, at_most: float) -> None:
-    """The pipeline and what happens once per step take `at_most` [s]; rounding may add half a tick for each layer."""
-    problem = layouts.problem
+    """The pipeline and what happens once per step take `at_most` [s], or would with no optimizer state on the host: a
+    layout may need none there. Rounding may add half a tick for each layer.
+    """
+    problem, longest = layouts.problem, layouts.longest
+    if any(costs.spared for costs in problem.kinds.values()):
+        longest = layouts.once(spared=True)
+    cost = [(longest if variable == layouts.longest else variable, factor) for variable, factor in layouts.cost]
     weight = problem.vpp * problem.microbatches - 1
     whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence)
     ticks = (problem.vpp * at_most - whole - (problem.pp + weight) * problem.seconds) / layouts.tick
-    layouts.program.linear(layouts.cost, None, int(ticks + (weight + 1) * (len(layouts.names) + 3)))
+    layouts.program.linear(cost, None, int(ticks + (weight + 1) * (len(layouts.names) + 3)))
 
 
 def count_chain(layouts: LayoutProgram, ahead: NDArray[np.int64], back: NDArray[np.int64]) -> None:

@@ -12,7 +12,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.oracle import Sweep, Tuning
-from optimizer.search.layouts.band import best_even
+from optimizer.search.layouts.best_even import best_even
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan

@@ -13,7 +13,7 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.recomputation import RECOMPUTE
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import Points
-from optimizer.search.layouts.band import LEADING
+from optimizer.search.layouts.best_even import LEADING
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.variables import VARIABLES
 

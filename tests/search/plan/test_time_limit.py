@@ -17,7 +17,8 @@ from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
-from optimizer.search.layouts.band import best_even, lay_out, place
+from optimizer.search.layouts.band import lay_out, place
+from optimizer.search.layouts.best_even import best_even
 from optimizer.search.plan import best, found
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan

@@ -1,0 +1,38 @@
+"""The best plan whose layers are split evenly, which layouts are then held against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optimizer.constraints.given_layout import laid_out
+from optimizer.job import Job
+from optimizer.objectives.step.host_room import held
+from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.lattice.knobs import knobs_at
+from optimizer.search.lattice.oracle import Points
+from optimizer.search.layouts.laid_out import Candidate
+
+LEADING = 20  # even splits whose stages are looked at one by one
+
+
+def best_even(job: Job, points: Points) -> Candidate | None:
+    """The fastest even split that fits when every stage is looked at, among the fastest ones of a sweep."""
+    order = np.argsort(points.seconds, kind="stable")
+    fitting = order[points.fits[order]]
+    # The stages of a dense model are those that represent them, but for what interleaved ones wait.
+    exact = not job.model.experts and bool(np.all(points.plans.vpp[fitting[:1]] == 1))
+    chosen = fitting[: 1 if exact else LEADING]
+    if not len(chosen):
+        return None
+    some = points.take(chosen)
+    plans = [laid_out(job, plan) for plan in some.plans.plans()]
+    placed = some.bill.placed([plan.placement for plan in plans])
+    costs = price_bill(placed, some.knobs)
+    fits = (costs.reserved <= safe_memory(job)) & held(placed, some.knobs)
+    seconds = np.where(fits, costs.step_time, np.inf)
+    first = int(np.argmin(seconds))
+    if not np.isfinite(seconds[first]):
+        return None
+    knobs = knobs_at(some.knobs, first)
+    return Candidate(plan=plans[first], seconds=float(seconds[first]), knobs=knobs, solved=True)
