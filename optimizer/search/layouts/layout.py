@@ -118,8 +118,7 @@ def best_assignment(
         layout = _layout(variables, values, optimal)
         if not layout.stalled:
             return layout
-        # Layers of one kind seldom stall, and all of their layouts are searched.
-        variables = LayoutProgram(problem, at_most, folded=False, paced=False)
+        variables = LayoutProgram(problem, at_most, folded=False)
     try:
         layout, values = _unstalled(variables, effort_of)
     except Infeasible:
