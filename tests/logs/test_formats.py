@@ -167,7 +167,7 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     log.write_text("{'train_runtime': 2310.0, 'train_steps_per_second': 0.5, 'train_loss': 2.0}\n")
     found = first(log)
     assert found["step_time_s"] == pytest.approx(2.0)
-    assert any("steady steps" in str(warning) for warning in found["warnings"])
+    assert any("only 1 steady step:" in str(warning) for warning in found["warnings"])
 
 
 # Lines as public logs and documents show them.
