@@ -189,9 +189,11 @@ def convention_words(job: Job, estimate: Estimate) -> str:
     """What is counted as useful operations, and the MFU when it is counted otherwise."""
     predicting = " and prediction layers" if job.model.mtp_layers else ""
     whole, plain = (mfu(job, estimate.step_time, name) for name in (ALL_SCORES, PARAMETERS))
+    # No device exceeds its peak: counts of what the mask leaves out are no rates.
+    masked = "" if whole < 1 else ", most of which the mask leaves out"
     return (
-        f"the attention scores that the mask leaves{predicting}; {whole:.1%} with all scores (Narayanan et al. 2021), "
-        f"{plain:.1%} as 6 x active parameters"
+        f"the attention scores that the mask leaves{predicting}; {whole:.1%} with all scores (Narayanan et al. 2021)"
+        f"{masked}, {plain:.1%} as 6 x active parameters"
     )
 
 
