@@ -95,7 +95,9 @@ def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> 
     found = judged(loose, points)
     assert all(0.35 < item.chance < 0.65 for item in found.odds)
     asked = {(item.name, item.about) for item in found.questions}
-    assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked
+    assert {("rent", "H100"), ("rent", "B200")} <= asked
+    # The stack was fitted to many runs on H100.
+    assert (found.questions[0].name, found.questions[0].about) == ("mfu", "B200")
     assert all(item.worth > 0 and 0 < item.changes <= 1 for item in found.questions)
 
 
