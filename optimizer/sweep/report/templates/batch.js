@@ -157,7 +157,7 @@
       : plain(models[y]) + " on " + written(gpus[x]) + " × " + plain(cell("device", row)) + "<br>" + write(cell(name, row)) + "<br>" + plain(cell("summary", row))));
     Plotly.react("heat", [{
       type: "heatmap", x: gpus.map(written), y: models.map(plain), z: best, customdata: who, text, texttemplate: gpus.length <= 16 && innerWidth > 700 ? "%{text}" : "",
-      hovertext: hover, hoverinfo: "text", colorscale: "Cividis", reversescale: !upwards, colorbar: { title: { text: plain(title), side: "right" } }, xgap: 1, ygap: 1,
+      hovertext: hover, hoverinfo: "text", colorscale: "Cividis", reversescale: !upwards, colorbar: { title: { text: innerWidth < 600 ? "" : plain(title), side: "right" } }, xgap: 1, ygap: 1,
     }], layout({
       height: Math.max(240, 26 * models.length + 90), 
       xaxis: { title: { text: "GPUs" }, type: "category" }, yaxis: { type: "category", autorange: "reversed" }, plot_bgcolor: "#eef1f4",
