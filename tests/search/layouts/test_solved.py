@@ -1,0 +1,70 @@
+"""Problems that were solved are not solved again, but for more than they were asked about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optimizer.errors import Infeasible
+from optimizer.search.layouts import solved
+from optimizer.search.layouts.layout import Layout, best_assignment
+from optimizer.search.layouts.problem import LayoutProblem
+from optimizer.search.layouts.solved import Solved
+from optimizer.search.layouts.table import LayerCosts
+
+LAYERS = LayoutProblem(
+    kinds={
+        "embedding": LayerCosts(),
+        "dense": LayerCosts(forward=1.0, backward=2.0, static=1.0, once=0.5, spared=0.25),
+        "head": LayerCosts(forward=0.5, backward=1.0, static=1.0),
+    },
+    sequence=(("embedding", 1), ("dense", 6), ("head", 1)),
+    pp=2,
+    microbatches=8,
+    in_flight=(2.0, 1.0),
+    usable=100.0,
+)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the solver is asked for, each time that it is [s]."""
+    limits: list[float] = []
+
+    def solve(problem: LayoutProblem, *, at_most: float, **others: object) -> Layout:
+        limits.append(at_most)
+        return best_assignment(problem, at_most=at_most, smooth=False)
+
+    monkeypatch.setattr(solved, "best_assignment", solve)
+    return limits
+
+
+def test_the_same_costs_are_solved_once(asked: list[float]) -> None:
+    memory = Solved()
+    first = memory.best(LAYERS)
+    assert memory.best(replace(LAYERS, kinds=dict(LAYERS.kinds))) is first
+    assert len(asked) == 1
+    assert memory.best(replace(LAYERS, microbatches=4)).objective < first.objective
+    assert len(asked) == 2
+
+
+def test_what_no_layout_does_is_remembered_up_to_its_limit(asked: list[float]) -> None:
+    memory, best = Solved(), best_assignment(LAYERS).objective
+    for limit in (0.9 * best, 0.8 * best):
+        with pytest.raises(Infeasible):
+            memory.best(LAYERS, limit)
+    assert asked == [0.9 * best]
+    assert memory.best(LAYERS, best).objective == pytest.approx(best)
+
+
+@pytest.mark.parametrize("share", [0.999, 1.001])
+def test_a_limit_counts_what_the_host_may_spare_a_layout(share: float) -> None:
+    """The slowest stage of three layers and of three with the head spares 0.75 s, and no more."""
+    best = best_assignment(LAYERS)
+    limit = best.objective - 3 * LAYERS.kinds["dense"].spared
+    if share > 1:
+        assert best_assignment(LAYERS, at_most=limit * share).objective == pytest.approx(best.objective)
+    else:
+        with pytest.raises(Infeasible):
+            best_assignment(LAYERS, at_most=limit * share)
