@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Generator
@@ -30,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test is quick or slow: `-m quick`, `-m slow`."""
     for item in items:
         item.add_marker("slow" if function_of(item.nodeid) in SLOW else "quick")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the thousands of tests out of every collection of garbage: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
