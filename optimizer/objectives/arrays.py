@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from optimizer.plan import IntArray, Plans
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+FEW = 64  # entries that are cheaper to write than to share
 TABLE_LIMIT = 1 << 23  # entries of the largest look-up table built instead of sorting
 
 
@@ -51,6 +53,18 @@ def pick(choice: IntArray, options: Sequence[FloatArray | float]) -> FloatArray:
 def nothing(count: int) -> FloatArray:
     """So many zeros that take no memory, to be read only."""
     return np.broadcast_to(np.zeros(1), count)
+
+
+def spread(value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """The value in this shape, to be read only; many equal entries take no memory.
+
+    >>> spread(2.0, (3,)).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    found = np.asarray(value, dtype=np.float64)
+    if found.shape == shape:
+        return found
+    return np.full(shape, found) if found.ndim == 0 and math.prod(shape) <= FEW else np.broadcast_to(found, shape)
 
 
 def total(rows: FloatArray) -> FloatArray:

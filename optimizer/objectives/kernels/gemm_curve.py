@@ -69,7 +69,7 @@ def curve_for(device: Device, dtype: str) -> GemmCurve:
     element_bytes = _ELEMENT_BYTES.get(family, 2.0)
     measured = "fp8" if element_bytes <= 1.0 else "bf16"
     preset = preset_for(device, peak, measured)
-    if device.sms <= 1 and preset.names(device):
+    if device.sms <= 1 and preset.names(device.name):
         device = replace(device, sms=round(preset["sms"]))
     fitted = family in ("bf16", "fp8")
     ceiling, throttle = _ceiling(device, dtype, preset, own=fitted and preset.is_of(device))

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
@@ -48,13 +48,13 @@ class CurvePreset:
         """The value of a parameter that not every curve has."""
         return self.values.get(parameter, default)
 
-    def names(self, device: Device) -> bool:
-        """Whether the device bears this preset's name as one of its words: "h100" does "H100-80GB PCIe"."""
-        return self.device in re.split(r"[^a-z0-9]+", device.name.lower())
+    def names(self, device: str) -> bool:
+        """Whether a device of that name bears this preset's as one of its words: "h100" does "H100-80GB PCIe"."""
+        return self.device in re.split(r"[^a-z0-9]+", device.lower())
 
     def is_of(self, device: Device) -> bool:
         """Whether it was measured on this device, at whatever clock: it bears its name and has as many SMs."""
-        return self.own or (self.names(device) and device.sms == self["sms"])
+        return self.own or (self.names(device.name) and device.sms == self["sms"])
 
     def has_units_of(self, device: Device, peak: float) -> bool:
         """Whether these are the device's own units: as many SMs, and the same peak within 1 %."""
@@ -106,10 +106,15 @@ def peak_of_slower(device: Device, peak: float, dtype: str) -> float | None:
     return below[-1] * (1 - _JUST_BELOW) if below and device.sms > 1 else None
 
 
-def _candidates(device: Device, dtype: str) -> list[CurvePreset]:
+def _candidates(device: Device, dtype: str) -> tuple[CurvePreset, ...]:
     """The presets that bear the device's name, else all, of a dtype."""
-    curves = [curve for curve in _presets(presets_folder() / "kernels.csv")[0] if curve.dtype == dtype]
-    return [curve for curve in curves if curve.names(device)] or curves
+    return _named(presets_folder() / "kernels.csv", device.name, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _named(path: Path, device: str, dtype: str) -> tuple[CurvePreset, ...]:
+    curves = tuple(curve for curve in _presets(path)[0] if curve.dtype == dtype)
+    return tuple(curve for curve in curves if curve.names(device)) or curves
 
 
 def default_ceiling(vendor: str, otherwise: float) -> float:

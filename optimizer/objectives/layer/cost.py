@@ -27,7 +27,7 @@ from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import IntArray, Plans
-from optimizer.recomputation import MODES
+from optimizer.recomputation import MODES, RECOMPUTE, modules_of
 
 HOST_TRANSFER = "host_transfer"
 SELECTIVE = MODES.index("selective")
@@ -138,7 +138,8 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
     model, stack, local = job.model, job.stack, shapes_of(job, few)
-    time = layer_time(job, layer_operators(model, local, stack, moe, job.row_multiple), local, moe).take(rows)
+    layer, named = layer_operators(model, local, stack, moe, job.row_multiple), modules_in(plans.recompute)
+    time = layer_time(job, layer, local, moe, modules=named).take(rows)
     lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
     more, terms = time.again(lean), {}
     for name in TERMS:
@@ -174,6 +175,16 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
         static=np.zeros(len(plans)),
         hosted=hosted,
     )
+
+
+def modules_in(recompute: IntArray) -> frozenset[str]:
+    """The modules that some of these modes of recomputation name.
+
+    >>> sorted(modules_in(np.array([RECOMPUTE.index("layernorm+moe_act"), RECOMPUTE.index("full")])))
+    ['layernorm', 'moe_act']
+    """
+    modes = np.flatnonzero(np.bincount(recompute.astype(np.int64))).tolist()
+    return frozenset(module for mode in modes for module in modules_of(RECOMPUTE[mode]))
 
 
 def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:

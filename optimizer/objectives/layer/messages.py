@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from optimizer.job import Job
 from optimizer.model import Model
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
 from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
@@ -219,7 +219,7 @@ def _message(
     skewed: bool = True,
 ) -> Message:
     """A message among (ranks, stride), everything as long as its size."""
-    ranks, stride, count = (np.broadcast_to(np.asarray(x, dtype=np.float64), np.shape(size)) for x in (*group, times))
+    ranks, stride, count = (spread(column, size.shape) for column in (*group, times))
     return Message(
         parallelism=parallelism,
         purpose=purpose,

@@ -6,7 +6,7 @@ is the time the GPU waits for a host that cannot issue kernels fast enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from optimizer.objectives.layer.messages import (
 )
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
+from optimizer.recomputation import MODULES
 from optimizer.stack import Features
 
 # Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
@@ -92,8 +93,8 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
     return np.asarray(traffic / (job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]))
 
 
-def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: bool = True) -> LayerTime:
-    """Price all operators and messages of one layer, and what recomputing its `modules` adds where these are wanted."""
+def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Collection[str] = MODULES) -> LayerTime:
+    """Price all operators and messages of one layer, and what recomputing each of these modules adds."""
     curves = _curves(job)
     messages = layer_messages(job, shapes, moe)
     nothing = np.zeros_like(shapes.tp)
@@ -113,7 +114,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: bo
         full=ahead,
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
-        modules=recomputed_modules(job, layer, shapes, moe) if modules and job.stack.features.recompute_modules else {},
+        modules=recomputed_modules(job, layer, shapes, moe, modules),
         beside=_beside(job, layer, shapes, messages, (ahead, back), host) if moe else ({}, {}),
     )
 
@@ -166,7 +167,7 @@ def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:
     return LayerTime(forward=forward, backward=backward, selective=again, full=again, host=nothing, collectives=nothing)
 
 
-def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dict[str, Phase]:
+def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool, modules: Collection[str]) -> dict[str, Phase]:
     """Seconds that recomputing each module adds to the backward pass of one layer and micro-batch [s].
 
     The forward pass of what `module_operators` lists, with the module's own messages and the kernels that the host
@@ -174,9 +175,13 @@ def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool) -> dic
 
     Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/random.py (a checkpoint runs the module's forward pass).
     """
+    if not set(modules).intersection(job.stack.features.recompute_modules):
+        return {}
     curves = _curves(job)
     found = {}
     for module, operators in module_operators(job.model, shapes, job.stack, layer, moe).items():
+        if module not in modules:
+            continue
         forward = _compute(job, operators, curves, backward=False)
         messages = module_messages(job, shapes, module, moe)
         host = (_kernels(job, operators) + launched(messages, FORWARD)) * _launch(job) + np.zeros_like(shapes.tp)

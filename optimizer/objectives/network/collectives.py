@@ -74,9 +74,8 @@ def collective_time(
     check_kind(kind)
     sizes = np.asarray(message, dtype=np.float64)
     distinct, index = group.patterns
-    groups = tuple(column.tobytes() for column in (distinct.size, *distinct.members))
     efficiencies = scale_up_efficiency, network_efficiency
-    latency, slope = _offers(kind, groups, cluster.tiers, efficiencies, index.size > FEW)
+    latency, slope = _offers(kind, distinct.columns, cluster.tiers, efficiencies, index.size > FEW)
     return _lowest(sizes, index, latency, slope)
 
 
@@ -144,8 +143,11 @@ def _competitive(latency: FloatArray, slope: FloatArray) -> tuple[FloatArray, Fl
 def _lowest(sizes: FloatArray, index: IntArray, latency: FloatArray, slope: FloatArray) -> FloatArray:
     """Minimum over the rows of latency[row, index] + slope[row, index] x size, and 0 for a size of 0.
 
-    Done in pieces that stay in the processor's cache, which makes it three times as fast as whole arrays.
+    Done in pieces that stay in the processor's cache, three times as fast as whole arrays; a few at once.
     """
+    if index.size <= FEW and index.shape == sizes.shape:
+        lowest = (latency[:, index] + slope[:, index] * sizes).min(axis=0)
+        return np.where(sizes > 0, lowest, 0.0)
     sizes, index = np.broadcast_arrays(sizes, index)
     shape, sizes, index = sizes.shape, sizes.ravel(), index.ravel()
     best = np.empty(sizes.size)

@@ -24,7 +24,7 @@ def collective(
     Source: assumed form, the last of n like ranks being about log n late; the rate is fitted.
     """
     ranks = np.asarray(size).astype(np.int64)
-    if np.all(ranks <= 1):
+    if (ranks <= 1).all():
         return np.zeros(np.shape(message))
     skew = job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1))
     return skew * skewed + collective_time(

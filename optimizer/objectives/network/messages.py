@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -39,14 +40,14 @@ class Message:
     each: FloatArray | None = None
     taken: FloatArray | float = 0.0
 
-    @property
+    @cached_property
     def sent(self) -> FloatArray:
         """Messages that cross a link: none in groups of one [1]."""
         return np.where((self.ranks > 1) & (self.size > 0), self.times, 0.0)
 
     def seconds(self, job: Job) -> FloatArray:
         """Time of all of them, nothing hidden [s]."""
-        if not np.any(self.sent):
+        if not self.sent.any():
             return np.zeros(np.shape(self.sent))
         if self.each is not None:
             return self.sent * self.each

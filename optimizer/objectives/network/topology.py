@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from optimizer.hardware import Cluster
 
 IntArray = NDArray[np.int64]
+FEW = 64  # groups that are remembered: to lay out so few takes longer than to look them up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,11 @@ class Span:
         distinct = tuple(column.ravel()[first] for column in (self.size, *self.members))
         return Span(size=distinct[0], members=distinct[1:]), index
 
+    @cached_property
+    def columns(self) -> tuple[bytes, ...]:
+        """The integers of size and members, to look groups up by."""
+        return tuple(column.tobytes() for column in (self.size, *self.members))
+
 
 def span(cluster: Cluster, size: ArrayLike, stride: ArrayLike) -> Span:
     """Lay groups of `size` ranks, neighbours `stride` GPUs apart, over the tiers of a cluster.
@@ -65,8 +71,21 @@ def span(cluster: Cluster, size: ArrayLike, stride: ArrayLike) -> Span:
     [[8, 1], [8, 8]]
     """
     sizes, strides = np.broadcast_arrays(np.asarray(size, dtype=np.int64), np.asarray(stride, dtype=np.int64))
-    held = (np.minimum(sizes, np.maximum(1, tier.size // strides)) for tier in cluster.tiers)
+    tiers = tuple(tier.size for tier in cluster.tiers)
+    if sizes.size <= FEW:
+        return _remembered(tiers, sizes.shape, sizes.tobytes(), strides.tobytes())
+    return _laid(tiers, sizes, strides)
+
+
+def _laid(tiers: tuple[int, ...], sizes: IntArray, strides: IntArray) -> Span:
+    held = (np.minimum(sizes, np.maximum(1, size // strides)) for size in tiers)
     return Span(size=sizes, members=tuple(held))
+
+
+@lru_cache(maxsize=4096)
+def _remembered(tiers: tuple[int, ...], shape: tuple[int, ...], sizes: bytes, strides: bytes) -> Span:
+    size, stride = (np.frombuffer(column, dtype=np.int64).reshape(shape) for column in (sizes, strides))
+    return _laid(tiers, size, stride)
 
 
 def _dense(values: IntArray) -> IntArray:

@@ -65,7 +65,8 @@ def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
 def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     """What the modules that a plan recomputes by name add to a layer and micro-batch, and free of it, by term."""
     found: dict[str, dict[str, str]] = {}
-    if not modules_of(plan.recompute):
+    modules = modules_of(plan.recompute)
+    if not modules:
         return found
     plans, stack = Plans.of([plan]), job.stack
     shapes = shapes_of(job, plans)
@@ -75,7 +76,8 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
         what = f"{plan.recompute} in a {kind} layer"
         freed = float(kept_bytes(table, plans.recompute).once[0])
         found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
-        time = layer_time(job, layer_operators(job.model, shapes, stack, moe, job.row_multiple), shapes, moe)
+        layer = layer_operators(job.model, shapes, stack, moe, job.row_multiple)
+        time = layer_time(job, layer, shapes, moe, modules=modules)
         for term, seconds in time.again(plans.recompute).terms.items():
             if seconds[0]:
                 found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
