@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from optimizer.hardware import Cluster
 
 IntArray = NDArray[np.int64]
-FEW = 64  # groups that are remembered: to lay out so few takes longer than to look them up
+FEW = 1024  # groups that are remembered: to lay out so few takes longer than to look them up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def _laid(tiers: tuple[int, ...], sizes: IntArray, strides: IntArray) -> Span:
     return Span(size=sizes, members=tuple(held))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _remembered(tiers: tuple[int, ...], shape: tuple[int, ...], sizes: bytes, strides: bytes) -> Span:
     size, stride = (np.frombuffer(column, dtype=np.int64).reshape(shape) for column in (sizes, strides))
     return _laid(tiers, size, stride)
