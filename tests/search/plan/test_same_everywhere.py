@@ -26,7 +26,7 @@ from tests.search.jobs import DENSE, LATENT, MIXED, SHARED, small_job
 
 JOBS = {
     "dense": small_job(8),
-    "virtual stages": small_job(8, model=replace(DENSE, layers=16), fixed={"vpp": 4, "pp": 4}, bubble=1.0),
+    "virtual stages": small_job(8, model=replace(DENSE, layers=16), fixed={"vpp": 2, "pp": 4}, bubble=1.0),
     "leading": small_job(8, model=replace(DENSE, experts=SHARED, layers=9), hbm=9e9),
     "prediction": small_job(16, model=replace(DENSE, experts=replace(MIXED, first_dense_layers=3), mtp_layers=1)),
     "latent": small_job(8, model=LATENT, hbm=5e9),
