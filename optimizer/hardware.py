@@ -159,3 +159,18 @@ class Cluster:
     def scale_up_size(self) -> int:
         """Number of GPUs in the scale-up domain."""
         return self.tiers[0].size
+
+
+def cut_domain(node: int, domain: int) -> str:
+    """What is wrong with nodes and domains of so many GPUs; "" where one number divides the other.
+
+    >>> cut_domain(8, 8), cut_domain(4, 72), cut_domain(8, 2)
+    ('', '', '')
+    >>> cut_domain(3, 8)
+    'nodes of 3 GPUs cut through the innermost tier, of 8: let one of the two numbers divide the other'
+    """
+    if node % domain == 0 or domain % node == 0:
+        return ""
+    return (
+        f"nodes of {node} GPUs cut through the innermost tier, of {domain}: let one of the two numbers divide the other"
+    )

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.answer import Answer
 from optimizer.cli import cli
+from optimizer.commands.request import Request, job_of
 from optimizer.errors import TimeLimit
 
 Install = Callable[[Answer | BaseException], list[dict[str, Any]]]
@@ -273,3 +275,10 @@ def test_routing_is_an_input_that_slows_mixtures_and_widens_their_interval() -> 
     assert steps["forced"] < steps["1.3"] < steps["trained"] < steps["fresh"]
     assert kinds["trained"] > kinds["forced"]
     assert "--routing must be one of forced, trained, fresh or" in complaint(*GPT3, "--routing", "odd")
+
+
+def test_routing_says_that_a_dense_model_has_none() -> None:
+    asked = Request(model="llama3-8b", gpus=8, limits={})
+    (job, assumed), (plain, _) = job_of(replace(asked, routing="1.3")), job_of(asked)
+    assert job == plain
+    assert "nothing of --routing 1.3: llama3-8b has no experts to route to" in assumed

@@ -70,6 +70,12 @@ def test_no_output_takes_the_place_of_an_input_or_a_store(folder: Path, kept: st
         assert "stays as it is" in found.stderr or "input of this command" in found.stderr
 
 
+@pytest.mark.parametrize("arguments", [(*STUDIED, "--html", "-"), ("validate", "--csv", "-")])
+def test_a_dash_is_no_file(folder: Path, arguments: tuple[str, ...]) -> None:
+    assert "'-' is no name of a file" in run(*arguments).stderr
+    assert not (folder / "-").exists()
+
+
 def test_a_table_of_runs_is_told_to_be_an_input_before_it_is_fitted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

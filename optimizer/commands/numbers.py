@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from optimizer.errors import InputError
-from optimizer.units import LARGEST, amount, is_count, whole
+from optimizer.units import LARGEST, amount, is_count, parse, whole
 
 MOST_TRIALS = 10_000
 MOST_TOKENS, MOST_DOLLARS, LONGEST_SEARCH = 1e18, 1e15, 1e7
@@ -55,6 +55,21 @@ class Real(click.ParamType[float]):
         return number
 
 
+class Seconds(Real):
+    """A time above zero, in seconds or with its unit: "90", "10s", "2min"."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The time [s]."""
+        if isinstance(value, str) and not _plain(value):
+            try:
+                value = parse(value, "s")
+            except InputError:
+                self.fail(f"{shortened(value)!r} is no time; write seconds, or a time such as 10s or 2min", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _plain(text: str) -> bool:
     """Whether a text is a number in itself."""
     try:
@@ -79,4 +94,4 @@ def shortened(text: str) -> str:
 
 SEQUENCE, BATCH = Whole(1, 2**24), Whole(1, 2**24)  # tokens of a sequence, sequences of a step
 COUNT, SEED, TRIALS = Whole(), Whole(0), Whole(0, MOST_TRIALS)
-TOKENS, DOLLARS, SECONDS = Real(), Real(high=MOST_DOLLARS), Real(high=LONGEST_SEARCH)
+TOKENS, DOLLARS, SECONDS = Real(), Real(high=MOST_DOLLARS), Seconds(high=LONGEST_SEARCH)

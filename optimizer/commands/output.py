@@ -24,6 +24,8 @@ class OutFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, where such a file may be written."""
+        if str(value) == "-":
+            self.fail("'-' is no name of a file, and this is not printed; write the name of one", param, ctx)
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         free_for(path, self.kind)
         return path

@@ -12,7 +12,7 @@ import click
 from optimizer.commands import options
 from optimizer.commands.answering import FAST, SIMPLE, answered
 from optimizer.commands.defaults import Usual
-from optimizer.commands.numbers import COUNT, SECONDS
+from optimizer.commands.numbers import SECONDS, Whole
 from optimizer.commands.study import typed, write_page
 from optimizer.commands.values import AtMost, Share
 from optimizer.commands.waiting import waiting
@@ -36,12 +36,12 @@ ANSWER_OPTIONS = (
     GPUS_AT_MOST,
     *options.PLANNED,
     options.flex(cls=Usual),
-    click.option("--top", type=COUNT, default=5, metavar="N", help="Runners-up to show. [5]", cls=Usual),
+    click.option("--top", type=Whole(0), default=5, metavar="N", help="Runners-up to show. [5]", cls=Usual),
     click.option(
         "--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%.", cls=Usual
     ),
     options.TRIALS_OPTION,
-    click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search.", cls=Usual),
+    click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search: 90, 2min.", cls=Usual),
     options.seed(cls=Usual),
     click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
     click.option(

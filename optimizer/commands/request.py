@@ -82,7 +82,11 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     cluster = _cluster(request, assumed)
     stack = load_stack(request.stack or _stack_of(request.target) or default_stack(cluster.device))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
-    settings = (*request.settings, *routing_settings(request.routing))
+    routing = routing_settings(request.routing)
+    if routing and not model.experts:
+        assumed.append(f"nothing of --routing {request.routing}: {model.name} has no experts to route to")
+        routing = ()
+    settings = (*request.settings, *routing)
     assumed += _as_read(request.model, model)
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
@@ -114,7 +118,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         limits=Limits(**limits),
         settings=asked.settings,
     )
-    assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing_settings(request.routing)]
+    assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:
         assumed.append(
             f"routing as even as in published runs, {stack.imbalance:g} times the mean on the busiest rank; with a "

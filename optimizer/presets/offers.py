@@ -22,6 +22,7 @@ SALES = ("purchase", "baseboard", "chip")
 COMMITMENTS: Mapping[str, float] = {"reserved_1y": YEAR, "reserved_3y": 3 * YEAR}
 USER = "user"
 OLD = 180  # days after which a price is to be asked for again
+HOUR, MOST_RENT, MOST_PRICE = 3600.0, 10_000.0, 10_000_000.0  # USD for a GPU-hour and a GPU: a price above is mistyped
 # Optional numbers of an offer and their dimensions.
 EXTRAS: Mapping[str, str] = {"commitment": "s", "lifetime": "s", "residual": "1", "pue": "1", "electricity": "USD/J"}
 COLUMNS = (
@@ -205,7 +206,11 @@ def book_of(path: Path | None = None, term: str = "", provider: str = "") -> Pri
 
 
 def quote(device: str, term: str, value: float, *, cluster: str = "", row: str) -> Offer:
-    """A price that was given on the command line or in a study, for one GPU [USD/s or USD]."""
+    """A price that was given on the command line or in a study, for one GPU [USD/s or USD].
+
+    Raises InputError for more than anybody asks.
+    """
+    _possible(term, value, f"{row}: ")
     return Offer(
         provider="",
         offer="your price",
@@ -219,6 +224,13 @@ def quote(device: str, term: str, value: float, *, cluster: str = "", row: str) 
         grade=USER,
         commitment=COMMITMENTS.get(term, 0.0),
     )
+
+
+def _possible(term: str, value: float, where: str = "") -> None:
+    """Raise InputError for a price of one GPU [USD/s or USD] that nobody asks."""
+    size, most, what = (HOUR, MOST_RENT, "a GPU-hour") if term in RENTS else (1.0, MOST_PRICE, "a GPU")
+    if value * size > most:
+        raise InputError(f"{where}{value * size:,.6g} USD for {what} is above {most:,.0f}, more than anybody asks")
 
 
 def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
@@ -264,6 +276,7 @@ def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
     )
     if not low <= value <= high:
         raise InputError(f"value {get('value')} must lie between low {get('low')} and high {get('high')}")
+    _possible(term, high)
     extras = {name: _number(name, get(name, ""), kind) for name, kind in EXTRAS.items() if get(name)}
     if extras.get("residual", 0.0) >= 1 or extras.get("pue", 1.0) < 1:
         raise InputError("residual must be below 1 (a share of the price), and pue at least 1")

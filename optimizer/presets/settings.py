@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from optimizer.errors import InputError, InvalidFile, nearest
-from optimizer.hardware import DIMENSIONS, Cluster, Device
+from optimizer.hardware import DIMENSIONS, Cluster, Device, cut_domain
 from optimizer.model import Experts, LatentAttention, Model, SlidingWindow
 from optimizer.stack import FEATURES, PARAMETERS, Stack
 from optimizer.units import HUGE, parse
@@ -61,6 +61,10 @@ def with_settings(asked: Asked, settings: Sequence[str]) -> Asked:
         else:
             asked = replace(asked, stack=_stack(asked.stack, rest[0], text))
         asked = replace(asked, settings=(*asked.settings, f"{path}={text}"))
+    nodes, inner = asked.cluster.gpus_per_node, asked.cluster.scale_up
+    if cut := cut_domain(nodes, inner.size):
+        typed = " ".join(f"--set {setting}" for setting in asked.settings)
+        raise InputError(f"{typed}: {cut} (gpus_per_node, {inner.name}.size)")
     return asked
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from optimizer.errors import InputError, InvalidFile
-from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.hardware import Cluster, Device, Link, Tier, cut_domain
 from optimizer.model import Provenance
 from optimizer.readers.hardware_schema import ClusterTable, DeviceTable, TierTable
 from optimizer.readers.problems import validated
@@ -152,6 +152,8 @@ def _check_sizes(table: ClusterTable, problems: list[str]) -> None:
         if size <= below:
             problems.append(f"tiers[{number}].size: must be above the {below} GPUs of the tier below, but got {size}")
         below = size
+    if cut := cut_domain(table.gpus_per_node, table.tiers[0].size or table.max_gpus):
+        problems.append(f"gpus_per_node: {cut}")
 
 
 def _found(find: Callable[[str], F], name: str, where: str, problems: list[str]) -> F | None:

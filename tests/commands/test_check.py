@@ -137,6 +137,7 @@ def test_within_keeps_the_close_runners_up() -> None:
     every = json.loads(run(*PLAN, "--top", "50", "--json").stdout)["alternatives"]
     close = json.loads(run(*PLAN, "--within", "10%", "--json").stdout)["alternatives"]
     assert close == [other for other in every if other["slower"] <= 0.10]
+    assert json.loads(run(*PLAN, "--top", "0", "--json").stdout)["alternatives"] == []
 
 
 def test_sensitivity_prints_a_tornado_and_json() -> None:

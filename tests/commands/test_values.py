@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.commands.numbers import COUNT, TOKENS
+from optimizer.commands.numbers import COUNT, SECONDS, TOKENS
 from optimizer.commands.values import Bytes, Formats, merged, storage_url
 from optimizer.constraints.pin_text import KNOBS, SHORT_NAMES, pinned
 from optimizer.errors import InputError
@@ -106,6 +106,14 @@ def test_tokens_as_people_write_them(text: str, value: float) -> None:
 @pytest.mark.parametrize(("text", "value"), [("8k", 8192), ("128K", 131072), ("1e3", 1000), ("2Ki", 2048), ("64", 64)])
 def test_counts_as_people_write_them(text: str, value: int) -> None:
     assert COUNT.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("90", 90), ("2.5", 2.5), ("10s", 10), ("500 ms", 0.5), ("2min", 120)])
+def test_times_carry_a_unit_or_are_seconds(text: str, value: float) -> None:
+    assert SECONDS.convert(text, None, None) == value
+    for wrong in ("10x", "10 GB", "soon", "0s", "-5s", "nan"):
+        with pytest.raises(click.BadParameter, match=r"write seconds, or a time such as 10s or 2min|range"):
+            SECONDS.convert(wrong, None, None)
 
 
 @pytest.mark.parametrize("text", ["0", "-8", "1.5", "many", "8kb", "", "1e40", "k"])

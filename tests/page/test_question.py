@@ -50,6 +50,7 @@ def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
     ("pair", "message"),
     [
         (("gpus", "0"), "gpus must be a whole number above zero"),
+        (("gpus", " "), "GPUs: the field is empty; write how many there are"),
         (("gpus", "1e3"), "but got '1e3'"),
         (("model", "/etc/passwd"), "unknown model"),
         (("cluster", "./mine.toml"), "unknown cluster"),

@@ -74,7 +74,7 @@ def test_terms_bind_as_little_as_the_book_allows() -> None:
 @pytest.mark.parametrize("device", ["h100", "b200", "mi300x", "tpu-v6e", "l40s"])
 def test_the_user_s_quote_is_taken_whatever_it_says(device: str) -> None:
     for term in RENTS:
-        own = quote(device, term, 99.0, row="mine")
+        own = quote(device, term, 99.0 / 3600, row="mine")
         assert PriceBook().with_quotes([own]).rent(device) is own
     dear, cheap = (quote(device, "spot", price, row=str(price)) for price in (2.0, 1.0))
     assert PriceBook().with_quotes([dear, cheap]).rent(device) is cheap
@@ -129,6 +129,7 @@ def test_ages_count_from_the_first_day_that_a_date_can_mean() -> None:
         ("device,cluster,term,value\n,dgx-h1000,purchase,2\n", "no cluster preset"),
         ("device,term,value,sold\nh100,spot,2,eight\n", "sold together"),
         ("device,term,value,low\nh100,spot,2,3\n", "must lie between"),
+        (HEAD + "h100,spot,1e12,USD/h\n", "line 2: 1e.12 USD for a GPU-hour is above 10,000"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
@@ -143,5 +144,7 @@ def test_unknown_terms_providers_and_files_are_refused(tmp_path: Path) -> None:
         book_of(term="weekly")
     with pytest.raises(InputError, match="no offer of 'nobody'"):
         book_of(provider="nobody")
+    with pytest.raises(InputError, match=r"^--rent h100=1e12: 1e.12 USD for a GPU-hour is above 10,000"):
+        quote("h100", "on_demand", 1e12 / 3600, row="--rent h100=1e12")
     with pytest.raises(InvalidFile, match="cannot be read"):
         read_quotes(tmp_path / "none.csv")

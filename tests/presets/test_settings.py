@@ -39,6 +39,11 @@ def test_each_kind_of_field_is_set() -> None:
     assert found.settings[-1] == "stack.cuda_graphs=true"
 
 
+def test_nodes_and_domains_of_another_size_are_set_together() -> None:
+    found = with_settings(asked(), ["gpus_per_node=3", "scale_up.size=6"]).cluster
+    assert (found.gpus_per_node, found.scale_up_size) == (3, 6)
+
+
 def test_a_fixed_parameter_can_be_set() -> None:
     stack = load_stack("megatron-core")
     assert stack.fixed["expert_efficiency"].value != 0.5
@@ -65,6 +70,7 @@ def test_what_only_mixtures_have_is_not_meant_in_a_dense_model() -> None:
         ("device.memory=80", "write 80GB"),
         ("rail.bandwidth=400", "400 B/s is too little to mean; write 400GB/s"),
         ("gpus_per_node=2.5", "must be a whole number above 0"),
+        ("gpus_per_node=3", "nodes of 3 GPUs cut through the innermost tier, of 8: let one"),
         ("rail.size=4", "tiers must grow outwards, but would be"),
         ("stack.launch=1", "expected a number from 5e-07 to 0.0002"),
         ("dispatcher=pigeon", "expected one of alltoall"),

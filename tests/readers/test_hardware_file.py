@@ -146,6 +146,11 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         ('"400 Gb/s"', "true", "tiers[1].bandwidth_one_way: True has no unit"),
         ("host_bandwidth_one_way", "host_bandwidth", "host_bandwidth: does not say which way"),
         ("gpus_per_node = 8", "gpus_per_node = 0", "gpus_per_node: expected a whole number above 0, but got 0"),
+        (
+            "gpus_per_node = 8",
+            "gpus_per_node = 3",
+            "gpus_per_node: nodes of 3 GPUs cut through the innermost tier, of 8",
+        ),
         ("gpus_per_node = 8", "gpus_per_node = ", "not TOML:"),
     ],
 )

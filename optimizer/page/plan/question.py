@@ -118,7 +118,8 @@ class Asked:
 
 
 def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
-    """The question of an address or a form; what is empty counts as not there, a name that means nothing is passed by.
+    """The question of an address or a form; what is empty counts as not there, but for the number of GPUs, and a name
+    that means nothing is passed by.
 
     A lock of the form, lock.tp=8, is a pin as fix=tp=8 is. Raises InputError with everything that cannot be used.
 
@@ -131,6 +132,8 @@ def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
     for name, value in given:
         if len(value) > (most := MOST_PACKED if name in FILES else LONGEST):
             raise InputError(f"{name}: {len(value):,} characters, more than the {most:,} that are read; shorten it")
+    if any(name == "gpus" and not value.strip() for name, value in pairs):
+        problems.append("GPUs: the field is empty; write how many there are, such as 1024")
     values: dict[str, object] = {}
     for name, read in READERS.items():
         if name in last:

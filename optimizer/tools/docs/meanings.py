@@ -103,7 +103,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "ClusterTable": {
         "name": "what the cluster is called",
         "device": "a preset, or a table [device]",
-        "gpus_per_node": "GPUs that share a host",
+        "gpus_per_node": "GPUs that share a host; divides the size of the innermost tier, or is divided by it",
         "max_gpus": "most GPUs that there are",
         "host_bandwidth_one_way": "from a GPU to its host, one way",
         "host_memory": "of the host of a node; it limits what may lie there",

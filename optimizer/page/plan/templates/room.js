@@ -12,7 +12,7 @@ let pushed = 0;
 
 function question() {
   const pairs = new URLSearchParams();
-  for (const [name, value] of new FormData(byId("question"))) if (value.trim()) pairs.append(name, value);
+  for (const [name, value] of new FormData(byId("question"))) if (value.trim() || name === "gpus") pairs.append(name, value);
   return pairs;
 }
 
