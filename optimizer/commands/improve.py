@@ -30,11 +30,11 @@ TAKES = ("one", "two", "all")
 HELP = """Read a launch as it is, say what it is worth, and what to change.
 
 FILE is a bash script that starts Megatron-LM or Megatron-DeepSpeed, a torchtitan TOML or config_registry.py:FUNCTION,
-a DeepSpeed JSON with or without Accelerate's and the Trainer's YAML, or a YAML of nanotron, llm-foundry, Megatron-
-Bridge, NeMo, Primus or MaxText; several files are one launch, and so is a script whose command gives keys of a
-config. They are parsed, never run. Shown are what was understood, assumed and ignored; the price with its interval
-and the chance that it fits; and the best single change, the best two, and all on the way to the best plan. Global
-batch, sequence length and learning schedule stay as they are.
+a DeepSpeed JSON with or without Accelerate's and the Trainer's YAML, a picotron JSON, or a YAML of nanotron,
+llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText; several files are one launch, and so is a script whose command
+gives keys of a config. They are parsed, never run. Shown are what was understood, assumed and ignored; the price with
+its interval and the chance that it fits; and the best single change, the best two, and all on the way to the best plan.
+Global batch, sequence length and learning schedule stay as they are.
 
 \b
 optimize improve train.sh

@@ -23,6 +23,7 @@ MOST_TURNS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
+STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
 BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
@@ -37,10 +38,15 @@ class Command:
 
 @dataclass(frozen=True)
 class Document:
-    """Text that the script writes to a file: a here-document."""
+    """Text that the script writes to a file, or hands to a program: a here-document."""
 
     target: str
-    text: str
+    word: Word
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return text_of(self.word)
 
 
 @dataclass
@@ -77,19 +83,22 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
 
 
 def script_in(words: Sequence[Word]) -> int | None:
-    """Which word of a command is a script that it starts: `bash -x train.sh 8 4`, `./train.sh 8 4`.
+    """Which word of a command is a script that it starts: `bash -x train.sh 8 4`, `./train.sh 8 4`, `srun -l train.sh`.
 
-    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh")
+    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh", "srun -N 4 bash a.sh", "sbatch --nodes=4 a.slurm 8")
     >>> [script_in([(Piece(word),) for word in line.split()]) for line in lines]
-    [2, 0, None]
+    [2, 0, None, 4, 2]
     """
     texts = [text_of(word) for word in words]
     if texts[0].endswith(SCRIPT):
         return 0
-    rest = [place for place, text in enumerate(texts) if place and not text.startswith("-")]
-    if texts[0].rpartition("/")[2] in STARTING and "-c" not in texts and rest and texts[rest[0]].endswith(SCRIPT):
-        return rest[0]
-    return None
+    first = next((place for place, text in enumerate(texts) if text.rpartition("/")[2] in STARTING), None)
+    if "-c" in texts or (first != 0 and texts[0] not in STEPS):
+        return None
+    if first is None:
+        return next((place for place, text in enumerate(texts) if text.endswith(SCRIPT) and text[0] != "-"), None)
+    rest = [place for place, text in enumerate(texts) if place > first and not text.startswith("-")]
+    return rest[0] if rest and texts[rest[0]].endswith(SCRIPT) else None
 
 
 def _placed(arguments: Sequence[Word]) -> dict[str, list[Word]]:
@@ -267,17 +276,15 @@ class _Walker(Conditions):
         held |= kept
 
     def redirected(self, node: Any, depth: int) -> None:
-        here = next((child for child in node.named_children if child.type == "heredoc_redirect"), None)
-        if here is not None:
-            body = next((child for child in here.named_children if child.type == "heredoc_body"), None)
+        here, word = self.heredoc(node)
+        if word is not None:
+            first = node.named_children[0]
+            if first.type == "command" and self.text(first.named_children[0]) == "read":
+                self.seen.variables[self.text(first.named_children[-1])] = [word]
+                return
             files = [c for c in (*node.named_children, *here.named_children) if c.type == "file_redirect"]
             named = files[0].named_children[-1] if files and files[0].named_children else None
-            target = text_of(self.scalar(named)) if named is not None else ""
-            start = next((c for c in here.named_children if c.type == "heredoc_start"), None)
-            quoted = start is not None and self.text(start)[:1] in "'\"\\"
-            if body is not None:
-                text = self.text(body) if quoted else text_of(self.inside(body, body.start_byte, body.end_byte))
-                self.seen.documents.append(Document(target, text))
+            self.seen.documents.append(Document(text_of(self.scalar(named)) if named is not None else "", word))
         for child in node.named_children:
             if not child.type.endswith("redirect"):
                 self.run(child, depth + 1)

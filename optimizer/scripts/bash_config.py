@@ -24,7 +24,9 @@ ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
-FUNCTION, MODULE = ("--config",), ("--module",)
+FUNCTION, MODULE = "--config", "--module"
+# NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
+LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(r"(.*\.py|-m)$")
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
@@ -57,11 +59,13 @@ class CommandKeys(ConfigFile):
         return {one.key: one.site for one in self.given if one.site}
 
     def changed(self, path: str, value: Any) -> ConfigFile:
-        """The script with another value, or with one more key after the last one."""
+        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
         text = "" if value is None else value if isinstance(value, str) else written(value)
         if path in self.spans:
             return self._put(*self.spans[path], text) if text else self
         style = self.given[-1].written if self.given else "--"
+        if any(one.written.startswith("+") for one in self.given):
+            style = f"++{style.lstrip('+')}"
         return self._put(self.end, self.end, f" {style}{path}{' ' if style == '--' else '='}{text}")
 
     def _put(self, start: int, end: int, text: str) -> CommandKeys:
@@ -94,7 +98,8 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, int]]:
         if match := ASSIGNED.match(text):
             value = match["value"].strip("\"'")
             site = _tail(word, value)
-            yield Given(match["key"], value, site, text[: match.start("key")]), _end(word)
+            start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
+            yield Given(text[start : match.end("key")], value, site, text[:start]), _end(word)
         elif match := DOTTED.match(text) or PLAIN.match(text):
             told = text_of(after)
             holds = bool(told) and not told.startswith("--") and not ASSIGNED.match(told)
@@ -123,10 +128,13 @@ def _end(word: Word) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
-    """A command that trains by a config: its keys, the configs that it names, and the function of a Python config."""
+    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, and the
+    function of a Python config.
+    """
 
     keys: CommandKeys
     configs: tuple[str, ...]
+    hydra: tuple[str, ...]
     function: str
     module: str
     machines: Mapping[str, int]
@@ -141,7 +149,8 @@ def training_with_config(name: str, data: bytes, reading: Reading) -> TrainingCo
             continue
         found = list(keys_of(words))
         texts = [text_of(word) for word in words]
-        configs = tuple(match[1] for text in texts if (match := CONFIGS.match(text)))
+        hydra = tuple(_hydra(texts))
+        configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
         given = tuple(one for one, _ in found)
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue
@@ -151,6 +160,7 @@ def training_with_config(name: str, data: bytes, reading: Reading) -> TrainingCo
         told = TrainingCommand(
             keys=keys,
             configs=configs,
+            hydra=hydra,
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
             machines=_machines(texts),
@@ -160,13 +170,30 @@ def training_with_config(name: str, data: bytes, reading: Reading) -> TrainingCo
     return best
 
 
-def _after(texts: Sequence[str], flags: Sequence[str]) -> str:
+def _hydra(texts: Sequence[str]) -> Iterator[str]:
+    """The files that hydra and NeMo's launcher find by a name.
+
+    >>> list(_hydra(["--config-path=conf", "--config-name", "gpt_5b"])), list(_hydra(["training=gpt3/5b"]))
+    (['conf/gpt_5b.yaml'], ['conf/training/gpt3/5b.yaml'])
+    """
+    if name := _value(texts, "--config-name"):
+        folder = _value(texts, "--config-path")
+        yield f"{folder}/{name}".lstrip("/") + ("" if name.endswith(".yaml") else ".yaml")
+    yield from (f"conf/training/{text[9:]}.yaml" for text in texts if re.fullmatch(r"training=\w+/\w+", text))
+
+
+def _after(texts: Sequence[str], flag: str) -> str:
     """The value of a flag, "" where it is not given or names a file."""
+    value = _value(texts, flag)
+    return "" if "/" in value or value.endswith((".toml", ".yaml", ".yml", ".json")) else value
+
+
+def _value(texts: Sequence[str], flag: str) -> str:
+    """What stands behind a flag, "" for nothing."""
     for place, text in enumerate(texts):
         name, equals, value = text.partition("=")
-        if name in flags:
-            value = value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-            return "" if "/" in value or value.endswith((".toml", ".yaml", ".yml", ".json")) else value
+        if name == flag:
+            return value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
     return ""
 
 

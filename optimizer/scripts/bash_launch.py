@@ -12,6 +12,7 @@ from optimizer.errors import InvalidFile
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.scripts.bash import Command, Document, Find, Reading, read_bash
+from optimizer.scripts.bash_documents import Options, inner_script
 from optimizer.scripts.bash_edit import edited
 from optimizer.scripts.flags import Flag, flags_of, flat
 from optimizer.scripts.launch import Launch
@@ -27,7 +28,6 @@ STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovo
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
-WRAPPERS = ("#SBATCH", "pretrain_")
 NOTHING: Mapping[str, str] = {}
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d+)\b", re.MULTILINE)
@@ -37,7 +37,7 @@ ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d+)\b", re
 class BashLaunch:
     """A script's launch and the flags of its training command, `placed` where the file itself holds them.
 
-    documents: texts that the script writes to files.
+    documents: texts that the script writes to files, or hands to programs.
     """
 
     name: str
@@ -57,16 +57,20 @@ class BashLaunch:
             yield {self.name: text}
 
 
-Options = Mapping[str, tuple[int, str, Piece]]
-
-
 def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[Reading, Options]:
     """What a script would run, and what its #SBATCH lines ask for; `outside` are variables and arguments, by name or
-    place, that it is started with.
+    place, that it is started with. Of a script that trains by nothing of its own, what it writes is read too.
     """
-    options = batch_options(data)
+    options: Options = batch_options(data)
     given = {name: (Piece(value),) for name, value in outside.items()}
-    return read_bash(data, slurm_variables(options) | given, find), options
+    reading = read_bash(data, slurm_variables(options) | given, find)
+    if training_command(reading) is None:
+        for document in reading.documents:
+            inner, asked = inner_script(document, reading, options, find)
+            reading.commands += inner.commands
+            if training_command(inner) is not None:
+                return reading, asked
+    return reading, options
 
 
 def told(launch: Launch, reading: Reading) -> None:
@@ -94,16 +98,6 @@ def bash_launch(
         # A file of arguments alone, as --export writes it.
         words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
-    if command is None:
-        for document in reading.documents:
-            if all(mark in document.text for mark in WRAPPERS[1:]):
-                text = document.text.encode()
-                options = {**options, **batch_options(text)}
-                inner = read_bash(text, {**{k: v[0] for k, v in reading.variables.items()}, **slurm_variables(options)})
-                command = training_command(inner)
-                if command is not None:
-                    reading = inner
-                    break
     if command is None:
         raise InvalidFile(name, [_nothing(reading)])
     launch = Launch(program=MEGATRON)

@@ -186,8 +186,26 @@ class Words:
             at = child.end_byte
         yield from literal(self.data, at, node.end_byte - 1)
 
+    def heredoc(self, statement: Any) -> tuple[Any, Word | None]:
+        """A statement's here-document: its node, and its text line by line; None where it has none."""
+        here = next((child for child in statement.named_children if child.type == "heredoc_redirect"), None)
+        parts = {child.type: child for child in here.named_children} if here is not None else {}
+        body, start = parts.get("heredoc_body"), parts.get("heredoc_start")
+        if body is None:
+            return here, None
+        span, quoted = (body.start_byte, body.end_byte), start is not None and self.text(start)[:1] in "'\"\\"
+        return here, tuple(
+            map(self._lined, literal(self.data, *span, raw=True) if quoted else self.inside(body, *span))
+        )
+
+    def _lined(self, piece: Piece) -> Piece:
+        """A blank that ends a line as the end of a line."""
+        start, end = piece.sites[0] if piece.sites else (0, 0)
+        ends = piece.text == " " and start >= 0 and b"\n" in self.data[start:end].replace(b"\\\n", b"")
+        return replace(piece, text="\n") if ends else piece
+
     def substituted(self, node: Any, site: Site) -> Iterator[Piece]:
-        """What `$(...)` would print: known for echo and expr alone."""
+        """What `$(...)` would print: known for echo, expr and here-documents alone."""
         commands = [child for child in node.named_children if child.type == "command"]
         text = self.text(node)
         if len(commands) == 1 and len(node.named_children) == 1:
@@ -200,6 +218,11 @@ class Words:
                 return
             if called == "expr" and (value := whole_number(" ".join(map(text_of, words)), self.plain)) is not None:
                 yield Piece(str(value), (site,))
+                return
+        if len(node.named_children) == 1 and node.named_children[0].type == "redirected_statement":
+            _, document = self.heredoc(node.named_children[0])
+            if document is not None:
+                yield from document
                 return
         yield Piece(text.replace(" ", "_"), (site,), text)
 

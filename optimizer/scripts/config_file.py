@@ -61,6 +61,14 @@ class ConfigFile:
             raise InvalidFile(self.name, ["expected named values, but there are none"])
         return found
 
+    @property
+    def whole(self) -> bool:
+        """Whether the text is of its format at all."""
+        try:
+            return bool(self.tree)
+        except InvalidFile:
+            return False
+
     def _parsed(self) -> Any:
         if self.kind == "toml":
             return toml_of(self.text, self.name)

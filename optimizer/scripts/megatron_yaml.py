@@ -7,6 +7,7 @@ examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,8 +85,17 @@ PLAIN = (
     "--ddp-bucket-size",
 )
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *PLAIN}
+MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
-RECIPES = ("recipe", "model.recipe", "model_recipe_name", "recipe_name", "pretrained_checkpoint", "model.name")
+RECIPES = (
+    "recipe",
+    "model.recipe",
+    "model_recipe_name",
+    "recipe_name",
+    "pretrained_checkpoint",
+    "model.name",
+    "training",
+)
 
 
 def recognised(values: Mapping[str, Any]) -> str:
@@ -205,7 +215,13 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
     elif "--num-layers" not in has:
         launch.problems.append("the model is not told: give --model")
+    open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
+    shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
+    launch.problems = [MISSING.sub(lambda found: found[1].replace("-", "_"), each) for each in launch.problems]
+    if open_length:
+        launch.settings.pop("seq_len", None)
+        launch.written.pop("seq_len", None)
     if model and "--num-layers" not in has:
         _forget_shape(launch)
     launch.program = program
@@ -273,7 +289,8 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
     """The preset that a config names."""
     for path in ("modules.pre_trainer.model", *RECIPES):
         if isinstance(values.get(path), str):
-            name = named(str(values[path]).removesuffix(".yaml").replace("_pretrain_config", ""))
+            text = str(values[path]).removesuffix(".yaml").replace("_pretrain_config", "")
+            name = named(text) or named(text.replace("/", "-"))
             if name:
                 launch.say("model", name, path)
                 if path in others:

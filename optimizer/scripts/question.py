@@ -45,6 +45,7 @@ ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "DeepSpeed": SHARDED,
     "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
     "nanotron": {"vpp": (1,), "recompute": ("none", "full")},
+    "picotron": {"vpp": (1,), "ep": (1,), "recompute": ("none",), "sequence_parallel": (False,)},
     "MaxText": {
         "vpp": (1,),
         "cp": (1,),
@@ -54,7 +55,12 @@ ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "Megatron-DeepSpeed": {"vpp": (1,)},
 }
-OFFERED: Mapping[str, tuple[int, ...]] = {"DeepSpeed": (0, 1, 2, 3), "torchtitan": (0, 2, 3), "nanotron": (0, 1)}
+OFFERED: Mapping[str, tuple[int, ...]] = {
+    "DeepSpeed": (0, 1, 2, 3),
+    "torchtitan": (0, 2, 3),
+    "nanotron": (0, 1),
+    "picotron": (0,),
+}
 STACKS: Mapping[str, str] = {
     "Megatron-LM": "megatron-core",
     "Megatron-DeepSpeed": "megatron-deepspeed-2022",
@@ -65,6 +71,7 @@ STACKS: Mapping[str, str] = {
     "DeepSpeed": "llm-foundry-fsdp-2023",
     "llm-foundry": "llm-foundry-fsdp-2023",
     "nanotron": "nanotron-2024",
+    "picotron": "nanotron-2024",
     "MaxText": "maxtext",
 }
 

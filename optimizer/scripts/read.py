@@ -9,8 +9,8 @@ from pathlib import Path
 
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import read_bytes
-from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, torchtitan
-from optimizer.scripts.bash import Find, Reading
+from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, picotron, torchtitan
+from optimizer.scripts.bash import Document, Find, Reading
 from optimizer.scripts.bash_config import TrainingCommand, training_with_config
 from optimizer.scripts.bash_launch import bash_launch, read_script, sbatch_lines, told, training_command
 from optimizer.scripts.config_file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
@@ -26,11 +26,11 @@ KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".y
 KNOWN = (
     "a Megatron script",
     "a torchtitan TOML or config_registry.py",
-    "a DeepSpeed JSON",
+    "a DeepSpeed or picotron JSON",
     "an Accelerate, nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText YAML",
 )
 PART = re.compile(r"(.*\.py):(\w+)$")
-MODULES = (torchtitan, nanotron, llm_foundry, maxtext, deepspeed)
+MODULES = (torchtitan, nanotron, picotron, llm_foundry, maxtext, deepspeed)
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
@@ -115,10 +115,11 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
-        found: Source = bash_launch(script.name, script.data, gpus, find, script.outside)
+        found = bash_launch(script.name, script.data, gpus, find, script.outside)
         for config in configs:
             if not deepspeed.recognised(config.values):
                 raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
+        for config in (*configs, *_written(found.documents)):
             _with_deepspeed(found.launch, config)
         return found
     return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
@@ -156,11 +157,15 @@ def _keyed_launch(
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
     gpus = gpus or machines.get("gpus")
     known = {path for config in configs for path in config.values}
-    keys = command.keys
+    keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
     if known:  # flags of the program itself are no keys of its config
         kept = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
         keys = replace(keys, given=kept)
-    found = config_launch((*configs, keys), gpus, model)
+    try:
+        found = config_launch((*configs, keys), gpus, model)
+    except InvalidFile as error:
+        raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
+    found.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
     if gpus is not None and "gpus" not in found.launch.written:
         found.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
     found.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in beside]
@@ -168,6 +173,13 @@ def _keyed_launch(
     if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
         found.launch.say("device", device, "#SBATCH")
     return found
+
+
+def _written(documents: Sequence[Document]) -> list[ConfigFile]:
+    """The DeepSpeed configs that a script writes."""
+    texts = [(each.target or "a here-document", each.text) for each in documents if each.text.lstrip()[:1] == "{"]
+    configs = [ConfigFile(target, text, "json") for target, text in texts]
+    return [config for config in configs if config.whole and deepspeed.recognised(config.values)]
 
 
 def _absent(script: File, paths: Sequence[str]) -> str:

@@ -392,3 +392,51 @@ shape
 torchrun --nnodes $NODES --nproc_per_node 8 pretrain_gpt.py $MODEL_ARGS --tensor-model-parallel-size $TP \\
     --micro-batch-size $MBS --global-batch-size 64 --bf16
 """
+
+DOCUMENT = """#!/bin/bash
+#SBATCH --nodes=8
+#SBATCH --gpus-per-node=8
+#SBATCH --constraint=h100
+export TP=2
+SHAPE="--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --swiglu --bf16 \\
+    --group-query-attention --num-query-groups 8 --seq-length 4096 --max-position-embeddings 4096 --vocab-size 128256"
+cat <<EOF > ds.json
+{"train_micro_batch_size_per_gpu": $TP, "zero_optimization": {"stage": 1}}
+EOF
+cat <<EOF > run.sh
+#!/bin/bash
+torchrun --nnodes \\$SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py \\\\
+    --tensor-model-parallel-size $TP --micro-batch-size 1 --global-batch-size 256 $SHAPE
+EOF
+srun --container-image=x bash run.sh
+"""
+STARTED = "srun --container-image=x bash run.sh"
+QUOTED_DOCUMENT = DOCUMENT.replace("<<EOF > run.sh", "<<'EOF' > run.sh").replace("\\$S", "$S").replace("\\\\\n", "\\\n")
+SUBMITTED_DOCUMENT = DOCUMENT.replace("cat <<EOF > run.sh", "sbatch <<EOF").replace(STARTED, "")
+PRINTED_DOCUMENT = DOCUMENT.replace("cat <<EOF > run.sh", "cmd=$(cat <<EOF").replace(STARTED, ')\nsrun bash -c "$cmd"')
+READ_DOCUMENT = """#SBATCH -N 4 --gpus-per-node=8 --ntasks-per-node=8
+TP=4
+read -r -d '' cmd <<EOF || true
+echo "starting" \\
+&& python -u megatron_gpt_pretraining.py --config-path=conf --config-name=megatron_gpt_config \\
+   trainer.precision=bf16 trainer.num_nodes=${SLURM_JOB_NUM_NODES} trainer.devices=8 ++model.micro_batch_size=1 \\
+   ++model.global_batch_size=256 ++model.tensor_model_parallel_size=$TP ++model.sequence_parallel=True
+EOF
+srun --container-image=x bash -c "${cmd}"
+"""
+LAUNCHER_COMMAND = """python3 launcher_scripts/main.py training=gpt3/175b stages=[training] \\
+    training.trainer.num_nodes=16 training.model.global_batch_size=256 training.model.micro_batch_size=1 \\
+    +training.model.tensor_model_parallel_size=8 training.model.pipeline_model_parallel_size=8
+"""
+PICOTRON = """{
+    "distributed": {"tp_size": 2, "cp_size": 1, "pp_size": 1, "dp_size": 4, "pp_engine": "1f1b", "use_cpu": false},
+    "model": {"name": "meta-llama/Llama-2-7b-hf", "dtype": "bfloat16", "use_flash_attention": true},
+    "training": {
+        "total_train_steps": 200,
+        "seq_length": 4096,
+        "micro_batch_size": 1,
+        "gradient_accumulation_steps": 8,
+        "max_tokens": null
+    }
+}
+"""

@@ -106,6 +106,24 @@ CASES: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
         {"tp": 2, "pp": 2, "dp": 8, "micro_batch": 2},
         {"gpus": 32, "global_batch": 128},
     ),
+    *(
+        (
+            {"run.sh": text},
+            {"tp": 2, "dp": 32, "micro_batch": 1, "zero_stage": 1},
+            {"gpus": 64, "seq_len": 4096, "global_batch": 256},
+        )
+        for text in (
+            launches.DOCUMENT,
+            launches.QUOTED_DOCUMENT,
+            launches.SUBMITTED_DOCUMENT,
+            launches.PRINTED_DOCUMENT,
+        )
+    ),
+    (
+        {"run.sh": launches.LAUNCHER_COMMAND},
+        {"tp": 8, "pp": 8, "dp": 2, "micro_batch": 1},
+        {"gpus": 128, "seq_len": 2048, "global_batch": 256},
+    ),
     (
         {"run.sh": launches.MAXTEXT_COMMAND},
         {"dp": 32, "micro_batch": 2, "shard": 8, "zero_stage": 3, "recompute": "full"},
@@ -146,6 +164,28 @@ def test_a_sourced_file_beside_the_script_is_read_and_a_missing_one_named(tmp_pa
     assert "source ./missing.env" in found.launch.ignored
 
 
+def test_keys_of_hydra_in_a_here_document_that_a_variable_holds() -> None:
+    found = asked([File("run.sh", launches.READ_DOCUMENT.encode())], model="llama3-8b")
+    plan, job = found.plan, found.job
+    assert (plan.tp, plan.dp, plan.micro_batch, plan.sequence_parallel) == (4, 8, 1, True)
+    assert (job.gpus, job.seq_len, job.global_batch, job.stack.name) == (32, 8192, 256, "nemo-2024")
+    assert (
+        "nothing of conf/megatron_gpt_config.yaml, which is not here: only what the command sets"
+        in found.launch.assumed
+    )
+    with pytest.raises(
+        InputError, match=r"(?s)give --model.*give it too: optimize improve run.sh megatron_gpt_config.yaml"
+    ):
+        asked([File("run.sh", launches.READ_DOCUMENT.encode())])
+
+
+def test_a_script_that_a_step_of_slurm_starts_is_read(tmp_path: Path) -> None:
+    outer, inner = launches.QUOTED_DOCUMENT.split("cat <<'EOF' > run.sh\n")
+    (tmp_path / "run.sh").write_text(inner.partition("EOF")[0])
+    (tmp_path / "job.sh").write_text(f"{outer}\n{launches.STARTED}\n")
+    assert asked(read_files([str(tmp_path / "job.sh")])).plan.tp == 2
+
+
 def test_files_that_source_each_other_end(tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text(launches.SOURCING)
     (tmp_path / "cluster.env").write_text(f"source cluster.env\n{launches.ENVIRONMENT}")
@@ -156,6 +196,8 @@ PATCHED: list[list[File]] = [
     [registry("llama3_8b")],
     [File("run.sh", launches.TITAN_COMMAND.encode()), registry("")],
     [File("run.sh", launches.MAXTEXT_COMMAND.encode())],
+    [File("run.sh", launches.DOCUMENT.encode())],
+    [File("run.sh", launches.LAUNCHER_COMMAND.encode())],
     [File("train.sh", launches.SOURCING.encode()), File("cluster.env", launches.ENVIRONMENT.encode())],
 ]
 

@@ -13,6 +13,9 @@ from tests.scripts import launches
 FILES = {
     "arrays.sh": launches.ARRAYS,
     "slurm.sh": launches.SLURM,
+    "document.sh": launches.DOCUMENT,
+    "read.sh": launches.READ_DOCUMENT,
+    "picotron.json": launches.PICOTRON,
     "mixture.sh": launches.MIXTURE,
     "titan.toml": launches.TORCHTITAN,
     "ds.json": launches.DEEPSPEED,

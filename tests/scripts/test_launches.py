@@ -55,6 +55,13 @@ CASES: list[tuple[dict[str, str], dict[str, Any], str, dict[str, Any], dict[str,
         {"gpus": 16, "seq_len": 4096, "global_batch": 256, "dtype": "bf16"},
     ),
     (
+        {"pico.json": launches.PICOTRON},
+        {},
+        "llama2-7b",
+        {"tp": 2, "dp": 4, "micro_batch": 1, "num_microbatches": 8, "zero_stage": 0, "recompute": "none"},
+        {"gpus": 8, "seq_len": 4096, "global_batch": 32, "dtype": "bf16"},
+    ),
+    (
         {"nanotron.yaml": launches.NANOTRON},
         {},
         "llama3-8b",
