@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from optimizer.errors import InputError
+from optimizer.search.check.answer_file import read_answer
+from optimizer.search.check.verification import verify
 from optimizer.sweep.owner import myself
 from optimizer.sweep.store import FAILED, PLACED, SUMMED, Store, checksum
 from optimizer.sweep.tables import SUMS
@@ -24,6 +28,16 @@ def test_no_change_of_an_answer_passes_unsaid() -> None:
     counts, wrong = tried({"at most": document}, 30, 1)
     assert wrong == []
     assert counts["found"] > 15
+
+
+def test_layers_that_cannot_lie_so_are_found_where_more_than_a_price_hangs_on_them() -> None:
+    document = typed("at most")
+    assert document is not None
+    asked = {**deepcopy(document), "robust": {}, "explain": []}
+    for plan in (asked["alternatives"][0]["plan"], asked["plan"]):
+        plan["layers_per_stage"] = [1, 2, 3]
+        broken = {finding.name for finding in verify(read_answer(json.dumps(asked))).broken}
+        assert "layers per stage" in broken or any("alternatives[0]" in name for name in broken)
 
 
 def test_no_damage_of_a_store_changes_an_export_in_silence(tmp_path: Path) -> None:

@@ -30,10 +30,14 @@ class Finding:
     reason: str
 
 
+def possible(job: Job, plan: Plan) -> Plan:
+    """The plan with the layers on its stages as written if they can lie so, else evenly split."""
+    return plan if all(finding.holds for finding in placement_findings(job, plan)) else plan.lying(Placement())
+
+
 def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
-    """What the plan costs, with the layers on its stages as written if they can lie so, else evenly split."""
-    if not all(finding.holds for finding in placement_findings(job, plan)):
-        plan = plan.lying(Placement())
+    """What the plan costs, its layers where they can lie."""
+    plan = possible(job, plan)
     # A plan that breaks rules may be of any size: what overflows is a claim that does not hold.
     with np.errstate(over="ignore", invalid="ignore"):
         return estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
@@ -42,9 +46,7 @@ def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
 def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding, ...]:
     """Every rule of the job by its own `check`, memory at these knobs, and the layers on the stages."""
     placement = placement_findings(job, plan)
-    if not all(finding.holds for finding in placement):
-        plan = plan.lying(Placement())
-    plans = Plans.of([plan])
+    plans = Plans.of([possible(job, plan)])
     rules = (*structural(job), Memory(knobs=knobs))
     with np.errstate(over="ignore", invalid="ignore"):
         found = [

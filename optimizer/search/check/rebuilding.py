@@ -17,7 +17,7 @@ from optimizer.objectives.step.explain import explain
 from optimizer.plan import Knobs, Plan
 from optimizer.search.check.answer_file import Claims, SavedAnswer
 from optimizer.search.check.cut_short import as_far_as_known
-from optimizer.search.check.plan_rules import priced
+from optimizer.search.check.plan_rules import possible, priced
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, sweep
@@ -234,7 +234,11 @@ def _format(other: Searched, main: Searched) -> Format:
 
 
 def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
-    """The parts that are only there when asked for."""
+    """The parts that are only there when asked for, of plans whose layers can lie as they do."""
+    if answer.plan is None:
+        return {}
+    others = tuple(replace(other, plan=possible(answer.job, other.plan)) for other in answer.alternatives)
+    answer = replace(answer, plan=possible(answer.job, answer.plan), alternatives=others)
     found: dict[str, Any] = {}
     if "explain" in saved.document and answer.plan:
         found["explain"] = [asdict(term) for term in explain(answer.job, answer.plan, answer.knobs)]
