@@ -18,6 +18,14 @@ LARGEST = 4e10  # parameters
 def random_job(random: Random) -> Job:
     """The first job drawn that has a plan."""
     while True:
+        job = drawn(random)
+        if best_plan(job):
+            return job
+
+
+def drawn(random: Random) -> Job:
+    """The first job drawn that a device has units for, not too large."""
+    while True:
         try:
             job = Job(
                 model=load_model(random.choice(model_names())),
@@ -30,5 +38,5 @@ def random_job(random: Random) -> Job:
             )
         except InputError:  # the device has no units for the format, or the cluster too few GPUs
             continue
-        if job.model.params <= LARGEST and best_plan(job):
+        if job.model.params <= LARGEST:
             return job

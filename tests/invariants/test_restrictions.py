@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from random import Random
 
 import pytest
 
-from optimizer.answer import Answer
 from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.plan.planner import plan
+from tests.invariants.changes import SHARE, restrictions
 from tests.invariants.jobs import random_job
-
-SHARE = 1e-6  # of a step: what may be lost to rounding and to trials that gain no more
-PINNED = ("tp", "cp", "pp", "ep", "micro_batch", "vpp", "sequence_parallel", "zero_stage", "recompute")
-Restriction = dict[str, object]
-
-
-def restrictions(answer: Answer, random: Random) -> list[Restriction]:
-    """Limits and pins near an answer: one of each kind."""
-    assert answer.plan
-    values, features = asdict(answer.plan), answer.job.stack.features
-    name = random.choice(PINNED)
-    value = {
-        "zero_stage": random.choice(features.zero_stages),
-        "recompute": random.choice(features.recompute),
-        "sequence_parallel": random.random() < 0.5,
-    }.get(name)
-    if value is None:
-        value = random.choice((values[name], 2 * values[name], max(1, values[name] // 2)))
-    most = random.choice(("max_tp", "max_micro_batch", "max_vpp"))
-    limit = max(1, values[most.removeprefix("max_")] // random.choice((1, 2)))
-    return [{"fixed": {name: value}}, {most: limit}, {"fixed": {"layout": "even"}}]
-
-
-def seconds(answer: Answer) -> float:
-    """The step of an answer, infinite where nothing fits [s]."""
-    return answer.estimate.step_time if answer.estimate else float("inf")
+from tests.invariants.run import seconds
 
 
 @pytest.mark.parametrize("seed", range(8))

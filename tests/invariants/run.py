@@ -1,0 +1,107 @@
+"""Ask about many random jobs: `python -m tests.invariants.run 100 300 [--first 0] [--patience 10]`; exit code 1 where
+a restriction beats the free answer, or something better makes an answer slower.
+
+The first number is of jobs that are asked once more under each of six restrictions, the second of jobs that get better
+in one thing: memory, bandwidth, peak, network, host, or a limit that is widened. Every job is a seed of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from optimizer.answer import Answer
+from optimizer.job import Job
+from optimizer.search.plan.planner import plan
+from tests.invariants.changes import SHARE, improved, restrictions, tighter
+from tests.invariants.jobs import drawn
+
+
+@dataclass
+class Tally:
+    """What was asked, and what broke the law."""
+
+    patience: float
+    counts: Counter[str] = field(default_factory=Counter)
+    broken: int = 0
+
+    def answer(self, job: Job) -> Answer:
+        """The plan, without what does not change it."""
+        found = plan(job, top=0, time_limit=self.patience, priced_risk=False, explained=False, read_twice=False)
+        self.counts[found.status] += 1
+        return found
+
+    def drawn(self, random: Random) -> Answer:
+        """The answer about the first job drawn that has a plan."""
+        while (found := self.answer(drawn(random))).plan is None:
+            pass
+        return found
+
+    def hold(self, slower: Answer, faster: Answer, what: str) -> None:
+        """Say so where the first is the faster of the two."""
+        low, high = seconds(faster), seconds(slower)
+        if high >= low * (1 - SHARE):
+            return
+        cut = "" if faster.status == "optimal" else f" ({faster.status}: its search was cut short)"
+        self.broken += not cut
+        self.counts["beaten, cut short"] += bool(cut)
+        print(f"{what}: {high:.6g} s under {low:.6g} s, {1 - high / low:.2%}{cut}\n  {told(faster.job)}", flush=True)
+        for each in (slower, faster):
+            print(f"  {each.plan and each.plan.summary()}", flush=True)
+
+
+def seconds(answer: Answer) -> float:
+    """The step of an answer, infinite where nothing fits [s]."""
+    return answer.estimate.step_time if answer.estimate else float("inf")
+
+
+def told(job: Job) -> str:
+    """A job as the command asks about it."""
+    return (
+        f"--model {job.model.name} --cluster {job.cluster.name} --stack {job.stack.name} --gpus {job.gpus} "
+        f"--seq-len {job.seq_len} --global-batch {job.global_batch} --dtype {job.dtype} {job.limits}"
+    )
+
+
+def restricted(tally: Tally, seed: int) -> None:
+    """A free answer against restrictions of itself."""
+    random = Random(seed)
+    free = tally.drawn(random)
+    for limits in (*restrictions(free, random), *tighter(free, random)):
+        tally.hold(tally.answer(free.job.with_limits(**limits)), free, f"restricted {seed}, {limits}")
+
+
+def bettered(tally: Tally, seed: int) -> None:
+    """An answer against that of the same job with something better."""
+    random = Random(10**6 + seed)
+    found = tally.drawn(random)
+    what, before, after = improved(found.job, random)
+    worse = found if before == found.job else tally.answer(before)
+    tally.hold(worse, tally.answer(after), f"better {seed}, {what}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("restricted", type=int, nargs="?", default=100)
+    parser.add_argument("bettered", type=int, nargs="?", default=300)
+    parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds for one search [10]")
+    given = parser.parse_args()
+    tally, begin = Tally(given.patience), time.monotonic()
+    for check, count in ((restricted, given.restricted), (bettered, given.bettered)):
+        for seed in range(given.first, given.first + count):
+            check(tally, seed)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in tally.counts.items())
+    print(
+        f"{given.restricted} restricted and {given.bettered} bettered jobs, {time.monotonic() - begin:.0f} s: {kinds}"
+    )
+    print(f"{tally.broken} violations")
+    sys.exit(bool(tally.broken))
+
+
+if __name__ == "__main__":
+    main()

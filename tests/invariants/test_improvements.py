@@ -1,0 +1,14 @@
+"""Better hardware and wider limits never make an answer slower, on random jobs of the presets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.invariants.run import Tally, bettered
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_better_makes_an_answer_slower(seed: int) -> None:
+    tally = Tally(patience=5.0)
+    bettered(tally, seed)
+    assert tally.broken == 0
