@@ -104,8 +104,8 @@ def best_assignment(
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + W + max_s U_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step, W: what
-    virtual stages of unlike length lose [s]. Layouts that lose more than a little are searched only where no other fits
-    (search/layouts/waiting.py). Among interleaved layouts as good, `smooth` looks for virtual stages of like length.
+    virtual stages of unlike length lose [s], counted as what they might lose at most (search/layouts/waiting.py). Among
+    interleaved layouts as good, `smooth` looks for virtual stages of like length.
     `effort` limits the solver's deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most`
     [s], TimeLimit when none was found in time.
 
@@ -119,16 +119,10 @@ def best_assignment(
         if not layout.stalled:
             return layout
         variables = LayoutProgram(problem, at_most, folded=False)
-    try:
-        layout, values = _unstalled(variables, effort_of)
-    except Infeasible:
-        if problem.vpp == 1 or at_most < inf:
-            raise
-        variables = LayoutProgram(problem, folded=False, paced=False)
-        layout, values = _unstalled(variables, effort_of)
+    layout, values = _unstalled(variables, effort_of)
     if not smooth:
         return layout
-    variables = LayoutProgram(problem, folded=False, paced=variables.paced)
+    variables = LayoutProgram(problem, folded=False)
     even = _layout(variables, smoothed(variables, values, seed), layout.proven)
     return replace(even, least=layout.least) if even.objective <= layout.objective * (1 + ROUNDED) else layout
 
@@ -172,15 +166,14 @@ def _unstalled(variables: LayoutProgram, effort: _Effort) -> tuple[Layout, Seque
     return replace(layout, proven=layout.objective <= least * (1 + ROUNDED), least=least), values
 
 
-def leanest_assignment(problem: LayoutProblem, *, seed: int = 0, effort: float | None = None) -> Layout:
-    """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory."""
+def leanest_assignment(
+    problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None, effort: float | None = None
+) -> Layout:
+    """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory,
+    TimeLimit when none was found in time.
+    """
     variables = LayoutProgram(problem, lean=True)
-    answer = variables.program.solve(seed, effort=effort)
-    if answer.status == INFEASIBLE:
-        raise Infeasible(_why(problem))
-    if answer.values is None:
-        raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
-    return _layout(variables, answer.values, answer.status == OPTIMAL)
+    return _layout(variables, *_Effort(seed=seed, time_limit=time_limit, effort=effort).solve(variables))
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:

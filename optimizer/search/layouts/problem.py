@@ -191,8 +191,8 @@ def _cuts_searched(job: Job) -> str:
         ""
         if alike
         else (
-            ", and a pipeline whose stages all held the VPP longest of them takes no more than 1 % longer, where any "
-            "such layout fits: others stall the schedule"
+            "; of unlike ones that counts what a pipeline would take beyond 1 % longer whose stages all held the VPP "
+            "longest, and layouts that are over 5 % slower so than the best plan are left out: they stall the schedule"
         )
     )
     recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""

@@ -19,7 +19,7 @@ from optimizer.search.layouts.problem import (
     recomputable,
     virtual_stage_limits,
 )
-from optimizer.search.layouts.waiting import TIME_STEPS, keep_pace, keep_within
+from optimizer.search.layouts.waiting import DOUBT, TIME_STEPS, keep_pace, keep_within
 
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
 
@@ -33,19 +33,12 @@ class LayoutProgram:
     """
 
     def __init__(
-        self,
-        problem: LayoutProblem,
-        at_most: float = inf,
-        *,
-        lean: bool = False,
-        folded: bool = True,
-        paced: bool = True,
+        self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False, folded: bool = True
     ) -> None:
-        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead.
-
-        `folded`: where that can be; `paced`: but for layouts that stall the schedule, where there are others.
+        """The program of layouts whose pipeline takes `at_most` [s] where no stage waits; a `lean` one asks for the
+        least memory instead. `folded`: where that can be.
         """
-        self.problem, self.program, self.paced = problem, Program(), paced
+        self.problem, self.program = problem, Program()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         alike = len(set(self.names)) <= 1
@@ -57,7 +50,7 @@ class LayoutProgram:
         self.extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
         self.whole_ticks = sum(n * self.ticks[kind] for kind, n in problem.sequence)
         self.aside = round(problem.seconds / self.tick)
-        self.predicted, self.waits = self._predict(), -1
+        self.predicted, self.waits, self.late = self._predict(), -1, -1
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
         if problem.alike:
             # How many first layers of every virtual stage are recomputed, all and prediction layers where `whole`.
@@ -81,8 +74,10 @@ class LayoutProgram:
             self._minimise(self._slowest(at_most))
             if at_most < inf and not problem.filled:
                 keep_within(self, at_most)
-            if paced and problem.vpp > 1 and not self.folded and not self.pinned:
+            if problem.vpp > 1 and not self.folded and not self.pinned:
                 keep_pace(self)
+                if at_most < inf:
+                    keep_within(self, at_most * (1 + DOUBT))
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
     from optimizer.search.layouts.program import LayoutProgram
 
+DOUBT = 0.05  # share by which layouts may look slower than the limit, as they often lose less than they might
 SHARES = 100  # of which NEGLECTED is a whole number
 SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 
 
 def keep_pace(layouts: LayoutProgram) -> None:
-    """A pipeline all of whose stages hold the vpp longest virtual stages takes no longer, but for NEGLECTED.
+    """Count in the objective what a pipeline whose stages all held the vpp longest virtual stages would take longer.
 
-    Else stages may wait for each other (objectives/pipeline/stall.py). The sum of the vpp longest is the least of
-    vpp x + what each of all exceeds x by. What a stage spends beside its layers is spread evenly over its virtual ones.
+    Stages wait for each other no longer than that (objectives/pipeline/stall.py); NEGLECTED does not count. The sum of
+    the vpp longest is the least of vpp x + what each of all exceeds x by. What a stage spends beside its layers is
+    spread evenly over its virtual ones.
     """
     problem, program = layouts.problem, layouts.program
     vpp, most = problem.vpp, 4 * problem.vpp * layouts.whole_ticks
@@ -44,7 +46,10 @@ def keep_pace(layouts: LayoutProgram) -> None:
     closed: list[Term] = [(layouts.slowest, -allowed * vpp * weight)]
     closed += [(n, -allowed * vpp * layouts.extra[kind]) for stage in layouts.recomputed for kind, n in stage.items()]
     fixed = layouts.whole_ticks + (problem.pp + weight) * layouts.aside
-    program.linear([*longest, *closed], None, allowed * vpp * fixed)
+    layouts.late = program.variable(0, vpp * problem.microbatches * most)
+    program.linear([*longest, *closed, (layouts.late, -allowed * vpp)], None, allowed * vpp * fixed)
+    layouts.cost = [*layouts.cost, (layouts.late, 1)]
+    program.minimise(layouts.cost)
 
 
 def keep_within(layouts: LayoutProgram, at_most: float) -> None:
@@ -105,7 +110,8 @@ def waited(layouts: LayoutProgram, values: Sequence[int], slowest: float) -> flo
     problem = layouts.problem
     counted = values[layouts.slowest] * layouts.tick + problem.seconds - slowest
     slower = max(0.0, counted) * (problem.microbatches - 1 / problem.vpp)
-    return slower + (values[layouts.waits] * layouts.tick / problem.vpp if layouts.waits >= 0 else 0.0)
+    lost = sum(values[variable] for variable in (layouts.waits, layouts.late) if variable >= 0)
+    return slower + lost * layouts.tick / problem.vpp
 
 
 def smoothed(layouts: LayoutProgram, values: Sequence[int], seed: int) -> Sequence[int]:

@@ -156,5 +156,4 @@ def test_the_default_plan_of_deepseek_is_proven_and_does_not_stall() -> None:
     assert answer.status == "optimal"
     assert answer.plan is not None
     assert answer.plan.vpp > 1
-    # The prediction layer and the head take longer than two layers: they do not share a virtual stage.
-    assert answer.plan.mtp_ahead > 0
+    assert abs(timeline_of(job, answer.plan, answer.knobs).error) < NEGLECTED
