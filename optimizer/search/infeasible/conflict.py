@@ -22,6 +22,7 @@ from optimizer.job import Job
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Plans
 from optimizer.search.infeasible.nearest import Numbers
+from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
@@ -35,12 +36,11 @@ CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it
 class Question:
     """Whether a job has a plan, in any layout of its layers, under some of its rules.
 
-    Its methods raise TimeLimit after the `deadline` [s of perf_counter].
+    Its methods raise TimeLimit after the deadline of its `memory`.
     """
 
     job: Job
     memory: LeastMemory = field(default_factory=LeastMemory)
-    deadline: float = float("inf")
     others: dict[tuple[str, frozenset[str]], Job | None] = field(default_factory=dict)
     moves: dict[tuple[str, frozenset[str]], float] = field(default_factory=dict)
 
@@ -57,19 +57,7 @@ class Question:
 
     def plans(self, rules: Sequence[Rule]) -> Iterator[Plans]:
         """The plans that satisfy these rules but for memory."""
-        for plans in lattice(self.asked(rules), rules):
-            self.go_on()
-            yield plans
-
-    @property
-    def expired(self) -> bool:
-        """Whether the time is over."""
-        return perf_counter() > self.deadline
-
-    def go_on(self) -> None:
-        """Raise TimeLimit where the time is over."""
-        if self.expired:
-            raise TimeLimit(CUT_SHORT)
+        return lattice(self.asked(rules), rules, deadline=self.memory.deadline)
 
     def holds(self, rules: Sequence[Rule]) -> bool:
         """Whether some layout of some plan satisfies these rules."""
@@ -98,6 +86,7 @@ class Question:
                 rules=[other for other in named if not isinstance(other, Numbered)],
                 memory=self.memory if Memory().name in names else None,
                 holds=lambda other: self.holds_for(other, both),
+                deadline=self.memory.deadline,
             )
             find = numbers.nearest_gpus if isinstance(rule, GpuProduct) else numbers.nearest_batch
             other = find(rule.others(job))
@@ -106,8 +95,7 @@ class Question:
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
         """Whether another job has a plan under the rules so named."""
-        self.go_on()
-        other = Question(job=job, memory=replace(self.memory, unfit=set()), deadline=self.deadline)
+        other = Question(job=job, memory=replace(self.memory, unfit=set()))
         return other.holds([rule for rule in other.rules() if rule.name in names])
 
     def least(self, rules: Sequence[Rule], rule: Measured) -> float:
@@ -144,8 +132,10 @@ def conflict(job: Job, *, memory: LeastMemory | None = None, time_limit: float |
     """
     if alone := [rule for rule in given_layouts(job) if rule.beyond(job)]:
         return tuple(Clash(rule=r.name, reason=r.explain(job), relaxation=r.relax(job, 1.0)[1]) for r in alone)
-    deadline = float("inf") if time_limit is None else perf_counter() + time_limit
-    question = Question(job=job, memory=memory or LeastMemory(), deadline=deadline)
+    memory = memory or LeastMemory()
+    if time_limit is not None:
+        memory = replace(memory, deadline=Deadline(perf_counter() + time_limit, CUT_SHORT))
+    question = Question(job=job, memory=memory)
     rules = question.rules()
     names = minimal(question, rules)
     clashing = [rule for rule in rules if rule.name in names]
@@ -190,7 +180,7 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
         points.append(plans)
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
-    names = core(question.job, clashing, Plans.joined(points)) if points else ()
+    names = core(question.job, clashing, Plans.joined(points), question.memory.deadline.left) if points else ()
     kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Numbered | Pin | GivenLayout)]
     return clashing if question.feasible(kept) else kept
 

@@ -16,6 +16,7 @@ from optimizer.constraints.rule import Rule, nearest_first
 from optimizer.constraints.space import domains
 from optimizer.job import Job
 from optimizer.plan import FIELDS, IntArray, Plans
+from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.enumerate import plans_of, walk
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.variables import VARIABLES
@@ -33,13 +34,15 @@ Values = Mapping[str, tuple[int, ...]]
 class Numbers:
     """Which numbers of GPUs and batches give `job` a plan under `rules`, those of the product and the batch apart.
 
-    `memory` counts if it is given; `holds` decides about one job with its number of GPUs and batch.
+    `memory` counts if it is given; `holds` decides about one job with its number of GPUs and batch. Raises TimeLimit
+    after the deadline.
     """
 
     job: Job
     rules: Sequence[Rule]
     memory: LeastMemory | None
     holds: Callable[[Job], bool]
+    deadline: Deadline = NEVER
 
     def nearest_gpus(self, others: IntArray) -> Job | None:
         """The job on the nearest of these numbers of GPUs, else on a nearer one with a batch within a tenth.
@@ -89,7 +92,7 @@ class Numbers:
         """
         values, most = self._values(counts, batches), int(batches.max())
         leanest = self._leanest({"dp": (most,), "num_microbatches": (most,), **values})
-        plans = walk(self.job, self._rules("dp"), leanest)
+        plans = walk(self.job, self._rules("dp"), leanest, deadline=self.deadline)
         found = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
         return unique(plans.tp * plans.cp * plans.pp for plans in found), narrowed(values, found)
 
@@ -103,7 +106,7 @@ class Numbers:
             return counts, values
         least, most = (int(batches.min()) if self._free(*COUNTS) else 1), int(batches.max())
         job, found = replace(self.job, global_batch=most), []
-        for plans in walk(job, self._rules(), self._leanest(values), gpus=counts):
+        for plans in walk(job, self._rules(), self._leanest(values), gpus=counts, deadline=self.deadline):
             fewest = -(-least // plans.dp)
             enough = plans.dp * fewest <= most
             found.append(self._fitting(plans.take(enough), fewest[enough]))
@@ -123,7 +126,7 @@ class Numbers:
         if not len(counts):
             return None
         found = set[tuple[int, int]]()
-        for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches):
+        for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches, deadline=self.deadline):
             fitting = self._fitting(plans, plans.num_microbatches)
             pairs = np.unique(np.stack([fitting.gpus, fitting.global_batch]), axis=1)
             found |= set(map(tuple, pairs.T.tolist()))

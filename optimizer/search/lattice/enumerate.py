@@ -15,9 +15,11 @@ from optimizer.job import Job
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
 from optimizer.plan import FIELDS, IntArray, Plan, Plans
+from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
 CHUNK = 2**16
+MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once
 PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
 KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = names_of(OPTION)
@@ -47,9 +49,9 @@ class Space:
             self._bills = seen
 
 
-def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK) -> Iterator[Plans]:
+def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK, deadline: Deadline = NEVER) -> Iterator[Plans]:
     """All plans that satisfy the rules, in chunks of about `chunk`, in a fixed order."""
-    return walk(job, rules, domains(job), chunk=chunk)
+    return walk(job, rules, domains(job), chunk=chunk, deadline=deadline)
 
 
 def walk(
@@ -60,13 +62,21 @@ def walk(
     gpus: IntArray | None = None,
     batches: IntArray | None = None,
     chunk: int = CHUNK,
+    deadline: Deadline = NEVER,
 ) -> Iterator[Plans]:
-    """All plans with these values of the variables that satisfy the rules.
+    """All plans with these values of the variables that satisfy the rules. Raises TimeLimit after the deadline.
 
-    Geometry is joined whole; the options that multiply it are joined per chunk. Where the user places the layers, every
-    plan says where they lie. `gpus` and `batches` stand for the job's: plans on exactly these numbers of GPUs, with no
-    more replicas than sequences, or of exactly these batches.
+    Geometry is joined whole, or for a few values of cp where there are many; the options that multiply it are joined
+    per chunk. Where the user places the layers, every plan says where they lie. `gpus` and `batches` stand for the
+    job's: plans on exactly these numbers of GPUs, with no more replicas than sequences, or of exactly these batches.
     """
+    degrees = values["cp"]
+    few = max(1, MOST_SHAPES // (len(values["tp"]) * len(values["pp"])))
+    if len(degrees) > few:
+        for start in range(0, len(degrees), few):
+            some = {**values, "cp": degrees[start : start + few]}
+            yield from walk(job, rules, some, gpus=gpus, batches=batches, chunk=chunk, deadline=deadline)
+        return
     most = job.global_batch if batches is None else int(batches.max())
     several = (("dp", gpus), ("num_microbatches", batches))
     shared = {name: (numbers, most) for name, numbers in several if numbers is not None}
@@ -74,12 +84,14 @@ def walk(
     columns: Columns = {name: np.array([VARIABLES[name].neutral]) for name in FIELDS}
     bound: set[str] = set()
     for name in names_of(FREE):
+        deadline.go_on()
         columns, waiting = _join(job, columns, name, values, bound, waiting, shared)
         if name == "vpp" and len(values.get("schedule", ())) > 1:
             columns, waiting = _join(job, columns, "schedule", values, bound, waiting, shared)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
     rows, step, start = len(columns["tp"]), max(1, chunk // combinations), 0
     while start < rows:
+        deadline.go_on()
         part = {name: column[start : start + step] for name, column in columns.items()}
         taken, start = len(part["tp"]), start + step
         known, left = set(bound), waiting

@@ -69,14 +69,15 @@ def prove(
     return Proof(proven=True, bound=float(costs[point]) * unit, point=point, band=band)
 
 
-def core(job: Job, rules: Sequence[Rule], plans: Plans, seed: int = 0) -> tuple[str, ...]:
-    """Names of rules that none of the plans satisfies together; empty when some plan satisfies all.
+def core(job: Job, rules: Sequence[Rule], plans: Plans, time_limit: float | None = None) -> tuple[str, ...]:
+    """Names of rules that none of the plans satisfies together; empty when some plan satisfies all, or none were found
+    in time [s].
 
     Source: CP-SAT, sufficient_assumptions_for_infeasibility (not minimal).
     """
     program = program_of(job, rules, plans)
     program.assume()
-    return program.solve(seed).core
+    return program.solve(time_limit=time_limit).core
 
 
 def program_of(job: Job, rules: Sequence[Rule], plans: Plans, fits: BoolArray | None = None) -> Program:

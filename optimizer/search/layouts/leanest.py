@@ -17,6 +17,7 @@ from optimizer.objectives.step.host_room import activations_held, most_offload
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import KnobColumns, Knobs, Plan, Plans
+from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.knobs import columns, taken
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
@@ -33,11 +34,13 @@ class LeastMemory:
     """What plans reserve at these knobs, or as near as the software can set them, under their leanest layout.
 
     Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
-    else decides it: the memory and whether all layers are to be recomputed.
+    else decides it: the memory and whether all layers are to be recomputed. Its searches raise TimeLimit after the
+    deadline.
     """
 
     knobs: Knobs = Knobs(offload=1.0)
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
+    deadline: Deadline = NEVER
 
     def at(self, bill: Bill) -> KnobColumns:
         """The knobs, with no more on the host than the job's software can put there and than the host can take."""
@@ -55,6 +58,7 @@ class LeastMemory:
         """
         waiting: list[Plans] = []
         for plans in chunks:
+            self.deadline.go_on()
             some = plans.take(self.possible(job, plans))
             if not len(some):
                 continue
@@ -98,6 +102,7 @@ class LeastMemory:
         best, leanest = np.inf, None
         waiting: list[tuple[FloatArray, Plans]] = []
         for plans in chunks:
+            self.deadline.go_on()
             bounds = self.bounds(job, plans, best)
             first = np.argsort(bounds, kind="stable")[: min(BATCH, int(np.isfinite(bounds).sum()))]
             if not len(first):
@@ -126,8 +131,10 @@ class LeastMemory:
             for index, bound in enumerate(bounds[part].tolist()):
                 if not room[index] or bound > _telling(job, best):
                     continue
+                self.deadline.go_on()
                 problem = problem_of(job, some.plan(index), table.row(index))
-                layout = leanest_layout(replace(problem, usable=_telling(job, best)), bound)
+                problem = replace(problem, usable=_telling(job, best))
+                layout = leanest_layout(problem, bound, self.deadline.left)
                 if layout is not None:
                     best, leanest = max(layout.memory), layout.of(some.plan(index))
                     room = needs.have_room(_telling(job, best))
@@ -163,7 +170,8 @@ class LeastMemory:
             key = plans.plan(index), safe_memory(job), job.recomputes_all
             if not room[index] or key in self.unfit:
                 continue
-            if fitting_layout(problem_of(job, key[0], table.row(index))):
+            self.deadline.go_on()
+            if fitting_layout(problem_of(job, key[0], table.row(index)), self.deadline.left):
                 yield plans.take([index])
             else:
                 self.unfit.add(key)

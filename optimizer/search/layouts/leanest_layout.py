@@ -17,8 +17,10 @@ from optimizer.search.layouts.problem import LayoutProblem, firsts, recomputable
 PRECISION = 1e-6  # share of the least memory to which it is found
 
 
-def fitting_layout(problem: LayoutProblem) -> Layout | None:
-    """A layout that fits in the problem's memory, or None when there is none."""
+def fitting_layout(problem: LayoutProblem, time_limit: float | None = None) -> Layout | None:
+    """A layout that fits in the problem's memory, or None when there is none. Raises TimeLimit when that is not known
+    in time [s].
+    """
     if cuts_fixed(problem):
         even = leanest_recomputed(problem, placed_layout(problem, Placement()))
         return even if even.fits(problem) else None
@@ -27,23 +29,23 @@ def fitting_layout(problem: LayoutProblem) -> Layout | None:
         if not possible or (layout and layout.fits(problem)):
             return layout
     try:
-        return leanest_assignment(problem)
+        return leanest_assignment(problem, time_limit=time_limit)
     except Infeasible:
         return None
 
 
-def leanest_layout(problem: LayoutProblem, bound: float = 0.0) -> Layout | None:
+def leanest_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float | None = None) -> Layout | None:
     """The layout whose fullest stage reserves least, to a millionth, if one fits in the problem's memory.
 
-    None reserves less than `bound` [B].
+    None reserves less than `bound` [B]. Raises TimeLimit as fitting_layout does.
     """
-    best = fitting_layout(problem)
+    best = fitting_layout(problem, time_limit)
     if best is None or problem.vpp > 1 or cuts_fixed(problem):
         return best
     low, high = bound, max(best.memory)
     while high - low > PRECISION * high:
         middle = (low + high) / 2
-        found = fitting_layout(replace(problem, usable=middle))
+        found = fitting_layout(replace(problem, usable=middle), time_limit)
         if found is None:
             low = middle
         else:

@@ -13,8 +13,10 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.plan import Plans
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.lattice import oracle
-from optimizer.search.lattice.enumerate import Space
+from optimizer.search.infeasible import conflict
+from optimizer.search.lattice import deadline, oracle
+from optimizer.search.lattice import enumerate as enumerate_
+from optimizer.search.lattice.enumerate import Space, plans_of
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
 from optimizer.search.layouts.band import lay_out, place
@@ -103,3 +105,19 @@ def test_no_runner_up_is_faster_where_layouts_are_cut_short(monkeypatch: pytest.
     assert cut.certificate.best == pytest.approx(cut.estimate.step_time)
     assert cut.certificate.lower_bound <= whole.certificate.best <= cut.certificate.best < cut.certificate.even
     assert all(other.estimate.step_time >= cut.estimate.step_time * (1 - 1e-9) for other in cut.alternatives)
+
+
+@pytest.mark.parametrize("looks", [1, 8, 24])
+def test_the_search_for_a_conflict_ends_with_the_time(
+    gpt3_job: Job, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """A second passes at every look at the clock; of sequences of 16 Mi tokens more shapes are possible than memory
+    holds, and what they clash with is not known before the time is over.
+    """
+    monkeypatch.setattr(conflict, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(deadline, "perf_counter", clock(1.0))
+    sizes: list[int] = []
+    monkeypatch.setattr(enumerate_, "plans_of", lambda columns: sizes.append(len(columns["tp"])) or plans_of(columns))
+    found = conflict.conflict(replace(gpt3_job, seq_len=2**24, global_batch=64), time_limit=looks)
+    assert {clash.note for clash in found if not clash.relaxation} == {conflict.CUT_SHORT}
+    assert max(sizes) < 2**22
