@@ -83,6 +83,9 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
         f"master weights and moments of {job.stack.features.optimizer_bytes} bytes": (
             job.stack.features.optimizer_bytes not in (12, *MOMENTS)
         ),
+        "moments in bf16 without their sharding (ZeRO-0)": (
+            job.stack.features.optimizer_bytes in MOMENTS and not distributed(plan, knobs)
+        ),
         f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
         "recomputation of other layers on each stage": not alike,
         f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),

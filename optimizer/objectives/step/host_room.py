@@ -94,7 +94,11 @@ def most_offload(bill: Bill) -> FloatArray:
 
     (host room - activations of an even split there) / (UNEVEN x what a stage has of it in the mean), at most 1, in
     whole multiples of OFFLOAD_STEP; UNEVEN is assumed, and 1 for a single stage. It hangs on no layout, so that every
-    search and every bound may use it; a layout with a stage still larger is left out by `holds`.
+    search and every bound may use it; a layout with a stage still larger is left out by `holds`. None of a state that
+    several replicas hold whole.
+
+    Source: NVIDIA/Megatron-LM core_v0.19.0, megatron/core/optimizer/optimizer_config.py, __post_init__: on the host
+    with the distributed optimizer alone; DeepSpeed v0.19.8, runtime/engine.py: from ZeRO-1 on.
 
     >>> from optimizer.objectives.layer.bill import bill_of
     >>> from optimizer.presets import load_cluster, load_model, load_stack
@@ -103,19 +107,21 @@ def most_offload(bill: Bill) -> FloatArray:
     >>> cluster = replace(load_cluster("dgx-h100"), host_memory=1e12)
     >>> job = Job(model=load_model("gpt3"), cluster=cluster, stack=load_stack("megatron-core"), gpus=16, seq_len=2048,
     ...     global_batch=64)
-    >>> most_offload(bill_of(job, Plans.of([Plan(tp=8, dp=2), Plan(tp=8, pp=2, dp=1)]))).round(2).tolist()
-    [0.76, 0.51]
+    >>> plans = Plans.of([Plan(tp=8, dp=2), Plan(tp=8, pp=2, dp=1), Plan(tp=8, dp=2, zero_stage=0)])
+    >>> most_offload(bill_of(job, plans)).round(2).tolist()
+    [0.76, 0.51, 0.0]
     """
     job, plans = bill.job, bill.plans
+    most = np.where((plans.zero_stage >= 1) | (plans.dp * plans.cp == 1), job.most_offload, 0.0)
     if not job.most_offload or not job.cluster.host_memory:
-        return np.full(len(plans), job.most_offload)
+        return most
     whole = bill.replicas.whole.take(bill.replicas.rows)
     shared, experts = state_bytes(job, plans)["optimizer"]
     mean = (whole.shared * shared + whole.experts * experts) / plans.pp
     room = np.full(len(plans), host_room(job))
     if np.any(keeps_there(job, plans)):
         room = np.maximum(room - activations_there(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
-    share = np.minimum(job.most_offload, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+    share = np.minimum(most, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
     return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
 
 

@@ -13,7 +13,6 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
-from optimizer.objectives.step.host_room import most_offload
 from optimizer.objectives.step.memory import state_bytes
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
@@ -152,8 +151,8 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
 def host_share(bill: Bill) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
-    All stages together hold every state: what is beyond their room is on the host. One stage holds its activations
-    besides, and leaves most room where it recomputes whatever may be.
+    All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage holds its
+    activations besides, and leaves most room where it recomputes whatever may be.
     """
     job, plans, whole = bill.job, bill.plans, bill.replicas.whole.take(bill.replicas.rows)
     states = {
@@ -161,7 +160,7 @@ def host_share(bill: Bill) -> FloatArray:
         for name, (shared, experts) in state_bytes(job, plans).items()
     }
     room = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, most_offload(bill))
+    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, 1.0)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)
