@@ -39,7 +39,8 @@ def accelerate_deepspeed(answer: Answer) -> str:
     """
     job, plan = _runnable(answer, DEEPSPEED)
     inner = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": plan.zero_stage == 3}
-    return _yaml(_cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner})
+    values = _cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
+    return _yaml(values, "accelerate-deepspeed.yaml", "trainer-deepspeed.json")
 
 
 def accelerate_fsdp(answer: Answer) -> str:
@@ -61,7 +62,7 @@ def accelerate_fsdp(answer: Answer) -> str:
     if group < plan.dp:
         sizes = {"dp_replicate_size": plan.dp // group, "dp_shard_size": group}
         values["parallelism_config"] = {f"parallelism_config_{name}": size for name, size in sizes.items()}
-    return _yaml(values)
+    return _yaml(values, "accelerate-fsdp.yaml", "trainer-fsdp.json")
 
 
 def trainer_deepspeed(answer: Answer) -> str:
@@ -158,7 +159,12 @@ def _trainer(job: Job, plan: Plan) -> dict[str, object]:
     }
 
 
-def _yaml(values: dict[str, object]) -> str:
+def _yaml(values: dict[str, object], name: str, trainer: str) -> str:
     import yaml
 
-    return str(yaml.safe_dump(values, sort_keys=True))
+    head = (
+        "# On every node, in the folder of this file; your program reads its TrainingArguments from\n"
+        f"# {trainer}: accelerate launch --config_file {name} --machine_rank $SLURM_NODEID\n"
+        "#   --main_process_ip FIRST_NODE --main_process_port 29500 TRAIN.py\n"
+    )
+    return head + str(yaml.safe_dump(values, sort_keys=True))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
 from optimizer.exports.megatron import COMMUNICATORS, RELEASE, communicators, exported_plan, megatron_arguments
-from optimizer.exports.sbatch import environment
+from optimizer.exports.sbatch import environment, run_arguments
 
 if TYPE_CHECKING:
     from optimizer.answer import Answer
@@ -23,7 +23,8 @@ HEAD = """\
 # Megatron-LM {release}: {summary}
 # IMAGE=... CHECKPOINTS=NAME_OF_A_CLAIM TRAINING='--data-path ... --tokenizer-type ... --train-iters ... --lr ...' \\
 #   envsubst '$IMAGE $CHECKPOINTS $TRAINING' <THIS_FILE | kubectl apply -f -
-# The image has Megatron-LM in /opt/megatron-lm; a pod that fails goes on from the last checkpoint.
+# The image has Megatron-LM in /opt/megatron-lm; a pod that fails goes on from the last checkpoint. What pods need for
+# RDMA (a resource of the network's plug-in, IPC_LOCK) is the cluster's own to add.
 """
 
 
@@ -93,8 +94,7 @@ def _pod(answer: Answer, name: str, per_node: int, nodes: int) -> dict[str, Any]
     run = (
         f"exec torchrun --nnodes={nodes} --nproc-per-node={per_node} --node-rank=$RANK"
         " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT /opt/megatron-lm/pretrain_gpt.py"
-        " --save /checkpoints --load /checkpoints --save-interval 500 --exit-signal-handler"
-        f" --log-interval 10 --log-throughput {shlex.join(arguments)} ${{TRAINING}}"
+        f" --save /checkpoints --load /checkpoints {run_arguments(answer)} {shlex.join(arguments)} ${{TRAINING}}"
     )
     variables = {key: value for key, value in environment(job, plan).items() if not key.startswith("MASTER")}
     mounts = {"checkpoints": "/checkpoints", "memory": "/dev/shm", "settings": SETTINGS}

@@ -25,6 +25,7 @@ from optimizer.exports.megatron import (
     recompute_flags,
     unexpressed_plan,
 )
+from optimizer.exports.sbatch import environment
 from optimizer.objectives.kernels.activations import offloaded_modules
 from optimizer.plan import Knobs
 
@@ -52,9 +53,13 @@ def bridge_overrides(answer: Answer, release: str) -> str:
     if missing := lacking_of(answer.job, answer.plan, release, answer.knobs):
         raise InputError(f"Megatron-Bridge {release} cannot run this plan: it lacks {'; '.join(missing)}")
     values = override_values(answer.job, answer.plan, answer.knobs, release)
+    variables = environment(answer.job, answer.plan).items()
+    exports = " ".join(f"{name}={value}" for name, value in variables if not name.startswith("MASTER"))
     lines = [
         f"# Megatron-Bridge {release}: {answer.plan.summary()}",
-        "# mapfile -t plan < <(grep -v '^#' THIS_FILE) && run_recipe.py --recipe RECIPE_OF_THE_MODEL \"${plan[@]}\"",
+        f"# On every rank, in the folder of this file: {f'export {exports}; ' if exports else ''}"
+        f"mapfile -t plan < <(grep -v '^#' megatron-bridge-{release}.overrides)",
+        '# python3 MEGATRON_BRIDGE/scripts/training/run_recipe.py --mode pretrain --recipe RECIPE "${plan[@]}"',
     ]
     return "\n".join([*lines, *(f"{key}={hydra(value)}" for key, value in values.items())]) + "\n"
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CPUS_PER_GPU = 8
 LIMIT = "04:00:00"
 WARNING = 600  # seconds before the time limit in which a checkpoint is written
+AT_STAKE = 1800.0  # seconds of work between checkpoints; assumed
 
 # What vendors set on their GPUs whatever the plan, without what decides how collectives run, which is priced.
 # Source: NVIDIA-NeMo/Megatron-Bridge @067f987df, recipes/utils/environment_utils.py; AMD-AGI/Primus @fd1eeabb,
@@ -39,6 +40,7 @@ TEMPLATE = """\
 #SBATCH --ntasks-per-node={gpus_per_node}
 #SBATCH --gpus-per-node={gpus_per_node}
 #SBATCH --cpus-per-task={cpus}
+#SBATCH --mem=0
 #SBATCH --exclusive
 #SBATCH --time={limit}
 #SBATCH --signal=B:USR1@{warning}
@@ -55,12 +57,13 @@ usage: sbatch [options of sbatch] THIS_FILE MEGATRON CHECKPOINTS [arguments of p
   CHECKPOINTS  folder that every node sees; a run goes on from the last checkpoint there
   arguments    data and training, such as --data-path ... --tokenizer-type ... --train-iters ... --lr ...
   CONTAINER    environment variable: image for Slurm's pyxis plug-in; without it python3 of the nodes runs
+  MOUNTS       environment variable: what else the container sees, such as the data: /data:/data,...
 USAGE
     exit 2
 fi
-megatron=$1 checkpoints=$2
+mkdir -p "$2"
+megatron=$(realpath "$1") checkpoints=$(realpath "$2")
 shift 2
-mkdir -p "$checkpoints"
 
 {environment}
 communicators="$checkpoints/{communicators_file}"
@@ -71,19 +74,21 @@ arguments=(
 {arguments}
 )
 run=(
-    --save "$checkpoints" --load "$checkpoints" --save-interval 500
-    --exit-signal-handler --log-interval 10 --log-throughput
+    --save "$checkpoints" --load "$checkpoints"
+    {run}
 )
 container=()
 if [[ -n ${{CONTAINER:-}} ]]; then
-    container=(--container-image="$CONTAINER" --container-mounts="$megatron,$checkpoints,$PWD")
+    mounts=$megatron:$megatron,$checkpoints:$checkpoints,$PWD:$PWD${{MOUNTS:+,$MOUNTS}}
+    container=(--container-image="$CONTAINER" --container-mounts="$mounts" --container-workdir="$PWD")
 fi
 
 # Slurm warns the script ahead of the time limit: the ranks write a checkpoint and end, and the job is queued again.
 again=
 trap 'again=1; scancel --signal=TERM "$SLURM_JOB_ID.0"' USR1
 # shellcheck disable=SC2016 # each task expands its own rank
-srun --kill-on-bad-exit=1 --distribution=plane={gpus_per_node} "${{container[@]}}" bash -c '
+srun --kill-on-bad-exit=1 --cpus-per-task="${{SLURM_CPUS_PER_TASK:-{cpus}}}" --distribution=plane={gpus_per_node} \\
+    "${{container[@]}}" bash -c '
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
     exec python3 -u "$@"
 ' rank "$megatron/pretrain_gpt.py" "${{arguments[@]}}" "${{run[@]}}" "$@" &
@@ -124,7 +129,20 @@ def sbatch_script(answer: Answer) -> str:
         communicators_file=COMMUNICATORS,
         communicators=communicators(job, answer.knobs),
         arguments="\n".join(f"    {row}" for row in rows),
+        run=run_arguments(answer),
     )
+
+
+def run_arguments(answer: Answer) -> str:
+    """What the run writes and when: a checkpoint about every half an hour, throughput, and one more before it ends.
+
+    >>> from optimizer.answer import Answer
+    >>> run_arguments(Answer(status="infeasible", job=None))
+    '--save-interval 500 --exit-signal-handler --log-interval 10 --log-throughput'
+    """
+    steps = AT_STAKE / answer.estimate.step_time if answer.estimate else 500.0
+    interval = int(float(f"{max(1.0, steps):.1g}"))
+    return f"--save-interval {interval} --exit-signal-handler --log-interval 10 --log-throughput"
 
 
 def one_word(name: str) -> str:

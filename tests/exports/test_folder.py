@@ -10,7 +10,7 @@ import pytest
 from optimizer.answer import Answer
 from optimizer.errors import InputError
 from optimizer.exports.folder import exported, write_exports, write_texts
-from optimizer.exports.sbatch import sbatch_script
+from optimizer.exports.sbatch import AT_STAKE, sbatch_script
 from optimizer.plan import Plan
 from optimizer.presets import load_model
 from optimizer.target import aimed
@@ -136,6 +136,10 @@ def test_the_ranks_get_the_arguments_and_the_job_is_queued_again(gpt3_answer: An
     words = (tmp_path / "calls.srun").read_text().splitlines()
     assert f"{folders[0]}/pretrain_gpt.py" in words
     assert words[-2:] == ["--train-iters", "5"]
+    assert "--cpus-per-task=8" in words  # srun takes it from no sbatch
+    assert gpt3_answer.estimate is not None
+    at_stake = int(words[words.index("--save-interval") + 1]) * gpt3_answer.estimate.step_time
+    assert at_stake == pytest.approx(AT_STAKE, rel=0.4)  # to one digit
     given = words[words.index("--nccl-communicator-config-path") + 1]
     assert json.loads(Path(given).read_text())["dp_cp"]["max_ctas"] == 16
     assert words[words.index("--load") + 1] == folders[1]
