@@ -1,9 +1,9 @@
 """Random jobs for every target, exported, and what the launchers themselves say of the files.
 
 python -m tests.clients.accepted FOLDER [JOBS [TARGETS [SEED]]] prints the table by target and release, for so many jobs
-of each target; another seed draws other jobs. FOLDER is one that .ci/launchers filled, and may hold sources of
-Megatron-LM as megatron-lm-0.16.1 and megatron-lm-0.19.0, of the main branch of either as megatron-lm-main and
-torchtitan-main, which no registry has.
+of each target; another seed draws other jobs. FOLDER is one that .ci/launchers filled, and may hold what no registry
+has: Megatron-LM's release as megatron-lm-0.16.1, and main branches as megatron-lm-main, torchtitan-main and, with its
+submodule, megatron-bridge-main.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class Client:
     release: str
     file: str
     program: str
-    path: str = ""
+    path: tuple[str, ...] = ()
+
+    def sources(self, tools: Path) -> list[Path] | None:
+        """The folders that it needs; None where one of them is not there."""
+        folders = [tools / folder for folder in self.path]
+        return folders if all(folder.is_dir() for folder in folders) else None
 
 
 CLIENTS = (
@@ -62,49 +67,63 @@ CLIENTS = (
         release="core_v0.16.1",
         file="megatron.args",
         program="megatron_loads.py",
-        path="megatron-lm-0.16.1",
+        path=("megatron-lm-0.16.1",),
     ),
     Client(
         target="megatron-lm",
         release="core_v0.19.0",
         file="megatron.args",
         program="megatron_loads.py",
-        path="megatron-lm-0.19.0",
+        path=("megatron-core-0.19.0",),
     ),
     Client(
         target="megatron-lm",
         release="main (d98e8a64d)",
         file="megatron.args",
         program="megatron_loads.py",
-        path="megatron-lm-main",
+        path=("megatron-lm-main",),
     ),
     Client(
         target="megatron-bridge",
         release="0.3.1",
         file="megatron-bridge-0.3.1.overrides",
         program="bridge_loads.py",
-        path="megatron-bridge-0.3.1",
+        path=("megatron-bridge-0.3.1",),
+    ),
+    Client(
+        target="megatron-bridge",
+        release="0.6.0",
+        file="megatron-bridge-0.6.0.overrides",
+        program="bridge_loads.py",
+        path=("megatron-bridge-0.6.0", "megatron-core-0.19.0"),
+    ),
+    Client(
+        target="megatron-bridge",
+        release="main (067f987df)",
+        file="megatron-bridge-main.overrides",
+        program="bridge_loads.py",
+        path=("megatron-bridge-main/src", "megatron-bridge-main/3rdparty/Megatron-LM"),
     ),
     Client(
         target="torchtitan",
         release="v0.2.2",
         file="torchtitan.toml",
         program="torchtitan_loads.py",
-        path="torchtitan-0.2.2",
+        path=("torchtitan-0.2.2",),
     ),
     Client(
         target="torchtitan",
         release="v0.3.0",
         file="torchtitan_0_3.py",
         program="torchtitan_loads.py",
-        path="torchtitan-0.3.0",
+        path=("torchtitan-0.3.0",),
     ),
     Client(
         target="torchtitan",
         release="main",
         file="torchtitan_main.py",
         program="torchtitan_loads.py",
-        path="torchtitan-main",
+        path=("torchtitan-main",),
     ),
     Client(target="deepspeed", release="0.19.8", file="deepspeed.json", program="sharding_loads.py"),
     Client(target="accelerate", release="1.15.0", file="accelerate-fsdp.yaml", program="sharding_loads.py"),
@@ -176,10 +195,11 @@ def verdicts(client: Client, tools: Path, folder: Path) -> list[str]:
     for job in jobs:
         path = Path(job["folder"]) / client.file
         job |= {"overrides": str(path), "module": path.stem} | ({"toml": str(path)} if path.suffix == ".toml" else {})
+    folders = ":".join(map(str, client.sources(tools) or ()))
     found = subprocess.run(
         [str(tools / "env/bin/python"), str(HERE / client.program)],
         input="\n".join(json.dumps(job) for job in jobs),
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **({"PYTHONPATH": str(tools / client.path)})},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": folders},
         capture_output=True,
         text=True,
         check=False,
@@ -214,7 +234,7 @@ def main(arguments: list[str]) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             reasons = written(target, jobs, Path(scratch), seed)
             for client in CLIENTS:
-                if client.target != target or not (tools / client.path).is_dir():
+                if client.target != target or client.sources(tools) is None:
                     continue
                 said = verdicts(client, tools, Path(scratch))
                 accepted = sum(not verdict for verdict in said)

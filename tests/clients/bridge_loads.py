@@ -4,6 +4,7 @@ Reads lines of JSON with overrides, GPUs and shape; writes one line of JSON for 
 absent and never called: validation computes nothing.
 """
 
+import abc
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -11,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import types
 from unittest.mock import MagicMock
 
 ABSENT = (
@@ -19,6 +21,49 @@ ABSENT = (
     *("emerging_optimizers", "multistorageclient", "qwen_vl_utils", "nvdlfw_inspect", "open_clip", "grouped_gemm"),
     *("torchvision", "torchaudio", "PIL", "peft", "sentencepiece", "tiktoken", "diffusers", "librosa", "bitsandbytes"),
 )
+
+
+class StandIn(abc.ABCMeta):
+    """The class of classes that stand for whatever an absent library has: to derive from, to call, to decorate with."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return stand_in(name)
+
+    def __iter__(cls):
+        return iter(())
+
+
+class Nothing:
+    """What such a class makes."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __call__(self, made=None, *_, **__):
+        return made
+
+    def __iter__(self):
+        return iter(())
+
+
+def stand_in(name):
+    return StandIn(name, (Nothing,), {})
+
+
+class Module(types.ModuleType):
+    """An absent library: it has every name."""
+
+    __version__ = "9.9.9"
+    __all__ = ()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = stand_in(name)
+        setattr(self, name, found)
+        return found
 
 
 class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -30,10 +75,7 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec):
-        module = MagicMock(name=spec.name)
-        module.__spec__, module.__path__, module.__name__, module.__all__ = spec, [], spec.name, []
-        module.__version__ = "9.9.9"
-        return module
+        return Module(spec.name)
 
     def exec_module(self, module):
         pass
@@ -57,24 +99,39 @@ def prepared() -> None:
     torch.cuda.get_device_properties = lambda *_: properties
 
 
-def container(job: dict):
-    """The configuration that a recipe of this shape would make."""
+LLAMA = ("llama1-", "llama2-", "llama3")  # recipes of the main branch build these from a config of its own
+
+
+def model_of(job: dict):
+    """The model's configuration as a recipe of its family makes it, of this shape."""
     from megatron.bridge.models.gpt_provider import GPTModelProvider
-    from megatron.bridge.training import config as bridge
 
     moe = {"num_moe_experts": job["experts"], "moe_router_topk": job["top_k"]} if job["experts"] else {}
-    model = GPTModelProvider(
-        num_layers=job["layers"],
-        hidden_size=job["hidden"],
-        num_attention_heads=job["heads"],
-        num_query_groups=job["kv_heads"],
-        vocab_size=job["vocab"],
-        seq_length=512,
-        add_bias_linear=not job["experts"],
+    shape = {
+        "num_layers": job["layers"],
+        "hidden_size": job["hidden"],
+        "num_attention_heads": job["heads"],
+        "num_query_groups": job["kv_heads"],
+        "add_bias_linear": not job["experts"],
         **moe,
-    )
+    }
+    whole = {"vocab_size": job["vocab"], "seq_length": 512}
+    try:
+        from megatron.bridge.models.gpt.model_config import BridgeGPTModelConfig
+        from megatron.bridge.models.transformer_config import TransformerConfig
+    except ImportError:
+        return GPTModelProvider(**shape, **whole)
+    if not job["model"].startswith(LLAMA):
+        return GPTModelProvider(**shape, **whole)
+    return BridgeGPTModelConfig(transformer=TransformerConfig(**shape), **whole)
+
+
+def container(job: dict):
+    """The configuration that a recipe of this shape would make."""
+    from megatron.bridge.training import config as bridge
+
     return bridge.ConfigContainer(
-        model=model,
+        model=model_of(job),
         train=bridge.TrainingConfig(micro_batch_size=1, global_batch_size=8, train_iters=10),
         optimizer=bridge.OptimizerConfig(lr=1e-4, min_lr=1e-5, use_distributed_optimizer=True),
         scheduler=bridge.SchedulerConfig(lr_warmup_iters=1),

@@ -34,7 +34,7 @@ def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path]) -> No
     if not TOOLS:
         pytest.skip("no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it")
     tools = Path(TOOLS)
-    mine = [client for client in CLIENTS if client.target == target and (tools / client.path).is_dir()]
+    mine = [client for client in CLIENTS if client.target == target and client.sources(tools) is not None]
     if not mine:
         pytest.skip(f"no registry has {target}; its arguments are held to the table of their names")
     for client in mine:
@@ -46,11 +46,12 @@ def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path]) -> No
 @pytest.mark.launchers
 @pytest.mark.parametrize("client", [client for client in CLIENTS if client.target == "megatron-lm"])
 def test_the_table_of_arguments_is_that_of_the_parser(client: Client) -> None:
-    if not TOOLS or not (Path(TOOLS) / client.path).is_dir():
+    sources = client.sources(Path(TOOLS)) if TOOLS else None
+    if not sources:
         pytest.skip(f"no source of Megatron-LM {client.release} here")
     found = subprocess.run(
         [str(Path(TOOLS) / "env/bin/python"), "-W", "ignore", str(HERE / "megatron_names.py")],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(TOOLS) / client.path)},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(sources[0])},
         capture_output=True,
         text=True,
         check=True,
