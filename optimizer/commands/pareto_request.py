@@ -13,7 +13,7 @@ from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_o
 from optimizer.commands.values import AT_MOST, merged
 from optimizer.commands.waiting import progress
 from optimizer.errors import InputError, InvalidFile
-from optimizer.job import QUANTISED
+from optimizer.job import QUANTISED, Limits
 from optimizer.presets.economics import default_price
 from optimizer.presets.usual_batch import EACH, LEAST
 from optimizer.readers.text import read_text
@@ -58,7 +58,7 @@ class Wish:
     rents: Mapping[str, str]
     prices: Mapping[str, str]
     assume: Mapping[str, str]
-    bubble: float = 0.10
+    bubble: float = Limits.bubble
     flex: float | None = None
     fix: tuple[tuple[str, Any], ...] = ()
 

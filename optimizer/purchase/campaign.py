@@ -87,7 +87,7 @@ class Campaign:
     buy: bool = False
     book: PriceBook = field(default_factory=PriceBook)
     spares: int | None = None
-    bubble: float = 1.0
+    bubble: float = Limits.bubble
     flex: float = 0.0
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)

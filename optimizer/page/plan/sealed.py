@@ -33,14 +33,7 @@ def sealed(folder: Path) -> Iterator[None]:
 
 
 def _look(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sealed or event not in (
-        "open",
-        "os.listdir",
-        "os.scandir",
-        "subprocess.Popen",
-        "os.system",
-        "socket.connect",
-    ):
+    if not _sealed or event not in (*FILES, *DEEDS):
         return
     if event == "open" and isinstance(arguments[0], int):
         return
