@@ -71,7 +71,7 @@ def held_out(
         left = [runs[place] for place in part]
         places.append(part)
         found.append(_larger(errors(left, values), at_fit[part]))
-        inside.append(_surrounded(left, [runs[place] for place in rest]))
+        inside.append(_surrounded(left, [runs[place] for place in rest.tolist()]))
     whole = np.concatenate(places)
     like = np.zeros(len(whole), dtype=bool)
     like[np.unique(whole, return_index=True)[1]] = True
@@ -105,7 +105,7 @@ def refitted(
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12
     for part in parts:
         rest = np.setdiff1d(np.arange(len(runs)), part)
-        counts = np.sqrt(table_weights([runs[place] for place in rest]))
+        counts = np.sqrt(table_weights([runs[place] for place in rest.tolist()]))
         step = np.zeros(len(free))
         for _ in range(REWEIGHTINGS):
             weights = counts * (1.0 + ((at_fit[rest] + jacobian[rest] @ step) / SCALE) ** 2) ** -0.25

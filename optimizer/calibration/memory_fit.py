@@ -145,7 +145,7 @@ def _balance(failed: NDArray[np.bool_]) -> FloatArray:
     """Weights under which runs out of memory count as much as runs that fitted, and sum to one."""
     if not len(failed):
         return np.zeros(0)
-    share = np.where(failed, 0.5 / max(1, failed.sum()), 0.5 / max(1, (~failed).sum()))
+    share = np.where(failed, 0.5 / max(1, int(failed.sum())), 0.5 / max(1, int((~failed).sum())))
     return np.asarray(np.sqrt(share), dtype=np.float64)
 
 

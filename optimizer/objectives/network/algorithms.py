@@ -162,7 +162,8 @@ def _in_switch(group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
         slope = np.maximum(slope, np.where(tier.used, passes / (tier.inside * share * tier.rate), 0.0))
         base = np.maximum(base, np.where(tier.used & reduced, inside.base, 0.0))
     if reduced:
-        depth = np.max([np.where(t.used, t.profile.ring[-1].step, 0.0) for t in network], axis=0)
+        steps = [np.where(t.used, t.profile.ring[-1].step, 0.0) for t in network]
+        depth = np.asarray(np.max(steps, axis=0), dtype=np.float64)
     offered = np.where(node.used, group.members[0] >= node.profile.in_switch_ranks, reduced) | (group.size == 1)
     yield Line(latency=np.where(offered, base + 2.0 * depth, np.inf), slope=slope)
 
