@@ -22,10 +22,10 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     """Values of the free variables and the options; the derived ones follow from them unless they are pinned.
 
     `gpus` and `batches` stand for the job's: what any of them allows is in.
-    The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp; DualPipe is
-    one where the user places the layers. Groups that
-    share states (HSDP) are all replicas or those of one node, unless a range or a list asks for others.
-    Of the modules that may be recomputed few sets are in (`searched_modes`), unless a list asks for others.
+    The schedule is free where the stack offers one besides 1F1B and interleaving, which follow from vpp; DualPipe
+    is one where it is asked for. Groups that share states (HSDP) are all replicas or those of one node, unless a
+    range or a list asks for others. Of the modules that may be recomputed few sets are in (`searched_modes`),
+    unless a list asks for others.
     Domains reach a little beyond the limits, so that a relaxation can be found; a pinned value is always in.
     """
     model, limits = job.model, job.limits
@@ -48,7 +48,8 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
         "activation_offload": _on_host(job),
         "recompute": set(map(RECOMPUTE.index, modes)),
     }
-    usual = ("1f1b", "interleaved") + ("dualpipe",) * (not job.layout_given)
+    asked = "dualpipe" in limits.choices.get("schedule", ())
+    usual = ("1f1b", "interleaved") + ("dualpipe",) * (not asked)
     if offered := [name for name in job.stack.features.schedules if name not in usual]:
         values["schedule"] = {SCHEDULES.index(name) for name in ("1f1b", "interleaved", *offered)}
     for name, listed in limits.choices.items():
