@@ -23,20 +23,20 @@ def recomputing_by(job: Job, by: str) -> Job:
 
 
 def test_gpt3_on_small_a100s_gets_a_plan_that_megatron_can_run(gpt3_job: Job) -> None:
-    """The software cannot recompute one layer of 96, and the proof is over what it can: little is lost."""
+    """Four layers of 96 recomputed would be faster; the software cannot, and the proof is over what it can."""
     from optimizer.presets import load_cluster
 
-    job = replace(gpt3_job, cluster=load_cluster("dgx-a100-80")).with_limits(hbm=44e9, oom_risk=0.5)
+    job = replace(gpt3_job, cluster=load_cluster("dgx-a100-80")).with_limits(hbm=22e9, oom_risk=0.5)
     runs, ideal = plan(job, top=1), plan(recomputing_by(job, BY_STAGE), top=1)
     assert runs.plan
     assert runs.estimate
     assert runs.certificate
+    assert ideal.plan
     assert ideal.estimate
-    assert ideal.certificate
+    assert 0 < sum(ideal.plan.recompute_layers) < 16
     assert runs.plan.recompute_layers == ()
     assert runs.status == "optimal"
-    assert ideal.certificate.lower_bound <= runs.estimate.step_time < 1.01 * ideal.certificate.lower_bound
-    assert ideal.estimate.step_time <= runs.estimate.step_time
+    assert ideal.estimate.step_time < runs.estimate.step_time < 1.03 * ideal.estimate.step_time
     assert "recomputes equally many layers on every virtual stage" in runs.certificate.method
 
 
