@@ -10,7 +10,7 @@ from optimizer.errors import InvalidFile
 from optimizer.hardware import Cluster
 from optimizer.job import EVEN_RISK, Job, Limits
 from optimizer.model import Model
-from optimizer.plan import Knobs, Plan
+from optimizer.plan import Knobs, Plan, balanced
 from optimizer.presets import load_cluster, load_device, load_stack, preset_cluster
 from optimizer.scripts.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
 from optimizer.scripts.shape import model_of
@@ -135,6 +135,8 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
+    if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
+        plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = (0, 1) if launch.program == "torchtitan" and plan.pp > 1 else OFFERED.get(launch.program, ())
     if said.pop("fsdp", False):
         offered = tuple(stage for stage in offered if stage != 1)

@@ -20,6 +20,7 @@ from optimizer.scripts.read import read_files, read_launch
 from optimizer.scripts.torchtitan_python import titan_values
 from optimizer.search.plan.planner import plan
 from optimizer.target import aimed
+from tests.exports.read_back import differing, read_config
 
 
 @pytest.fixture
@@ -60,6 +61,16 @@ def test_releases_in_python_name_the_head_otherwise_and_the_last_counts_tokens(t
     assert main["training.num_tokens_per_train_step"] == 1536 * 8192
     assert main["parallelism.num_pp_microbatches"] == 384
     assert release["training.disable_cuda_graphs"] is True
+
+
+def test_an_even_layout_is_read_as_the_search_names_it(titan_answer: Answer, tmp_path: Path) -> None:
+    """Said or not it is the same layout, but the bubble differed in the last digit."""
+    assert titan_answer.plan is not None
+    even = replace(titan_answer, plan=replace(titan_answer.plan, layers_per_stage=(10,) * 8))
+    for path in write_exports(even, tmp_path / "out")[0]:
+        if path.name.startswith("torchtitan"):
+            assert read_config(even.job, path)[0].layers_per_stage == (10,) * 8
+            assert differing(even, path) == ""
 
 
 def test_fully_sharded_inside_groups(titan_answer: Answer) -> None:
