@@ -43,6 +43,8 @@ def plan_report(answer: Answer, assumed: Sequence[str] = ()) -> Group:
         Text(headline(answer), style=f"bold {COLOURS[answer.status]}"),
         Text(subject(answer.job)),
     ]
+    if answer.plan and answer.simpler:
+        parts.append(Text(simpler_hint(answer.plan, answer.knobs, answer.simpler)))
     if answer.plan and answer.estimate:
         parts += _sections(answer, answer.plan, answer.estimate)
     else:
@@ -154,7 +156,7 @@ def plan_table(answer: Answer, plan: Plan, estimate: Estimate) -> Table:
     table.add_row("interval", interval_words(job, plan, estimate))
     table.add_row("safety", safety_words(job, estimate, answer.safety))
     if answer.simpler:
-        table.add_row("simpler", simpler_words(plan, knobs, estimate, answer.simpler))
+        table.add_row("simpler", simpler_words(job, plan, knobs, estimate, answer.simpler))
     table.add_row(
         "bracket",
         f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
@@ -222,15 +224,28 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
     )
 
 
-def simpler_words(plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
+def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
     """A plan that is as fast with fewer moving parts: what it spares, and what else it differs in."""
+    room = (estimate.reserved - other.estimate.reserved) / GB
+    memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
+    spared = spared_words(plan, knobs, other)
+    return f"{other.plan.summary()}: {other.slower:.1%} slower {spared}; {memory} (--prefer simple)"
+
+
+def simpler_hint(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+    """The same in one line for the top of the report."""
+    return (
+        f"{other.slower:.1%} slower, less than runs tell apart, is a simpler plan {spared_words(plan, knobs, other)}: "
+        "--prefer simple"
+    )
+
+
+def spared_words(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+    """The moving parts that another plan spares, and those that only it has."""
     own, its = moving_parts(plan, knobs), moving_parts(other.plan, other.knobs)
     spared = " or ".join(part for part in own if part not in its)
     added = " and ".join(part for part in its if part not in own)
-    room = (estimate.reserved - other.estimate.reserved) / GB
-    memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory"
-    parts = f"without {spared}{f' but with {added}' if added else ''}"
-    return f"{other.plan.summary()}: {parts}; {other.slower:.1%} slower, {memory} (--prefer simple)"
+    return f"without {spared}{f' but with {added}' if added else ''}"
 
 
 def chance(job: Job, estimate: Estimate) -> str:

@@ -3,7 +3,7 @@ from math import log
 
 import pytest
 
-from optimizer.answer import Answer, Certificate, NearTies
+from optimizer.answer import Alternative, Answer, Certificate, NearTies
 from optimizer.plan import Plan
 from optimizer.reports.plan_report import headline, plan_report
 from optimizer.reports.proof_lines import layout_line, ties_line
@@ -26,6 +26,18 @@ def test_headline(gpt3_answer: Answer) -> None:
     assert headline(answer) == "GPT-3 175B on 1,024 × h100 — MFU 48.2% (38.6-60.2 at 90%), 5 s per step"
     assert "4 s to 6.25 s" in text(answer)
     assert "interpolated between measured runs" in " ".join(text(answer).split())
+
+
+def test_a_simpler_plan_is_told_at_the_top(gpt3_answer: Answer) -> None:
+    assert gpt3_answer.plan is not None
+    assert gpt3_answer.estimate is not None
+    assert "--prefer simple" not in text(gpt3_answer)
+    plan = replace(gpt3_answer.plan, tp=1, sequence_parallel=False)
+    simpler = Alternative(plan=plan, estimate=replace(gpt3_answer.estimate, reserved=30e9), slower=0.004)
+    report = text(replace(gpt3_answer, simpler=simpler))
+    line = "0.4% slower, less than runs tell apart, is a simpler plan without tensor parallelism: --prefer simple"
+    assert " ".join(report.split("Plan\n")[0].split()).endswith(line)
+    assert "10.0 GB less memory, fits with >99.9% (--prefer simple)" in " ".join(report.split())
 
 
 def test_time_and_memory_are_shares_of_the_step_and_of_the_usable_memory(gpt3_answer: Answer) -> None:

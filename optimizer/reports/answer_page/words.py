@@ -119,7 +119,7 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
         ("MFU counts", convention_words(job, estimate)),
         ("interval", interval_words(job, plan, estimate)),
         ("safety", safety_words(job, estimate, answer.safety)),
-        *([("simpler", simpler_words(plan, answer.knobs, estimate, answer.simpler))] if answer.simpler else []),
+        *([("simpler", simpler_words(job, plan, answer.knobs, estimate, answer.simpler))] if answer.simpler else []),
         (
             "bracket",
             f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
