@@ -48,6 +48,8 @@ SOFTWARE: Mapping[str, str] = {
     "tp_overlap": "tensor-parallel collectives run under products",
     "p2p_overlap": "pipeline transfers run under computation",
     "bucket": "gradient bucket [B]",
+    "communicators": "file of NCCL's options",
+    "blocks": "thread blocks of the data-parallel communicators",
     "offload": "share of the optimizer on the host",
     "attention": "attention kernels",
     "cuda_graphs": "CUDA graphs",

@@ -37,6 +37,7 @@ BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
 MISSPELT = 0.94  # likeness from which on a name counts as another one, misspelt
 BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
+COMMUNICATORS = "--nccl-communicator-config-path"
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 
 
@@ -205,6 +206,8 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
         launch.say("tokens", int(number) * sizes[length], last[length].written)
     if "--enable-zero-bubble" in last:
         launch.say("schedule", "zero-bubble", last["--enable-zero-bubble"].written)
+    if COMMUNICATORS in last:
+        launch.say("communicators", last[COMMUNICATORS].value, last[COMMUNICATORS].written)
     width = launch.settings.get("grad_bytes", 4)
     launch.settings["bucket"] = launch.settings.pop(
         "bucket_params", max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp)

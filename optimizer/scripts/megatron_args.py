@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from optimizer.errors import InvalidFile, nearest
 from optimizer.plan import Knobs, Plan, balanced, virtual_stages
@@ -66,9 +68,17 @@ def read_megatron_arguments(source: str | Path, gpus: int | None = None) -> tupl
 def _blocks(folder: Path, name: str) -> int:
     """Thread blocks of the data-parallel communicators in a file that NCCL's options are read from; 0 if not told."""
     try:
-        groups = read_json(folder / name) if name else {}
+        return blocks_in(read_json(folder / name)) if name else 0
     except InvalidFile:
         return 0
+
+
+def blocks_in(groups: Mapping[str, Any]) -> int:
+    """Thread blocks of the data-parallel communicators among NCCL's options by group; 0 if not told.
+
+    >>> blocks_in({"dp_cp": {"max_ctas": 16}}), blocks_in({"dp_cp": {}})
+    (16, 0)
+    """
     data = groups.get("dp_cp")
     told = data.get("max_ctas") if isinstance(data, dict) else 0
     return told if isinstance(told, int) and 0 <= told <= LARGEST else 0

@@ -151,7 +151,12 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
         dtype=_dtype(launch, said, cluster),
         limits=_limits(launch, cluster, plan, said["seq_len"], controls),
     )
-    knobs = Knobs(bucket=min(1e9, max(10e6, said.get("bucket", Knobs().bucket))), offload=said.get("offload", 0.0))
+    share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
+    knobs = Knobs(
+        bucket=min(1e9, max(10e6, said.get("bucket", Knobs().bucket))),
+        comm_sm_share=min(0.3, max(0.01, share)),
+        offload=said.get("offload", 0.0),
+    )
     if knobs.bucket != said.get("bucket", knobs.bucket):
         launch.kept.append(
             f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,12 @@ from optimizer.files import read_bytes
 from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, picotron, torchtitan
 from optimizer.scripts.bash import Document, Find, Reading
 from optimizer.scripts.bash_config import TrainingCommand, training_with_config
-from optimizer.scripts.bash_launch import bash_launch, read_script, sbatch_lines, told, training_command
+from optimizer.scripts.bash_launch import BashLaunch, bash_launch, read_script, sbatch_lines, told, training_command
 from optimizer.scripts.config_file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
 from optimizer.scripts.config_launch import ConfigLaunch, checked
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import device_in
+from optimizer.scripts.megatron_args import blocks_in
 from optimizer.scripts.pieces import Piece
 from optimizer.scripts.python_config import config_functions
 from optimizer.scripts.source import Source
@@ -92,7 +94,22 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     launch = source.launch
     if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
         launch.say("device", device, "the file's name")
+    if named := launch.settings.get("communicators", ""):
+        documents = source.documents if isinstance(source, BashLaunch) else ()
+        if blocks := _blocks(files, documents, Path(named).name):
+            launch.say("blocks", blocks, launch.written["communicators"])
     return source
+
+
+def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> int:
+    """Thread blocks of data parallelism in NCCL's options that a launch writes, or that lie beside it; 0 without."""
+    texts = [document.text for document in documents if Path(document.target).name == name]
+    try:
+        texts += [_file(str(path)).text for file in files if (path := Path(file.name).with_name(name)).is_file()]
+        groups = json.loads(texts[0]) if texts else {}
+    except (InvalidFile, ValueError):
+        return 0
+    return blocks_in(groups) if isinstance(groups, dict) else 0
 
 
 def _place(file: File) -> str:

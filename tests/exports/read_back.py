@@ -6,7 +6,6 @@ and how many cost the same to the last digit when they are read. 200 jobs take s
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +16,6 @@ from random import Random
 
 from optimizer.answer import Answer
 from optimizer.exports.folder import exported, write_exports
-from optimizer.exports.megatron import COMMUNICATORS
 from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
@@ -85,7 +83,7 @@ def read_arguments(job: Job, path: Path) -> tuple[Plan, Knobs]:
 
 
 def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
-    """The plan and knobs of another launch file and of the communicators that it names, on the job's machine."""
+    """The plan and knobs of a launch file as commands read it, on the job's machine."""
     controls = Controls(
         model=job.model.name,
         cluster=job.cluster.name,
@@ -96,18 +94,18 @@ def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
     )
     files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
     question = question_of(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
-    communicators = path.with_name(COMMUNICATORS)
-    if not communicators.exists() or path.suffix not in (".overrides", ".sbatch"):
-        return question.plan, question.knobs
-    blocks = json.loads(communicators.read_text())["dp"]["max_ctas"]
-    return question.plan, replace(question.knobs, comm_sm_share=blocks / job.cluster.device.sms)
+    return question.plan, question.knobs
 
 
 def differing(answer: Answer, path: Path) -> str:
     """How the price of a launch file differs from that of the answer; "" where it is the same to the last digit."""
+    readers = (read_config, read_arguments) if path.name == ARGUMENTS else (read_config,)
+    return "; ".join(filter(None, (_differing(answer, *read(answer.job, path)) for read in readers)))
+
+
+def _differing(answer: Answer, found: Plan, knobs: Knobs) -> str:
     job = answer.job
     assert answer.plan is not None
-    found, knobs = (read_arguments if path.name == ARGUMENTS else read_config)(job, path)
     if len(answer.plan.layers_per_stage) == found.pp == 1:
         found = replace(found, layers_per_stage=answer.plan.layers_per_stage)  # one stage holds all, said or not
     before, after = (price(job, Plans.of([one]), at) for one, at in ((answer.plan, answer.knobs), (found, knobs)))

@@ -13,6 +13,7 @@ from optimizer.plan import Knobs, Plan, balanced
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.recomputation import RECOMPUTE
 from optimizer.scripts.megatron_args import read_megatron_arguments
+from optimizer.scripts.read import read_files, read_launch
 
 SC21 = """
 torchrun --nnodes 128 --nproc_per_node 8 pretrain_gpt.py \\
@@ -152,3 +153,22 @@ def test_everything_missing_is_reported_at_once() -> None:
 def test_an_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="cannot be read"):
         read_megatron_arguments(tmp_path / "nothing.sh")
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"), [('{"dp_cp": {"max_ctas": 24}}', 24), ("[1]", None), ("{", None), ('{"dp_cp": 3}', None)]
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_blocks_of_communicators_are_read_where_they_are(
+    tmp_path: Path, text: str, blocks: int | None, *, inside: bool
+) -> None:
+    """In a document that the script writes, or beside it; what is no such file tells nothing."""
+    written = f"cat >\"$OUT/nccl.json\" <<'END'\n{text}\nEND\n" if inside else ""
+    if not inside:
+        (tmp_path / "nccl.json").write_text(text)
+    (path := tmp_path / "launch.sh").write_text(
+        f"{written}{SC21.strip()} --nccl-communicator-config-path $OUT/nccl.json\n"
+    )
+    launch = read_launch(read_files([str(path)])).launch
+    assert launch.problems == []
+    assert launch.settings.get("blocks") == blocks
