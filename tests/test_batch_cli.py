@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,8 +54,14 @@ def test_a_dry_run_counts_and_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "small.db").exists()
 
 
+def _ended(study: Path) -> list[tuple[str, float]]:
+    """The jobs in a study's store, and when each was done."""
+    with closing(sqlite3.connect(study.with_suffix(".db"))) as connection:
+        return connection.execute("SELECT key, finished FROM batch_jobs").fetchall()
+
+
 def test_the_same_command_again_has_nothing_to_do(finished: Path) -> None:
-    before = sqlite3.connect(finished.with_suffix(".db")).execute("SELECT key, finished FROM batch_jobs").fetchall()
+    before = _ended(finished)
     assert "4 of them have their answer in the store" in run(str(finished), "--dry-run").stdout
     found = json.loads(run(str(finished), "--export", "json").stdout)
     assert [(job["job"]["model"], job["job"]["gpus"]) for job in found] == [
@@ -69,8 +75,7 @@ def test_the_same_command_again_has_nothing_to_do(finished: Path) -> None:
         assert plan["tp"] * plan["cp"] * plan["pp"] * plan["dp"] == job["job"]["gpus"]
         assert sum(job["estimate"]["time_s"].values()) == pytest.approx(job["estimate"]["step_time_s"])
         assert job["costs"]["train_days"] > 0
-    after = sqlite3.connect(finished.with_suffix(".db")).execute("SELECT key, finished FROM batch_jobs").fetchall()
-    assert after == before
+    assert _ended(finished) == before
 
 
 def test_a_job_of_a_batch_is_planned_as_optimize_plans_it(finished: Path) -> None:

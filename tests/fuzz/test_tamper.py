@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_no_damage_of_a_store_changes_an_export_in_silence(tmp_path: Path) -> No
 )
 def test_every_column_that_is_told_is_under_the_checksum(tmp_path: Path, change: str) -> None:
     place = filled(tmp_path / "s.db")
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute(f"UPDATE batch_jobs SET {change} WHERE key = 'job-0003'")
     with pytest.raises(InputError, match="damaged"):
         exported(place)
@@ -60,7 +61,7 @@ def test_every_column_that_is_told_is_under_the_checksum(tmp_path: Path, change:
 
 def test_a_checksum_that_is_none_is_damage(tmp_path: Path) -> None:
     place = filled(tmp_path / "s.db")
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("UPDATE batch_sums SET checksum = NULL WHERE key = 'job-0003'")
     with pytest.raises(InputError, match=r"damaged .*job-0003"):
         exported(place)
@@ -69,7 +70,7 @@ def test_a_checksum_that_is_none_is_damage(tmp_path: Path) -> None:
 def test_checksums_of_the_first_version_are_still_read(tmp_path: Path) -> None:
     """They left out place and scenario, and have no number of columns in front."""
     place = filled(tmp_path / "s.db")
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.row_factory = sqlite3.Row
         for row in connection.execute("SELECT * FROM batch_jobs").fetchall():
             text = "\0".join(f"{row[name]!r}" for name in SUMMED)
@@ -77,7 +78,7 @@ def test_checksums_of_the_first_version_are_still_read(tmp_path: Path) -> None:
                 "UPDATE batch_sums SET checksum = ? WHERE key = ?", (sha256(text.encode()).hexdigest(), row["key"])
             )
     assert "optimal" in exported(place)
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("UPDATE batch_jobs SET result = '{}' WHERE key = 'job-0003'")
     with pytest.raises(InputError, match=r"damaged .*job-0003"):
         exported(place)

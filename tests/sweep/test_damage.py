@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def filled(place: Path, results: dict[str, str] | None = None) -> Path:
     )
     store.leave(owner.name)
     store.close()
-    with sqlite3.connect(place) as connection:  # everything into the one file that is damaged
+    with closing(sqlite3.connect(place)) as connection, connection:  # everything into the one file that is damaged
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("PRAGMA journal_mode=DELETE")
     return place
@@ -67,7 +68,7 @@ def test_a_damaged_store_is_told_or_says_what_was_written(tmp_path: Path) -> Non
 
 def test_a_changed_answer_is_named(tmp_path: Path) -> None:
     place = filled(tmp_path / "s.db")
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("UPDATE batch_jobs SET result = replace(result, '0', '1') WHERE key = 'job-0003'")
     with pytest.raises(InputError, match=r"damaged .*job-0003"):
         exported(place)
@@ -75,7 +76,7 @@ def test_a_changed_answer_is_named(tmp_path: Path) -> None:
 
 def test_a_store_of_an_earlier_version_is_still_read(tmp_path: Path) -> None:
     place = filled(tmp_path / "s.db")
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("DROP TABLE batch_sums")
     assert "optimal" in exported(place)
 
