@@ -24,6 +24,8 @@ from optimizer.scripts.pieces import Piece, text_of
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
+# Programs with flags of a shape that train nothing.
+IDLE = re.compile(r"\w*(text_generation|inference|server|convert|evalharness)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 LEAST = 3  # flags of a model or a plan that make a command a training command
@@ -184,8 +186,9 @@ def training_command(reading: Reading) -> Command | None:
     for command in reading.commands:
         if text_of(command.words[0]) in QUIET_COMMANDS:
             continue
-        count = len({flag.name for flag in flags_of(flat(command.words)) if flag.name in TELLING})
-        if count >= most:
+        words = flat(command.words)
+        count = len({flag.name for flag in flags_of(words) if flag.name in TELLING})
+        if count >= most and not any(IDLE.match(text_of(word).rpartition("/")[2]) for word in words):
             best, most = command, count
     return best
 

@@ -179,6 +179,12 @@ def test_keys_of_hydra_in_a_here_document_that_a_variable_holds() -> None:
         asked([File("run.sh", launches.READ_DOCUMENT.encode())])
 
 
+def test_what_serves_or_converts_a_model_trains_none() -> None:
+    serving = launches.ARRAYS.replace("pretrain_gpt.py", "tools/run_text_generation_server.py")
+    with pytest.raises(InputError, match="no command that trains"):
+        asked([File("run.sh", serving.encode())])
+
+
 def test_a_script_that_a_step_of_slurm_starts_is_read(tmp_path: Path) -> None:
     outer, inner = launches.QUOTED_DOCUMENT.split("cat <<'EOF' > run.sh\n")
     (tmp_path / "run.sh").write_text(inner.partition("EOF")[0])
