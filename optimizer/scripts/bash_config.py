@@ -183,9 +183,10 @@ def _hydra(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _after(texts: Sequence[str], flag: str) -> str:
-    """The value of a flag, "" where it is not given or names a file."""
+    """The value of a flag, "" where it is no name, as that of a file or a place in a template."""
     value = _value(texts, flag)
-    return "" if "/" in value or value.endswith((".toml", ".yaml", ".yml", ".json")) else value
+    named = re.fullmatch(r"[\w.]+", value) and not value.endswith((".toml", ".yaml", ".yml", ".json"))
+    return value if named else ""
 
 
 def _value(texts: Sequence[str], flag: str) -> str:
