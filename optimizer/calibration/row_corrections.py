@@ -70,6 +70,27 @@ CORRECTIONS = (
         why="weights and moments in half precision, as in the configuration that the recipe names",
         where={"model": "llama 3.1 70b", "gpus": "32"},
     ),
+    # What its rows on v5p leave out, as benchmarks/maxtext_v5p_model_configs.py of AI-Hypercomputer/maxtext @3eb77db3c
+    # and the launch scripts of AI-Hypercomputer/tpu-recipes @6c627893 have it: DeepSeek-V3 has 6 sequences of 8,192
+    # tokens a chip; Maverick's custom policy keeps queries, keys and values on the host.
+    *(
+        Correction(
+            source="tpu-recipes",
+            table="",
+            columns=columns,
+            why="micro-batch and recomputation as in the configuration that the recipe names",
+            where={"gpu": "tpu v5p", **where},
+        )
+        for where, columns in (
+            (
+                {"model": "deepseek-v3", "gpus": "512", "global_batch": "6144"},
+                {"seq_len": "8192", "global_batch": "3072", "micro_batch": "6", "recompute": "full"},
+            ),
+            ({"model": "llama 4 scout"}, {"micro_batch": "8", "recompute": "full"}),
+            ({"model": "llama 4 maverick", "tp": "4"}, {"micro_batch": "16", "recompute": "custom"}),
+            ({"model": "mixtral 8x7b"}, {"micro_batch": "36", "recompute": "full", "notes": "weight_dtype=bfloat16"}),
+        )
+    ),
     # Its scripts for domains of 72 GPUs replay attention and router: yanring/Megatron-MoE-ModelZoo @e865051 and
     # @798dfb5, best_practice/qwen3/run_gb200_235b.sh and run_gb300_235b.sh.
     *(

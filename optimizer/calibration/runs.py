@@ -109,6 +109,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         assumed.append(f"no micro_batch: {row['micro_batch']} are two")
         row["micro_batch"] = ""
     recipe = as_released(corrected(row, assumed), assumed)
+    row["micro_batch"] = recipe.get("micro_batch", "")
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))

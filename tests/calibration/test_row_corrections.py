@@ -60,6 +60,22 @@ def test_a_step_without_the_weights_that_are_handed_on_after_it() -> None:
     assert corrected(adapters, said) is adapters
 
 
+def test_rows_on_v5p_take_the_batch_and_the_recomputation_of_their_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "source,stack,model,seq_len,gpu,gpus,tp,global_batch,step_time_s\n"
+        "github:AI-Hypercomputer/tpu-recipes@c8cfe2f,maxtext,DeepSeek-V3,4096,TPU v5p,512,1,6144,90.668\n"
+        "github:AI-Hypercomputer/tpu-recipes@c8cfe2f,maxtext,DeepSeek-V3,4096,TPU v5p,256,1,6144,90.668\n",
+        encoding="utf-8",
+    )
+    told, other = read_runs(path)
+    assert told.plan is not None
+    assert told.job is not None
+    assert (told.plan.micro_batch, told.plan.recompute, told.job.seq_len) == (6, "full", 8192)
+    assert (told.doubted, other.doubted) == ("", "it names no micro_batch")
+    assert told.job.tokens == 6144 * 4096
+
+
 def test_memory_used_of_the_device_is_read_in_its_unit(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(

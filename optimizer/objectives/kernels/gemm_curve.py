@@ -55,12 +55,13 @@ _ELEMENT_BYTES = {"fp4": 0.5, "fp6": 0.75, "fp8": 1.0, "int8": 1.0, "tf32": 4.0,
 def curve_for(device: Device, dtype: str) -> GemmCurve:
     """The curve of a device and dtype, from presets/kernels.csv.
 
-    A device that was not measured borrows the curve whose tiles run at the most similar rate (peak per SM), with
-    its own peak, SMs and bandwidth. Its ceiling is its measured_matmul over its peak (bf16 and fp16 share theirs),
-    which holds what the power limit takes already, else its vendor's default, else the borrowed one; the units of a
-    measured device beside another memory or at another clock are its own. A measured device whose number of SMs is
-    unknown (1) takes the preset's. Where a higher peak makes a device borrow a preset that is worse at some shape, it
-    is as fast there as with the lower peak (`slower`). Narrow formats share the fp8 curve, all others the bf16 one.
+    A device that was not measured borrows the curve whose tiles run at the most similar rate (peak per SM), with its
+    own peak, SMs and bandwidth. Its ceiling is its measured_matmul over its peak (bf16 and fp16 share theirs), else
+    its own or its vendor's default, which hold what the power limit takes already, else the borrowed one; the units
+    of a measured device beside another memory or at another clock are its own. A measured device whose number of SMs
+    is unknown (1) takes the preset's. Where a higher peak makes a device borrow a preset that is worse at some shape,
+    it is as fast there as with the lower peak (`slower`). Narrow formats share the fp8 curve, all others the bf16
+    one.
 
     Raises InputError for a dtype without matrix units.
     """
@@ -95,7 +96,8 @@ def _ceiling(device: Device, dtype: str, preset: CurvePreset, *, own: bool) -> t
     for name in (key, *({"bf16", "fp16"} - {key} if key in ("bf16", "fp16") else ())):
         if device.measured_matmul.get(name, 0.0) > 0.0 and name in device.peak_flops:
             return min(1.0, device.measured_matmul[name] / device.peak_flops[name]), 0.0
-    return default_ceiling(device.vendor, preset["ceiling"]), throttle
+    usual = default_ceiling(device)
+    return (preset["ceiling"], throttle) if usual is None else (usual, 0.0)
 
 
 def _curve(

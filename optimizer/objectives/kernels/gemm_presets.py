@@ -117,10 +117,10 @@ def _named(path: Path, device: str, dtype: str) -> tuple[CurvePreset, ...]:
     return tuple(curve for curve in curves if curve.names(device)) or curves
 
 
-def default_ceiling(vendor: str, otherwise: float) -> float:
-    """Share of the peak that the vendor's libraries reach where nothing was measured [1]."""
+def default_ceiling(device: Device) -> float | None:
+    """Share of the peak that products of the device reach, or else its vendor's libraries on others [1]."""
     _, ceilings = _presets(presets_folder() / "kernels.csv")
-    return ceilings.get(vendor.lower(), otherwise)
+    return ceilings.get(device.name, ceilings.get(device.vendor.lower()))
 
 
 @cache

@@ -284,6 +284,23 @@ def test_a_measured_best_shape_replaces_the_borrowed_ceiling() -> None:
     assert curve_for(replace(NEW, vendor="AMD"), "bf16").ceiling == pytest.approx(0.58)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "least", "most"),
+    [
+        ("tpu-v5e", "bf16", 0.89, 1.0),
+        ("tpu-v5p", "bf16", 0.86, 1.0),
+        ("tpu-v7", "bf16", 0.82, 0.83),
+        ("mi300x", "fp8", 0.48, 0.49),
+    ],
+)
+def test_devices_without_a_curve_reach_what_was_seen_of_them_under_their_power_limit(
+    name: str, dtype: str, least: float, most: float
+) -> None:
+    """Of v5e and v5p: model FLOPs with full recomputation, x 4 / 3 (MaxText's README: 67 % at 32B, 65 % at 1024B)."""
+    curve = curve_for(load_device(name), dtype)
+    assert (least <= curve.ceiling <= most, curve.throttle) == (True, 0.0)
+
+
 def test_a_named_device_takes_the_number_of_sms_it_lacks() -> None:
     h100 = replace(load_device("h100"), sms=1)
     assert curve_for(h100, "bf16") == curve_for(load_device("h100"), "bf16")
