@@ -12,7 +12,7 @@ from optimizer.calibration.row_release import GRAPHS
 class Correction:
     """Columns to read otherwise in the rows of one table, and why: `why` is said with every row that it changes.
 
-    `where` are cells that a row must have for it, in lower case.
+    `where` are cells that a row must have for it, in lower case. A note is added to those of the row.
     """
 
     source: str
@@ -152,5 +152,6 @@ def corrected(row: Mapping[str, str], assumed: list[str]) -> Mapping[str, str]:
         here = all(row.get(column, "").lower() == cell for column, cell in correction.where.items())
         if here and correction.source in source and correction.table in table:
             assumed.append(correction.why)
-            return {**row, **correction.columns}
+            notes = "; ".join(filter(None, (row.get("notes", ""), correction.columns.get("notes", ""))))
+            return {**row, **correction.columns} | ({"notes": notes} if notes else {})
     return row

@@ -20,6 +20,7 @@ ASYNC_TP = 0.25
 _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
 _LAYOUT = re.compile(r"layout[ =]'?(E[tmL|()*\d]+L)\b")
 _SCOPE = re.compile(r"cuda_graph_scope=\[?([^\]=]*)\]?")
+_AWAY = re.compile(r"activation offload(?:ing)?:? ([a-z_\d]+(?:,\s?[a-z_\d]+)*)", re.IGNORECASE)
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 # what tables call the modules of optimizer.recomputation
 _WORDS = {
@@ -121,6 +122,16 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
         assumed.append("recomputation of all but the projections into attention, as in MaxText's GPU scripts")
         return "selective"
     return named if named in RECOMPUTE else "none"
+
+
+def kept_away(row: Mapping[str, str]) -> tuple[str, ...]:
+    """The modules whose inputs a row's notes say are kept on the host.
+
+    >>> kept_away({"notes": "fine-grained activation offload expert_fc1,moe_act; A2A_OVERLAP=1"})
+    ('expert_fc1', 'moe_act')
+    """
+    match = _AWAY.search(row.get("notes", ""))
+    return tuple(re.findall(r"\w+", match[1])) if match else ()
 
 
 def recomputed_first(row: Mapping[str, str]) -> int:

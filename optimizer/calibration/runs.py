@@ -18,6 +18,7 @@ from optimizer.calibration.row_model import read_model
 from optimizer.calibration.row_numbers import flag, integer, number_problems
 from optimizer.calibration.row_recipe import (
     dispatcher,
+    kept_away,
     number_format,
     overlaps,
     printed_layout,
@@ -33,6 +34,7 @@ from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.errors import InputError, InvalidFile
 from optimizer.files import MB, read_bytes
 from optimizer.job import Job
+from optimizer.objectives.layer.cost import share_there
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.plan import Plan
 from optimizer.presets import preset_device, preset_stack, stack_names
@@ -224,6 +226,8 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
     )
+    if modules := kept_away(row):
+        plan = replace(plan, activation_offload=share_there(job, plan, modules))
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
 

@@ -76,6 +76,11 @@ def test_rows_on_v5p_take_the_batch_and_the_recomputation_of_their_recipe(tmp_pa
     assert told.job.tokens == 6144 * 4096
 
 
+def test_a_note_is_added_to_those_of_the_row() -> None:
+    row = {"source": "Megatron-MoE-ModelZoo", "gpu": "GB200", "dtype": "mxfp8", "notes": "offload expert_fc1"}
+    assert corrected(row, [])["notes"].startswith("offload expert_fc1; cuda_graph_impl=")
+
+
 def test_memory_used_of_the_device_is_read_in_its_unit(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(

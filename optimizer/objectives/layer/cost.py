@@ -5,7 +5,7 @@ operators + messages -> LayerTime -> Cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from optimizer.objectives.layer.phases import TERMS
 from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
-from optimizer.plan import IntArray, Plans
+from optimizer.plan import IntArray, Plan, Plans
 from optimizer.recomputation import MODES, RECOMPUTE, modules_of
 
 HOST_TRANSFER = "host_transfer"
@@ -151,7 +151,7 @@ def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -
     hosted = hosted_bytes(job, plans, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
     passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(hosted):
-        passes = host_passes(job, time, lean, hosted)
+        passes = host_passes(job, time, lean, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
     spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
     return Cost(
@@ -206,6 +206,22 @@ def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
         moved = moved + selective_bytes(table, lean)
     return moved * stack["activation_factor"]
+
+
+def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
+    """Per cent of what a layer may keep on the host that the inputs of these modules are, as optimizer.plan counts.
+
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=8)
+    >>> share_there(job, Plan(tp=8), ("attn_proj",)), share_there(job, Plan(tp=8), ("core_attn", "attn_proj"))
+    (25, 100)
+    """
+    plans, mixture = Plans.of([plan]), job.model.experts is not None
+    whole = movable_bytes(job.model, shapes_of(job, plans), mixture, job.stack.imbalance, 1.0 if job.quantised else 2.0)
+    some = {name: size for name, size in whole.items() if name in modules}
+    part, all_of_it = (moved_bytes(sizes, without_full(plans.recompute), np.ones(1))[0] for sizes in (some, whole))
+    return round(100 * float(part) / max(float(all_of_it), 1.0))
 
 
 def keeps_there(job: Job, plans: Plans) -> BoolArray:

@@ -66,7 +66,7 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     (9.51, 10.51, 'interpolated')
     """
     reasons = outside(job)
-    reasons += ("no fitted run keeps activations on the host",) * (plan.activation_offload > 0)
+    reasons += ("at most one fitted run keeps activations on the host",) * (plan.activation_offload > 0)
     reasons += _routed(job)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
     source = _widths(job, f"{quantity}_{kind}")

@@ -10,7 +10,8 @@ import pytest
 from optimizer.job import Job
 from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.host import host_seconds
+from optimizer.objectives.layer.host import host_passes, host_seconds
+from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
@@ -79,6 +80,17 @@ def test_a_faster_host_link_hides_more() -> None:
     costs = [shares(replace(job("mixtral-8x22b"), cluster=cluster), MIXTURE, 0, 100)[0] for cluster in (fast, slow)]
     assert costs[0][1] < 1.02 * costs[0][0]
     assert costs[1][1] > 1.5 * costs[1][0]
+
+
+def test_an_exchange_inside_the_scale_up_domain_leaves_the_link_free() -> None:
+    """Two milliseconds of copies beside one of products and one of exchange: a millisecond shows where it is far."""
+    question, one = job("mixtral-8x22b"), np.ones(1)
+    terms = {**dict.fromkeys(TERMS, 0 * one), "gemm": 1e-3 * one, "ep_communication": 1e-3 * one}
+    phase = Phase(terms=terms, hidden=0 * one, outlasting=0 * one)
+    time = LayerTime(forward=phase, backward=phase, selective=phase, full=phase, host=0 * one, collectives=0 * one)
+    moved = 2e-3 * question.cluster.host_bandwidth * one
+    near, far = (host_passes(question, time, np.zeros(1, dtype=np.int64), moved, one > bound) for bound in (0, 1))
+    assert [float(far[place][0] - near[place][0]) for place in (0, 1)] == pytest.approx([1e-3, 1e-3])
 
 
 def test_communication_under_the_computation_keeps_the_link() -> None:
