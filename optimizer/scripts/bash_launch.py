@@ -32,7 +32,7 @@ LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 NOTHING: Mapping[str, str] = {}
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
-ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d+)\b", re.MULTILINE)
+ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

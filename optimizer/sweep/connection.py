@@ -81,7 +81,7 @@ def _write_ahead(connection: Any) -> None:
 def readable(url: URL) -> Engine:
     """An engine that only reads, so that a store in a read-only folder can be shown."""
     from sqlalchemy import create_engine, text
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DatabaseError, OperationalError
 
     if url.get_backend_name() != "sqlite":
         return create_engine(url)
@@ -90,10 +90,10 @@ def readable(url: URL) -> Engine:
     try:
         with engine.connect() as connection:
             connection.execute(text("SELECT count(*) FROM sqlite_master"))
-    except OperationalError:
+    except DatabaseError as error:
         engine.dispose()
         waiting = Path(f"{url.database}-wal")
-        if waiting.exists() and waiting.stat().st_size:
+        if not isinstance(error, OperationalError) or (waiting.exists() and waiting.stat().st_size):
             raise
         # Without a writable folder, WAL's shared memory cannot be made; nobody else can write there either.
         return create_engine(f"sqlite:///file:{path}?immutable=1&uri=true")
