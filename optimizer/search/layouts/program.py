@@ -19,7 +19,7 @@ from optimizer.search.layouts.problem import (
     recomputable,
     virtual_stage_limits,
 )
-from optimizer.search.layouts.waiting import DOUBT, TIME_STEPS, keep_pace, keep_within
+from optimizer.search.layouts.waiting import TIME_STEPS, keep_pace, keep_within
 
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
 
@@ -75,9 +75,7 @@ class LayoutProgram:
             if at_most < inf and not problem.filled:
                 keep_within(self, at_most)
             if problem.vpp > 1 and not self.folded and not self.pinned:
-                keep_pace(self)
-                if at_most < inf:
-                    keep_within(self, at_most * (1 + DOUBT))
+                keep_pace(self, at_most)
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""

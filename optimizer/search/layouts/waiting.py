@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from numpy.typing import NDArray
@@ -17,16 +18,17 @@ if TYPE_CHECKING:
 
     from optimizer.search.layouts.program import LayoutProgram
 
-DOUBT = 0.05  # share by which layouts may look slower than the limit, as they often lose less than they might
+DOUBT = 0.03  # share of the best step that layouts may seem to lose, as they often lose less
 SHARES = 100  # of which NEGLECTED is a whole number
 SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 
 
-def keep_pace(layouts: LayoutProgram) -> None:
+def keep_pace(layouts: LayoutProgram, at_most: float) -> None:
     """Count in the objective what a pipeline whose stages all held the vpp longest virtual stages would take longer.
 
-    Stages wait for each other no longer than that (objectives/pipeline/stall.py); NEGLECTED does not count. The sum of
+    Stages wait for each other no longer than that (objectives/pipeline/stall.py); NEGLECTED does not count, and layouts
+    that might lose DOUBT of `at_most` [s] are left out. The sum of
     the vpp longest is the least of vpp x + what each of all exceeds x by. What a stage spends beside its layers is
     spread evenly over its virtual ones.
     """
@@ -46,10 +48,13 @@ def keep_pace(layouts: LayoutProgram) -> None:
     closed: list[Term] = [(layouts.slowest, -allowed * vpp * weight)]
     closed += [(n, -allowed * vpp * layouts.extra[kind]) for stage in layouts.recomputed for kind, n in stage.items()]
     fixed = layouts.whole_ticks + (problem.pp + weight) * layouts.aside
-    layouts.late = program.variable(0, vpp * problem.microbatches * most)
+    lost = min(DOUBT * vpp * at_most / layouts.tick, vpp * problem.microbatches * most)
+    layouts.late = program.variable(0, int(lost))
     program.linear([*longest, *closed, (layouts.late, -allowed * vpp)], None, allowed * vpp * fixed)
     layouts.cost = [*layouts.cost, (layouts.late, 1)]
     program.minimise(layouts.cost)
+    if at_most < inf:
+        keep_within(layouts, at_most * (1 + DOUBT))  # follows from both limits, and spares the solver a lot
 
 
 def keep_within(layouts: LayoutProgram, at_most: float) -> None:
