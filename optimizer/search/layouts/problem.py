@@ -192,7 +192,7 @@ def _cuts_searched(job: Job) -> str:
         if alike
         else (
             "; of unlike ones that counts what a pipeline would take beyond 1 % longer whose stages all held the VPP "
-            "longest, and layouts that lose over 3 % of the best step so are left out: they stall the schedule"
+            "longest, and layouts that lose over 5 % of the best step so are left out: they stall the schedule"
         )
     )
     recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""

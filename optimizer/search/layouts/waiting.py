@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.search.layouts.program import LayoutProgram
 
-DOUBT = 0.03  # share of the best step that layouts may seem to lose, as they often lose less
+DOUBT = 0.05  # share of the best step that layouts may seem to lose, as they often lose less
 SHARES = 100  # of which NEGLECTED is a whole number
 SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
