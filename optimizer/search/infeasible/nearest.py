@@ -88,10 +88,11 @@ class Numbers:
 
         A plan is the leaner the more replicas and the fewer and smaller micro-batches it has, and its bubble the
         smaller the more micro-batches: it must fit in memory with the most replicas and one micro-batch, and have a
-        small enough bubble with as many micro-batches as the largest batch has sequences.
+        small enough bubble with as many micro-batches as the largest batch has sequences. A single replica may keep on
+        the host what several would hold whole, and is looked at as well.
         """
         values, most = self._values(counts, batches), int(batches.max())
-        leanest = self._leanest({"dp": (most,), "num_microbatches": (most,), **values})
+        leanest = self._leanest({"dp": (1, most), "num_microbatches": (most,), **values})
         plans = walk(self.job, self._rules("dp"), leanest, deadline=self.deadline)
         found = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
         return unique(plans.tp * plans.cp * plans.pp for plans in found), narrowed(values, found)

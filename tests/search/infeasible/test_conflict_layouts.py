@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -16,11 +15,13 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered, Rule
 from optimizer.constraints.rules import structural
 from optimizer.job import EVEN_RISK, Job
+from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts.leanest import LeastMemory
 from optimizer.search.plan.best import best_plan
@@ -31,7 +32,7 @@ from tests.thorough import cases
 
 
 def lean(job: Job) -> Knobs:
-    """The knobs with which a plan fits if it does with any."""
+    """The knobs with which a plan of one replica fits if it does with any."""
     return Knobs(offload=job.most_offload)
 
 
@@ -65,7 +66,11 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     assume(sum(map(len, parts)) <= MOST_PLANS)
     every = list(islice(every_layout(job, parts), MOST_LAYOUTS + 1))
     assume(len(every) <= MOST_LAYOUTS)
-    return bool(every) and bool(np.any(price(job, Plans.of(every), lean(job)).reserved <= safe_memory(job)))
+    if not every:
+        return False
+    laid_out = Plans.of(every)
+    reserved = price(job, laid_out, at_most_offload(bill_of(job, laid_out))).reserved
+    return bool((reserved <= safe_memory(job)).any())
 
 
 def holds(job: Job, rules: Sequence[Rule]) -> bool:

@@ -98,7 +98,8 @@ def test_more_replicas_and_fewer_smaller_micro_batches_are_leaner(job: Job, data
     fewer = replace(plans, num_microbatches=np.maximum(1, plans.num_microbatches // data.draw(st.integers(1, 4))))
     assert (memory.bounds(job, fewer) <= held).all()
     more = replace(plans, dp=plans.dp * data.draw(st.integers(1, 5)) + data.draw(st.integers(0, 3)))
-    assert (memory.bounds(job, more) <= held).all()
+    alone = (plans.zero_stage == 0) & (plans.dp * plans.cp == 1)  # others share no state that could be on the host
+    assert (memory.bounds(job, more) <= held)[~alone].all()
 
 
 @given(st.integers(1, 32), st.integers(1, 8), st.integers(1, 300), st.integers(0, 50), st.integers(0, 3))

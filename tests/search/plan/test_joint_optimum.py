@@ -24,7 +24,7 @@ from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans, virtual_s
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.lattice.knobs import BOX, columns, least_offload, taken, tuned
+from optimizer.search.lattice.knobs import BOX, at_most_offload, columns, least_offload, taken, tuned
 from optimizer.search.layouts.problem import alternates
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -154,8 +154,9 @@ def every_layout(job: Job) -> tuple[Plans, list[Plan], NDArray[np.int64]] | None
 
 def settings_of(job: Job, plans: Plans) -> tuple[KnobColumns, ...]:
     """The knobs of each plan: its own, and those with none and with all of the optimizer that may be on the host."""
-    own = tuned(bill_of(job, plans)).knobs
-    return own, replace(own, offload=0 * own.offload), replace(own, offload=0 * own.offload + job.most_offload)
+    bill = bill_of(job, plans)
+    own = tuned(bill).knobs
+    return own, replace(own, offload=0 * own.offload), replace(own, offload=at_most_offload(bill).offload)
 
 
 def at_least(job: Job, plans: list[Plan], knobs: KnobColumns) -> KnobColumns:
