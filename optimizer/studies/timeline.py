@@ -9,6 +9,7 @@ from optimizer.job import Job
 from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
 from optimizer.plan import Knobs, Plan
+from optimizer.search.layouts.band import EFFORT
 from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.layouts.table import pass_times
@@ -48,7 +49,7 @@ def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = Fa
     free = job.with_limits(fixed={})
     costs = layer_costs(free, plan, knobs)
     problem = problem_of(free, plan, costs)
-    layout = best_assignment(problem, seed=seed) if best else placed_layout(problem, plan.placement)
+    layout = best_assignment(problem, seed=seed, effort=EFFORT) if best else placed_layout(problem, plan.placement)
     split = BY_NAME[plan.schedule].splits
     times = pass_times(costs, layout.kinds, layout.recomputed, pp=plan.pp, split=split)
     return PipelineStudy(

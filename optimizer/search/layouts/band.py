@@ -157,13 +157,16 @@ def place(
 
 
 def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
-    """The plan with virtual stages of like length where layouts are as good: unlike ones stall the schedule."""
+    """The plan with virtual stages of like length where layouts are as good: unlike ones stall the schedule.
+
+    Where a solver needs long to find any, the plan as it is.
+    """
     if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
         return plan
     problem = problem_of(job, plan, layer_costs(job, plan, knobs))
     try:
-        given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed)
-    except Infeasible:  # the solver rounds bytes up, and a layout with what it needs on the host has none to spare
+        given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed, effort=EFFORT)
+    except (Infeasible, TimeLimit):  # the solver rounds bytes up: a layout with its need on the host has none to spare
         return plan
     return found.of(plan) if abs(found.objective - given.objective) <= given.objective * SAME else plan
 
