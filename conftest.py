@@ -14,6 +14,7 @@ import pytest
 from tests.slow import SLOW, function_of
 
 ROOT = Path(__file__).resolve().parent
+SERVERS = {"browser", "served"}  # fixtures that take seconds to begin and to end
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -35,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test is quick or slow: `-m quick`, `-m slow`."""
     for item in items:
-        item.add_marker("slow" if function_of(item.nodeid) in SLOW else "quick")
+        opens = not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+        item.add_marker("slow" if opens or function_of(item.nodeid) in SLOW else "quick")
 
 
 def pytest_collection_finish() -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 LIST = Path(__file__).with_name("slow.txt")
 SLOW = frozenset(LIST.read_text(encoding="utf-8").split())
-CASE = 0.3  # [s]
-FUNCTION = 2.0  # [s]
+CASE = 0.1  # [s]
+FUNCTION = 1.0  # [s]
 
 
 def function_of(test: str) -> str:
