@@ -18,7 +18,7 @@ from optimizer.objectives.network.algorithms import levels, lines
 from optimizer.objectives.network.topology import IntArray, Span, span
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
-FEW, PIECE = 256, 16384  # entries: from where it pays to look for lines that never win, and what a cache holds
+FEW, PIECE = 256, 16384  # entries: done at once, with lines that never win among them, and what a cache holds
 
 
 def volume_per_rank(kind: str, message: ArrayLike, ranks: ArrayLike) -> FloatArray:

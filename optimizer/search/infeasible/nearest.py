@@ -92,7 +92,7 @@ class Numbers:
         the host what several would hold whole, and is looked at as well.
         """
         values, most = self._values(counts, batches), int(batches.max())
-        leanest = self._leanest({"dp": (1, most), "num_microbatches": (most,), **values})
+        leanest = self._leanest({"dp": tuple({1, most}), "num_microbatches": (most,), **values})
         plans = walk(self.job, self._rules("dp"), leanest, deadline=self.deadline)
         found = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
         return unique(plans.tp * plans.cp * plans.pp for plans in found), narrowed(values, found)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from optimizer.search.layouts.program import LayoutProgram
 
-DOUBT = 0.05  # share of the best step that layouts may seem to lose, as they often lose less
+DOUBT = 0.05  # share of the best step that layouts may seem to lose, as they often lose less: assumed
 SHARES = 100  # of which NEGLECTED is a whole number
 SMOOTHING = 0.5  # the solver's deterministic time for evening out virtual stages
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
@@ -28,9 +28,8 @@ def keep_pace(layouts: LayoutProgram, at_most: float) -> None:
     """Count in the objective what a pipeline whose stages all held the vpp longest virtual stages would take longer.
 
     Stages wait for each other no longer than that (objectives/pipeline/stall.py); NEGLECTED does not count, and layouts
-    that might lose DOUBT of `at_most` [s] are left out. The sum of
-    the vpp longest is the least of vpp x + what each of all exceeds x by. What a stage spends beside its layers is
-    spread evenly over its virtual ones.
+    that might lose DOUBT of `at_most` [s] are left out. The sum of the vpp longest is the least of vpp x + what each of
+    all exceeds x by. What a stage spends beside its layers is spread evenly over its virtual ones.
     """
     problem, program = layouts.problem, layouts.program
     vpp, most = problem.vpp, 4 * problem.vpp * layouts.whole_ticks
