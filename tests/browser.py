@@ -30,3 +30,15 @@ def chromium_here(*needed: str) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+def axe(page: Any) -> list[tuple[str, str, str]]:
+    """Findings of axe-core that keep people from using the page."""
+    from axe_core_python.sync_playwright import Axe
+
+    found = Axe().run(page)["violations"]
+    return [
+        (finding["impact"], finding["id"], finding["nodes"][0]["html"][:200])
+        for finding in found
+        if finding["impact"] in ("serious", "critical")
+    ]

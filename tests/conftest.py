@@ -30,7 +30,7 @@ settings.load_profile("gate")
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One browser for every test of pages."""
-    with chromium_here() as found:
+    with chromium_here("axe_core_python") as found:
         yield found
 
 

@@ -6,23 +6,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from tests.browser import axe
 from tests.page.conftest import ROOT, Served
 from tests.page.test_own_files import CLUSTER, MODEL
 
 VIEWS = ("mine", "map", "pipeline", "scaling", "sensitivity", "runs")
 SMALL = "model=llama3-8b&gpus=64"
-
-
-def axe(page: Any) -> list[tuple[str, str, str]]:
-    """Findings of axe-core that keep people from using the page."""
-    from axe_core_python.sync_playwright import Axe
-
-    found = Axe().run(page)["violations"]
-    return [
-        (finding["impact"], finding["id"], finding["nodes"][0]["html"][:200])
-        for finding in found
-        if finding["impact"] in ("serious", "critical")
-    ]
 
 
 def test_a_slider_and_a_lock_change_the_plan_and_undo_takes_them_back(served: Served, visit: Any) -> None:
@@ -94,9 +83,7 @@ def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> 
     page.set_viewport_size({"width": 690, "height": 900})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.wait_for_timeout(300)
-    widths = page.evaluate(
-        "[...document.querySelectorAll('.plot .main-svg')].map(e => e.getBoundingClientRect().right)"
-    )
+    widths = page.evaluate("[...document.querySelectorAll('.later .drawn')].map(e => e.getBoundingClientRect().right)")
     assert widths
     assert max(widths) <= 690
     assert page.evaluate("document.documentElement.scrollWidth") == 690

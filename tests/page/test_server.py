@@ -23,7 +23,6 @@ PATHS = (
     "/plan",
     "/plan/",
     "/plan/room.js",
-    "/plan/plotly.js",
     "/plan/view/answer",
     "/plan/answer.json",
     "/learn/",

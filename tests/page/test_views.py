@@ -14,7 +14,7 @@ from optimizer.page.plan.engine import answered, first, offer_of
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.answer import answer_view, proven_view
-from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_chart
+from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_values
 from optimizer.page.plan.views.every import VIEWS
 from optimizer.page.plan.views.mine import difference_chart
 from optimizer.page.plan.views.paste import paste_view
@@ -22,6 +22,7 @@ from optimizer.page.plan.views.pipeline import ends, pipeline_chart
 from optimizer.page.plan.views.runs import distance, measured, nearest
 from optimizer.page.plan.views.scaling import counts, scaling_chart
 from optimizer.page.plan.views.sensitivity import sensitivity_chart
+from optimizer.page.plan.views.shown import fragment
 from optimizer.presets.offers import book_of
 from optimizer.purchase.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
@@ -112,12 +113,12 @@ def test_the_map_names_the_rule_that_forbids() -> None:
 def test_the_map_hatches_what_does_not_fit() -> None:
     job = answered(GPT3).answer.job
     found = cells(job)
-    chart = map_chart(job, found)
-    squares = chart.figure["data"][0]
-    hatched = [shape == "/" for shape in squares["marker"]["pattern"]["shape"]]
-    assert hatched == [cell.kind == FULL for cell in found]
-    assert any(hatched)
-    assert len(chart.rows) == len(found)
+    values = map_values(job, found)
+    assert [cell for _, line in values["lines"] for cell, _ in line] == found
+    html = fragment("map.html", **values)
+    assert html.count('class="n memory"') == sum(cell.kind == FULL for cell in found) > 0
+    assert html.count(' fastest"') == 1
+    assert len(values["rows"]) == len(found)
 
 
 def test_the_pipeline_draws_both_ends_and_nothing_between() -> None:

@@ -97,7 +97,7 @@ def opened(browser: Any, path: Path) -> Seen:
         target = link.get_attribute("href") or link.get_attribute("xlink:href") or "#"
         if not target.startswith("#") and not link.get_attribute("download"):
             seen.requests.append(f"a link to {target}")
-    seen.title, seen.drawn = page.title(), page.query_selector(".main-svg, .drawn") is not None
+    seen.title, seen.drawn = page.title(), page.query_selector(".drawn svg") is not None
     page.close()
     return seen
 

@@ -172,7 +172,7 @@ def test_bad_scaling_questions(arguments: tuple[str, ...], message: str) -> None
 
 @pytest.mark.parametrize("command", ["communication", "scaling"])
 def test_help_imports_nothing_heavy(command: str) -> None:
-    heavy = {"numpy", "ortools", "pandas", "optuna", "scipy", "plotly", "pydantic", "rich", "jinja2"}
+    heavy = {"numpy", "ortools", "pandas", "optuna", "scipy", "pydantic", "rich", "jinja2"}
     code = (
         f"import sys; from optimizer.cli import cli; cli(['{command}', '--help'], standalone_mode=False); "
         f"sys.exit(bool({{m.split('.')[0] for m in sys.modules}} & {heavy!r}))"

@@ -123,7 +123,6 @@ def _points(rows: Sequence[Priced], index: int) -> dict[str, Any]:
         "y": [row.step_time for row in rows],
         "mode": "markers",
         "text": texts,
-        "hovertemplate": "%{text}<extra></extra>",
         "marker": {
             "size": 6,
             "opacity": 0.65,
@@ -145,7 +144,6 @@ def _guides(measured: Sequence[float]) -> list[dict[str, Any]]:
             "marker": {"color": GREY},
             "line": {"color": GREY, "width": 1, "dash": dash},
             "showlegend": False,
-            "hoverinfo": "skip",
         }
         for factor, dash in ((1.0, "solid"), (1.0 + MARGIN, "dot"), (1.0 - MARGIN, "dot"))
         if ends

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 PACKAGE = "optimizer.page.plan"
 WAIT = 1.5  # for the answer before a page is shown without it [s]
 SCRIPTS = {"room.js": "text/javascript", "room.css": "text/css"}
-DAY_S = 86400
 DOWNLOADS = {"answer.json": "application/json", "report.html": "text/html", "launch.zip": "application/zip"}
 LATER = {
     "mine": "Mine against the best, term by term",
@@ -111,7 +110,6 @@ def plan_room(workers: Workers) -> Starlette:
             Route("/view/paste", pasted, methods=["POST"]),
             Route("/view/{view}", viewed),
             *(Route(f"/{name}", taken) for name in DOWNLOADS),
-            Route("/plotly.js", _plotly),
             Route("/{name:path}", _static),
         ]
     )
@@ -125,14 +123,6 @@ def _question(pairs: list[tuple[str, str]]) -> tuple[Asked, str]:
         return Asked(), str(error)
 
 
-async def _plotly(_request: Request) -> Response:
-    """The one library of charts, as the Python package brings it."""
-    from plotly.offline import get_plotlyjs
-    from starlette.responses import Response
-
-    return Response(get_plotlyjs(), media_type="text/javascript", headers=_kept())
-
-
 async def _static(request: Request) -> Response:
     """Script and look of the room."""
     from starlette.responses import PlainTextResponse, Response
@@ -141,7 +131,3 @@ async def _static(request: Request) -> Response:
     if name not in SCRIPTS:
         return PlainTextResponse("404: the rooms are /plan/ and /learn/.", status_code=404)
     return Response(filled(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})
-
-
-def _kept() -> dict[str, str]:
-    return {"cache-control": f"private, max-age={DAY_S}"}

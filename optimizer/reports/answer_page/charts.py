@@ -43,11 +43,8 @@ def waterfall(job: Job, estimate: Estimate) -> Chart:
         "base": [100 * base for base in bases],
         "text": texts,
         "textposition": "outside",
-        "cliponaxis": False,
         "marker": {"color": [GREY, *[ORANGE] * len(shown), BLUE]},
         "hovertext": ["", *(loss.about for loss in shown), "what the model gets"],
-        "hovertemplate": "%{y}: %{text}<br>%{hovertext}<extra></extra>",
-        "textfont": {"color": INK},
     }
     biggest = sorted(shown, key=lambda loss: -loss.share)[:3]
     words = (
@@ -69,7 +66,6 @@ def waterfall(job: Job, estimate: Estimate) -> Chart:
                     "title": {"text": "share of the step"},
                 },
                 yaxis={"autorange": "reversed"},
-                bargap=0.25,
             ),
         },
         columns=("loss", "share of the step", "seconds", "why"),
@@ -94,7 +90,6 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
                 "line": {"color": "#ffffff", "width": 1},
                 "pattern": {"shape": "/" if index >= len(PALETTE) else ""},
             },
-            "hovertemplate": f"{label(name)}: %{{x:.1f}} GB<extra></extra>",
         }
         for index, (name, value) in enumerate(terms)
     ]
@@ -114,7 +109,6 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
             "thickness": 2,
             "width": 8,
         },
-        "hovertemplate": f"{span.low / GB:.1f} to {span.high / GB:.1f} GB<extra></extra>",
     }
     lines = [("usable", usable, LIMIT, "solid")] + [("at this risk", safe, GREEN, "dash")] * (safe < usable)
     shapes = [

@@ -1,6 +1,6 @@
 """Axes of charts that are drawn here: where a value lies between both ends, and which values are labelled.
 
-An axis is described as plotly describes one, since the same figure is drawn by plotly where it can be zoomed.
+An axis is described in plotly's words.
 Source: https://plotly.com/javascript/reference/layout/xaxis/ (range, type, tickvals, ticktext, ticksuffix, rangemode).
 """
 

@@ -27,7 +27,7 @@ MANY = 300  # bars from which on a drawing can be widened
 def drawing(figure: Mapping[str, Any], name: str) -> str:
     """The figure as markup; `name` tells its controls from those of other drawings.
 
-    Raises ValueError for what plotly could draw and this cannot.
+    Raises ValueError for what cannot be drawn here.
     """
     traces = [_coloured(trace, index) for index, trace in enumerate(figure["data"])]
     unknown = {trace["type"] for trace in traces} - {"bar", "scatter"}

@@ -155,7 +155,6 @@ def _series(study: ScalingStudy, name: str, values: Sequence[float]) -> dict[str
         "x": [point.gpus for point in points],
         "y": list(values),
         "text": [f"{point.gpus:,} GPUs, {point.plan.summary()}" for point in points if point.plan],
-        "hovertemplate": "%{text}<extra></extra>",
         "line": {"color": colour, "width": 2},
         "marker": {"size": 10, "color": colour, "symbol": symbols},
     }

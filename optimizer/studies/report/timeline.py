@@ -105,14 +105,11 @@ def pipeline_chart(study: PipelineStudy, near: int = 0) -> Chart:
             "layout": layout(
                 140 + (34 if plan.pp <= 16 else 18) * plan.pp,
                 barmode="overlay",
-                bargap=0.1,
-                plot_bgcolor="#f1f2f4",
                 xaxis={"title": {"text": "time"}, "ticksuffix": " s", "range": [0, round(1.01 * timeline.makespan, 6)]},
                 yaxis={
                     "tickvals": stages,
                     "ticktext": [f"stage {stage}" for stage in stages],
                     "autorange": "reversed",
-                    "showgrid": False,
                 },
             ),
         },
@@ -188,11 +185,7 @@ def _traces(study: PipelineStudy, near: int, span: tuple[float, float] = (0.0, i
             "y": trace["y"],
             "text": trace["text"] if labelled else "",
             "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "textfont": {"color": "#ffffff", "size": 10},
             "hovertext": trace["hovertext"],
-            "hovertemplate": f"stage %{{y}}, {NAMES[kind]}<br>%{{hovertext}}<extra></extra>",
             "marker": {"color": trace["colour"], "line": {"width": 0}},
         }
         for kind, trace in found.items()

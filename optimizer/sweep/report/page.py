@@ -1,27 +1,24 @@
 """A batch as one HTML page that opens offline, and the same records as CSV beside it.
 
-Whatever a study says reaches the page as text only: escaped by the template, or as JSON in a block that is not run. A
-content security policy lets exactly the page's own two scripts run, and lets nothing be fetched.
+Whatever a study says reaches the page as text only: escaped by the template, or as JSON in a block that is not run.
+The page's own script chooses among the jobs and draws them.
 """
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from optimizer.files import CSV, HTML, replace_file
-from optimizer.reports.page import POLICY, filled, source_hash
+from optimizer.reports.page import rendered
 from optimizer.reports.pages.chart import numeric
+from optimizer.reports.pages.marks import OUTLINES
 from optimizer.sweep.export import csv_text
-from optimizer.sweep.report.table import plan_text, summary
+from optimizer.sweep.report.table import FAMILY_COLUMNS, family_rows, plan_text, summary
 from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat
 
-TEMPLATES = Path(__file__).parent / "templates"
 TEXTS = (
     "status",
     "scenario",
@@ -66,29 +63,24 @@ def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
     from markupsafe import Markup
 
-    program = (TEMPLATES / "batch.js").read_text(encoding="utf-8")
-    packed, plotly_hash = _plotly()
     prices = {
         (whole["job"]["device"], whole["costs"]["price_row"]): whole["costs"]
         for whole in wholes
         if whole["costs"]["price_row"]
     }
     found = summary(name, wholes)
-    return filled(
+    return rendered(
         "optimizer.sweep.report",
         "batch.html.j2",
         name=name,
         summary=found,
         conclusion=conclusion(found),
+        family_columns=FAMILY_COLUMNS,
+        family_rows=family_rows(found["families"]),
         numeric=numeric,
         prices=[(device, found) for (device, _), found in prices.items()],
         versions=sorted({whole["cost_model"] for whole in wholes}),
-        # These four are ours, or text that cannot end the element it stands in.
-        style=Markup((TEMPLATES / "batch.css").read_text(encoding="utf-8")),
-        program=Markup(program),
-        plotly=Markup(packed),
-        data=Markup(embedded(_data(wholes))),
-        policy=Markup(POLICY.format(scripts=f"'{source_hash(program)}' '{plotly_hash}'")),
+        data=Markup(embedded(_data(wholes))),  # text that cannot end the element it stands in
     )
 
 
@@ -123,16 +115,6 @@ def embedded(value: Any) -> str:
     return text
 
 
-@cache
-def _plotly() -> tuple[str, str]:
-    """Plotly's script, compressed and in base64, and its hash."""
-    from plotly.offline import get_plotlyjs
-
-    script = get_plotlyjs()
-    packed = gzip.compress(script.encode(), compresslevel=9, mtime=0)
-    return base64.b64encode(packed).decode(), source_hash(script)
-
-
 def _data(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The jobs by column, which is a third of the size of records."""
     rows = [{**flat(whole), "summary": plan_text(whole["plan"]) if whole["plan"] else ""} for whole in wholes]
@@ -143,6 +125,7 @@ def _data(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "columns": columns,
         "limits": list(LIMITS),
         "plan": list(PLAN),
+        "outlines": list(OUTLINES.values()),
         "time": _terms(wholes, "time_s", ()),
         "memory": _terms(wholes, "memory_bytes", PEAKS),
     }

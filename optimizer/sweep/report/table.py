@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from optimizer.sweep.forecast import Forecast
 
+FAMILY_COLUMNS = ("family", "jobs", "planned", "infeasible", "failed", "tokens/$", "at", "tokens/J", "its MFU")
 SOLVED = ("optimal", "feasible")
 SCHEMA_VERSION = 1
 STARTED = 10  # s, in which workers start
@@ -127,10 +128,10 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("family", "jobs", "planned", "infeasible", "failed", "tokens/$", "at", "tokens/J", "its MFU")
-    for family, found in families.items():
-        table.add_row(
+def family_rows(families: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """A line for each family, under FAMILY_COLUMNS."""
+    return [
+        (
             family,
             *(f"{found[key]:,}" for key in ("jobs", "planned", "infeasible", "failed")),
             "" if found["most_tokens_per_usd"] is None else f"{found['most_tokens_per_usd']:,.0f}",
@@ -138,6 +139,14 @@ def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
             "" if found["tokens_per_joule"] is None else f"{found['tokens_per_joule']:.2f}",
             "" if found["mfu_there"] is None else f"{found['mfu_there']:.1%}",
         )
+        for family, found in families.items()
+    ]
+
+
+def _families(families: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = _table(*FAMILY_COLUMNS)
+    for row in family_rows(families):
+        table.add_row(*row)
     return table
 
 

@@ -1,6 +1,5 @@
-{% include "charts.js" %}
-
 // The room: a changed control asks for the answer, a newer change stops the older, the address holds the question.
+"use strict";
 const byId = (id) => document.getElementById(id);
 const SOON = 30; // after the last movement of a slider [ms]
 const LONG = 400; // from which on a search shows that it goes on [ms]
@@ -142,17 +141,6 @@ function put(place, html) {
   }
   const again = focused && [...place.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused);
   if (again) again.focus();
-  if (place.querySelector(".plot")) library().then(() => drawCharts(place));
-}
-
-// The library of charts is large: it is fetched when the first chart to be looked into is opened.
-let fetched = null;
-function library() {
-  fetched ||= new Promise((done, failed) => {
-    const script = Object.assign(document.createElement("script"), { src: "plotly.js", onload: done, onerror: failed });
-    document.head.append(script);
-  });
-  return fetched;
 }
 
 // On a narrow screen the answer lies below the controls: its first line stands at the foot, and leads to it.
@@ -360,3 +348,7 @@ if (byId("answer").dataset.address) {
   remember(byId("answer").dataset.address, false);
   settled();
 } else if (byId("problem").hidden) answer(false);
+
+addEventListener("beforeprint", () => {
+  for (const each of document.querySelectorAll("details.numbers")) each.open = true;
+});

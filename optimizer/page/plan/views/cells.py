@@ -16,9 +16,8 @@ from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
-from optimizer.page.plan.views.shown import html_of
+from optimizer.page.plan.views.shown import fragment
 from optimizer.plan import Plan, Plans
-from optimizer.reports.pages.chart import INK, Chart, layout
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning, fold
@@ -29,7 +28,6 @@ FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
 MOST_TP, MOST_PP = 16, 64
 # From the fastest to twice as slow; dark words can be read on all of them.
 FAST, SLOW = (94, 174, 222), (237, 245, 250)
-HATCHED, BARRED = "#e9b08f", "#eef0f2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +58,9 @@ class Cell:
 
 
 def map_view(asked: Asked) -> dict[str, Any]:
-    """The map as a chart with its table."""
+    """The map with its table."""
     job = answered(asked).answer.job
-    return {"html": html_of(map_chart(job, cells(job)))}
+    return {"html": fragment("map.html", **map_values(job, cells(job)))}
 
 
 def cells(job: Job) -> list[Cell]:
@@ -140,86 +138,26 @@ def forbidding(job: Job, tp: int, pp: int) -> str:
     return f"{rule.name}: {rule.explain(pinned)}"
 
 
-def map_chart(job: Job, found: Sequence[Cell]) -> Chart:
-    """Cells as squares: the bluer the faster; hatched where nothing fits, grey where a rule forbids."""
-    tps, pps = sorted({cell.tp for cell in found}), sorted({cell.pp for cell in found})
+def map_values(job: Job, found: Sequence[Cell]) -> dict[str, Any]:
+    """What map.html shows: the bluer a cell, the faster; hatched where nothing fits, grey where a rule forbids."""
     fitting = [cell for cell in found if cell.kind == FITS]
     fastest = min(fitting, key=lambda cell: cell.seconds, default=None)
-    squares = {
-        "type": "bar",
-        "x": [pps.index(cell.pp) for cell in found],
-        "base": [tps.index(cell.tp) - 0.5 for cell in found],
-        "y": [1] * len(found),
-        "width": 1,
-        "text": [cell.text for cell in found],
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "textfont": {"color": INK},
-        "hovertext": [f"TP {cell.tp}, PP {cell.pp}<br>{_wrapped(cell.words)}" for cell in found],
-        "hoverinfo": "text",
-        "marker": {
-            "color": [_colour(cell, fastest) for cell in found],
-            "pattern": {
-                "shape": ["/" if cell.kind == FULL else "" for cell in found],
-                "bgcolor": "#fdf1ea",
-                "fgcolor": HATCHED,
-                "size": 8,
-            },
-            "line": {"color": "#ffffff", "width": 2},
-        },
+    tps = sorted({cell.tp for cell in found})
+    return {
+        "title": f"The best step time of each TP and PP within {safe_memory(job) / GB:.1f} GB",
+        "fastest": fastest,
+        "words": f"Fastest with TP {fastest.tp} and PP {fastest.pp}: {seconds(fastest.seconds)}."
+        if fastest
+        else "No cell holds a plan that fits.",
+        "pps": sorted({cell.pp for cell in found}),
+        "lines": [(tp, [(cell, _colour(cell, fastest)) for cell in found if cell.tp == tp]) for tp in tps],
+        "rows": [(f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in found],
     }
-    frame = []
-    if fastest:
-        x, y = pps.index(fastest.pp), tps.index(fastest.tp)
-        corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
-        frame = [{"type": "rect", **corners, "line": {"color": INK, "width": 3}}]
-        words = f"Fastest with TP {fastest.tp} and PP {fastest.pp}: {seconds(fastest.seconds)}."
-    else:
-        words = "No cell holds a plan that fits."
-    words += (
-        " The bluer, the faster; hatched cells hold plans, none of which fits, and say what the leanest reserves; grey "
-        "ones hold none: the rule is shown on hover and in the table."
-    )
-    return Chart(
-        name="map",
-        title=f"The best step time of each TP and PP within {safe_memory(job) / GB:.1f} GB",
-        words=words,
-        figure={
-            "data": [squares],
-            "layout": layout(
-                120 + 46 * len(tps),
-                barmode="overlay",
-                bargap=0,
-                showlegend=False,
-                shapes=frame,
-                xaxis={
-                    "title": {"text": "PP"},
-                    "tickvals": list(range(len(pps))),
-                    "ticktext": list(map(str, pps)),
-                    "showgrid": False,
-                },
-                yaxis={
-                    "title": {"text": "TP"},
-                    "tickvals": list(range(len(tps))),
-                    "ticktext": list(map(str, tps)),
-                    "showgrid": False,
-                },
-            ),
-        },
-        columns=("TP × PP", "best", "what"),
-        rows=tuple((f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in found),
-    )
 
 
 def _colour(cell: Cell, fastest: Cell | None) -> str:
+    """From FAST to SLOW, of a cell that fits."""
     if cell.kind != FITS or fastest is None:
-        return HATCHED if cell.kind == FULL else BARRED
+        return ""
     slower = min(1.0, cell.seconds / fastest.seconds - 1.0)
     return "#" + "".join(f"{round(a + (b - a) * slower):02x}" for a, b in zip(FAST, SLOW, strict=True))
-
-
-def _wrapped(text: str, width: int = 60) -> str:
-    from textwrap import wrap
-
-    return "<br>".join(wrap(text, width))

@@ -10,7 +10,7 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.comparison_report import NOTICEABLE, signed, verdict
-from optimizer.reports.pages.chart import INK, Chart, layout
+from optimizer.reports.pages.chart import Chart, layout
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_report import show_gigabytes
 from optimizer.reports.terms import label
@@ -72,10 +72,7 @@ def difference_chart(name: str, one: Comparison) -> Chart:
                     "x": values,
                     "text": [signed(item.more, seconds) for item in terms],
                     "textposition": "outside",
-                    "cliponaxis": False,
-                    "textfont": {"color": INK},
                     "marker": {"color": [ORANGE if value > 0 else BLUE for value in values]},
-                    "hovertemplate": "%{y}: %{text}<extra></extra>",
                 }
             ],
             "layout": layout(
@@ -83,7 +80,6 @@ def difference_chart(name: str, one: Comparison) -> Chart:
                 xaxis={
                     "ticksuffix": " s",
                     "range": [min([0.0, *values]) - room, max([0.0, *values]) + room],
-                    "nticks": 5,
                 },
                 yaxis={"autorange": "reversed"},
             ),

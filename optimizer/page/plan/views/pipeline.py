@@ -11,7 +11,7 @@ from optimizer.studies.report.timeline import pipeline_chart
 from optimizer.studies.timeline import timeline_of
 
 SHOWN = 20  # micro-batches at the start, and at the end
-MOST = 6000  # passes that are drawn
+MOST = 4000  # passes that are drawn, each with what a pointer over it is told
 
 
 def pipeline_view(asked: Asked) -> dict[str, Any]:
@@ -22,14 +22,14 @@ def pipeline_view(asked: Asked) -> dict[str, Any]:
     study = timeline_of(answer.job, answer.plan, answer.knobs)
     passes = sum(len(stage.passes) for stage in study.timeline.stages)
     chart = pipeline_chart(study, ends(study.plan.num_microbatches, passes))
-    return {"html": html_of(chart, note="Drag over the chart to look closer, double-click for the whole.")}
+    return {"html": html_of(chart)}
 
 
 def ends(count: int, passes: int) -> int:
     """Micro-batches to draw at each end, so that no more than MOST passes are drawn of so many.
 
     >>> ends(48, 4608), ends(8, 100), ends(1000, 200_000)
-    (20, 8, 15)
+    (20, 8, 10)
     """
     each = passes / count
     return max(1, min(SHOWN, count, int(MOST / each / 2)))

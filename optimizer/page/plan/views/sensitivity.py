@@ -7,7 +7,7 @@ from typing import Any
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
-from optimizer.reports.pages.chart import INK, Chart, layout
+from optimizer.reports.pages.chart import Chart, layout
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.sensitivity_report import gain
 from optimizer.search.why.what_binds import Sensitivity, sensitivity
@@ -52,10 +52,7 @@ def sensitivity_chart(found: Sensitivity) -> Chart:
                     "x": values,
                     "text": [gain(effect) for effect in effects],
                     "textposition": "outside",
-                    "cliponaxis": False,
-                    "textfont": {"color": INK},
                     "hovertext": [effect.variation.change for effect in effects],
-                    "hovertemplate": "%{y}: %{hovertext}<br>%{text}<extra></extra>",
                     "marker": {"color": [BLUE if value >= 0 else ORANGE for value in values]},
                 }
             ],

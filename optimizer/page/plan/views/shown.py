@@ -10,9 +10,9 @@ from optimizer.reports.pages.chart import Chart, numeric
 PACKAGE = "optimizer.page.plan"
 
 
-def html_of(*charts: Chart, note: str = "") -> str:
-    """Charts, each with its words and its table, and a sentence below."""
-    return fragment("charts.html", charts=charts, note=note)
+def html_of(chart: Chart) -> str:
+    """A chart with its words and its table."""
+    return fragment("chart.html", chart=chart)
 
 
 def fragment(template: str, **values: Any) -> str:

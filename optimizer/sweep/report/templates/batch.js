@@ -1,28 +1,14 @@
 "use strict";
-// Everything that comes from a study is put on the page as text: by textContent, or escaped for Plotly's own markup.
-(async () => {
+// Everything that comes from a study is put on the page as text, by textContent; nothing is markup.
+(() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const trouble = (text) => {
     const box = document.getElementById("trouble");
     box.textContent = text;
     box.hidden = false;
   };
-  if (typeof DecompressionStream === "undefined") {
-    trouble("This browser is too old for the charts; the tables below work.");
-    return;
-  }
-  const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const code = document.createElement("script");
-  code.textContent = await new Response(stream).text();
-  document.head.append(code);
-  if (typeof Plotly === "undefined") {
-    trouble("The charts could not be started; the tables below work.");
-    return;
-  }
-
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31", "#7b4fa3", "#6b8e23"];
-  const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down", "pentagon", "hexagon"];
+  const OUTLINES = data.outlines;
   const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
   const METRICS = [
     ["tokens_per_usd", "tokens per dollar", (v) => Math.round(v).toLocaleString("en"), true],
@@ -39,7 +25,7 @@
     ...data.limits];
   const TABLE = ["model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "status", "tokens_per_usd", "tokens_per_joule", "mfu", "step_time_s", "summary"];
   const HEADINGS = { gpus: "GPUs", seq_len: "seq", global_batch: "batch", mfu: "MFU", step_time_s: "step", tokens_per_usd: "tokens/$", tokens_per_joule: "tokens/J", summary: "plan" };
-  const ROWS = 300;
+  const ROWS = 300, MOST_KEYS = 40;
 
   const cell = (name, row) => {
     const column = data.columns[name];
@@ -50,7 +36,6 @@
     const found = Array.isArray(column) ? [...new Set(column)] : [...new Set(column.codes)].map((code) => column.values[code]);
     return found.sort((a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b))));
   };
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const written = (value) => (value === null || value === "" ? "none" : typeof value === "number" ? value.toLocaleString("en") : String(value));
   const element = (tag, text, kind) => {
     const made = document.createElement(tag);
@@ -67,7 +52,7 @@
   // MFU compares a device with its own peak: where there are several, the page opens with what a dollar buys.
   const devices = new Set(data.columns.device.codes).size;
   const opening = METRICS.find(([name]) => name === (devices > 1 ? "tokens_per_usd" : "mfu")) || METRICS[0];
-  const state = { metric: opening ? opening[0] : "mfu", colour: "model", filters: {}, sort: ["", 1], chosen: -1 };
+  const state = { metric: opening ? opening[0] : "mfu", colour: "model", filters: {}, sort: ["", 1] };
   const varied = CHOICES.filter((name) => data.columns[name] && values(name).length > 1);
   const metricBox = document.getElementById("metric");
   METRICS.forEach(([name, title]) => metricBox.append(option(name, title)));
@@ -98,171 +83,203 @@
   };
   const metric = () => METRICS.find(([name]) => name === state.metric) || METRICS[0];
   const better = (a, b) => (b === undefined ? true : metric()[3] ? a > b : a < b);
-  const layout = (extra) => ({
-    margin: { l: 10, r: 15, t: 15, b: 50 }, font: { family: "system-ui, sans-serif", size: 13, color: "#1f2933" }, hovermode: "closest",
-    ...extra, legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0 },
-    xaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.xaxis }, yaxis: { automargin: true, gridcolor: "#e6e8eb", ...extra.yaxis },
-  });
-  const config = { displaylogo: false, responsive: true, typesetMath: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
+  const machines = (row) => cell("model", row) + " on " + written(cell("gpus", row)) + " × " + cell("device", row);
+  const told = (row) => {
+    const [name, , write] = metric(), value = cell(name, row);
+    return [machines(row), ...(value === null ? [] : [write(value)]), cell("summary", row) || cell("status", row)].join(", ");
+  };
+  const largest = (rows) => rows.reduce((most, row) => Math.max(most, cell(state.metric, row)), 0) || 1;
+  const drawn = (tag, attributes, ...inner) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...inner);
+    return made;
+  };
+  const opener = (text, row) => {
+    const made = element("button", text);
+    made.type = "button";
+    made.title = told(row);
+    made.addEventListener("click", () => choose(row));
+    return made;
+  };
+  const bar = (share) => {
+    const made = element("span", "", "bar");
+    made.style.width = Math.max(1, Math.round(100 * share)) + "%";
+    return made;
+  };
+  const placed = (text, side, share) => {
+    const made = element("span", text);
+    made.style[side] = share.toFixed(2) + "%";
+    return made;
+  };
 
   function scatter(rows) {
     const [name, title, write] = metric();
-    const groups = new Map();
-    const kind = ["cluster", "model", "family"].find((other) => other !== state.colour && varied.includes(other));
-    for (const row of rows) {
-      if (cell(name, row) === null) continue;
+    const groups = new Map(), kind = ["cluster", "model", "family"].find((other) => other !== state.colour && varied.includes(other));
+    const known = rows.filter((row) => cell(name, row) !== null);
+    for (const row of known) {
       const key = JSON.stringify([cell(state.colour, row), kind ? cell(kind, row) : null]);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(row);
     }
-    const colours = values(state.colour), marks = kind ? values(kind) : [null];
-    const traces = [...groups].map(([key, members]) => {
-      const [first, second] = JSON.parse(key);
+    const counts = [...new Set(known.map((row) => cell("gpus", row)))].sort((a, b) => a - b), most = 1.05 * largest(known);
+    const low = Math.log(counts[0]), span = Math.log(counts.at(-1)) - low;
+    const across = (gpus) => (span > 0 ? 2 + (96 * (Math.log(gpus) - low)) / span : 50), down = (value) => 100 - (100 * value) / most;
+    const size = 10 ** Math.floor(Math.log10(most / 5)), step = size * [1, 2, 2.5, 5, 10].find((digit) => most / (digit * size) <= 6);
+    const levels = Array.from({ length: Math.floor(most / step) + 1 }, (_, index) => index * step);
+    const grid = levels.map((value) => drawn("line", { class: "grid", x1: "0", x2: "100%", y1: down(value) + "%", y2: down(value) + "%" }));
+    const colours = values(state.colour), kinds = kind ? values(kind) : [null], lines = [], points = [], keys = [];
+    for (const [key, members] of groups) {
+      const [first, second] = JSON.parse(key), colour = COLOURS[colours.indexOf(first) % COLOURS.length];
+      const outline = () => drawn("path", { d: OUTLINES[kinds.indexOf(second) % OUTLINES.length], fill: colour });
       members.sort((a, b) => cell("gpus", a) - cell("gpus", b));
-      const once = new Set(members.map((row) => cell("gpus", row))).size === members.length;
-      const colour = COLOURS[colours.indexOf(first) % COLOURS.length];
-      return {
-        type: "scatter", mode: once && members.length > 1 ? "lines+markers" : "markers",
-        name: plain(written(first)) + (kind ? " · " + plain(written(second)) : ""),
-        x: members.map((row) => cell("gpus", row)), y: members.map((row) => cell(name, row)), customdata: members,
-        text: members.map((row) => plain(cell("model", row)) + " on " + written(cell("gpus", row)) + " × " + plain(cell("device", row)) +
-          "<br>" + write(cell(name, row)) + "<br>" + plain(cell("summary", row) || cell("status", row))),
-        hoverinfo: "text", line: { color: colour, width: 1.3 },
-        marker: { color: colour, size: 8, symbol: MARKS[(kind ? marks.indexOf(second) : 0) % MARKS.length] },
-      };
-    });
-    const ticks = values("gpus");
-    Plotly.react("scatter", traces, layout({
-      xaxis: { title: { text: "GPUs" }, type: "log", tickvals: ticks, ticktext: ticks.map(written), tickangle: ticks.length > 12 ? -45 : 0 },
-      yaxis: { title: { text: plain(title) }, rangemode: "tozero", tickformat: name === "mfu" ? ".0%" : "" },
-      showlegend: traces.length > 1 && traces.length <= 40,
-    }), config);
+      const places = members.map((row) => [across(cell("gpus", row)).toFixed(3) + "%", down(cell(name, row)).toFixed(3) + "%"]);
+      if (new Set(members.map((row) => cell("gpus", row))).size === members.length)
+        for (let i = 1; i < places.length; i++) lines.push(drawn("line", { x1: places[i - 1][0], y1: places[i - 1][1], x2: places[i][0], y2: places[i][1], stroke: colour, "stroke-width": 1.3 }));
+      members.forEach((row, index) => {
+        const mark = outline();
+        mark.append(drawn("title", {}, told(row)));
+        const point = drawn("svg", { x: places[index][0], y: places[index][1], class: "point" }, mark);
+        point.addEventListener("click", () => choose(row));
+        points.push(point);
+      });
+      const line = element("li"), mark = outline();
+      mark.setAttribute("transform", "translate(7 7)");
+      line.append(drawn("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark), written(first) + (kind ? " · " + written(second) : ""));
+      keys.push(line);
+    }
+    const svg = drawn("svg", { "aria-hidden": "true" }, ...grid, ...lines, ...points);
+    let free = -Infinity; // labels that would touch the one before are left out
+    const ticks = counts.filter((count) => across(count) - free > 1.3 * written(count).length && ((free = across(count)) || true));
+    document.getElementById("legend").replaceChildren(...(keys.length > 1 && keys.length <= MOST_KEYS ? keys : []));
+    document.getElementById("up").textContent = title;
+    const widest = element("span", levels.map(write).reduce((a, b) => (b.length > a.length ? b : a), ""), "widest");
+    document.getElementById("levels").replaceChildren(widest, ...levels.map((value) => placed(write(value), "top", down(value))));
+    document.getElementById("scatter").replaceChildren(svg);
+    document.getElementById("counts").replaceChildren(...ticks.map((count) => placed(written(count), "left", across(count))));
   }
 
-  function heat(rows) {
-    const [name, title, write, upwards] = metric();
-    const models = values("model").filter((model) => rows.some((row) => cell("model", row) === model)), gpus = values("gpus");
-    const best = models.map(() => gpus.map(() => null)), who = models.map(() => gpus.map(() => null));
+  // The best row of each pair of two columns.
+  function bests(rows, first, second) {
+    const found = new Map();
     for (const row of rows) {
-      const value = cell(name, row);
-      if (value === null) continue;
-      const y = models.indexOf(cell("model", row)), x = gpus.indexOf(cell("gpus", row));
-      if (best[y][x] === null || better(value, best[y][x])) {
-        best[y][x] = value;
-        who[y][x] = row;
-      }
+      const value = cell(state.metric, row), key = JSON.stringify([cell(first, row), cell(second, row)]);
+      if (value !== null && (!found.has(key) || better(value, cell(state.metric, found.get(key))))) found.set(key, row);
     }
-    const text = who.map((line) => line.map((row) => (row === null ? "" : write(cell(name, row)))));
-    const hover = who.map((line, y) => line.map((row, x) => row === null ? plain(models[y]) + " on " + written(gpus[x]) + " GPUs: no plan"
-      : plain(models[y]) + " on " + written(gpus[x]) + " × " + plain(cell("device", row)) + "<br>" + write(cell(name, row)) + "<br>" + plain(cell("summary", row))));
-    Plotly.react("heat", [{
-      type: "heatmap", x: gpus.map(written), y: models.map(plain), z: best, customdata: who, text, texttemplate: gpus.length <= 16 && innerWidth > 700 ? "%{text}" : "",
-      hovertext: hover, hoverinfo: "text", colorscale: "Cividis", reversescale: !upwards, colorbar: { title: { text: innerWidth < 600 ? "" : plain(title), side: "right" } }, xgap: 1, ygap: 1,
-    }], layout({
-      height: Math.max(240, 26 * models.length + 90), 
-      xaxis: { title: { text: "GPUs" }, type: "category" }, yaxis: { type: "category", autorange: "reversed" }, plot_bgcolor: "#eef1f4",
-    }), config);
+    return found;
+  }
+  const heading = (text, scope, kind) => {
+    const made = element("th", text, kind);
+    made.scope = scope;
+    return made;
+  };
+  const lineOf = (...cells) => {
+    const made = element("tr");
+    made.append(...cells);
+    return made;
+  };
+  const held = (child, kind) => {
+    const made = element("td", undefined, kind);
+    if (child) made.append(child);
+    return made;
+  };
+
+  // The better, the bluer; dark words can be read on all of it.
+  function heat(rows) {
+    const [name, , write, upwards] = metric(), best = bests(rows, "model", "gpus");
+    const models = values("model").filter((model) => rows.some((row) => cell("model", row) === model));
+    const counts = values("gpus").filter((count) => rows.some((row) => cell("gpus", row) === count));
+    const all = [...best.values()].map((row) => cell(name, row)), low = Math.min(...all), span = Math.max(...all) - low;
+    const shaded = (value) => {
+      const good = span > 0 ? (upwards ? value - low : low + span - value) / span : 1;
+      return "rgb(" + [[237, 94], [245, 174], [250, 222]].map(([pale, full]) => Math.round(pale + (full - pale) * good)).join() + ")";
+    };
+    document.querySelector("#heat thead").replaceChildren(lineOf(heading("model, GPUs:", "col"), ...counts.map((count) => heading(written(count), "col", "n"))));
+    document.querySelector("#heat tbody").replaceChildren(...models.map((model) => lineOf(heading(model, "row"), ...counts.map((count) => {
+      const row = best.get(JSON.stringify([model, count]));
+      if (row === undefined) return held(null);
+      const made = held(opener(write(cell(name, row)), row), "n");
+      made.style.background = shaded(cell(name, row));
+      return made;
+    }))));
   }
 
   function families(rows) {
-    const [name, title, write] = metric();
-    const clusters = values("cluster"), names = values("family");
-    const traces = clusters.map((cluster, index) => {
-      const best = names.map((family) => {
-        let found, at = null;
-        for (const row of rows) {
-          const value = cell(name, row);
-          if (value !== null && cell("family", row) === family && cell("cluster", row) === cluster && better(value, found)) [found, at] = [value, row];
-        }
-        return at;
-      });
-      return {
-        type: "bar", name: plain(cluster), x: names.map((family) => plain(written(family))), y: best.map((row) => (row === null ? null : cell(name, row))),
-        customdata: best, hoverinfo: "text", marker: { color: COLOURS[index % COLOURS.length] },
-        text: best.map((row) => (row === null ? "" : write(cell(name, row)))), textposition: "none",
-        hovertext: best.map((row) => row === null ? "" : plain(cell("model", row)) + " on " + written(cell("gpus", row)) + " × " + plain(cell("device", row)) + "<br>" + write(cell(name, row))),
-      };
-    }).filter((trace) => trace.y.some((value) => value !== null));
-    Plotly.react("families", traces, layout({ height: 340, barmode: "group", bargap: names.length < 3 ? 0.6 : 0.2, xaxis: { type: "category" }, yaxis: { title: { text: plain(title) }, tickformat: name === "mfu" ? ".0%" : "" } }), config);
+    const [name, , write] = metric(), best = bests(rows, "family", "cluster");
+    const most = largest([...best.values()]);
+    const keys = values("family").flatMap((family) => values("cluster").map((cluster) => best.get(JSON.stringify([family, cluster]))));
+    document.querySelector("#families tbody").replaceChildren(...keys.filter((row) => row !== undefined).map((row) =>
+      lineOf(heading(written(cell("family", row)), "row"), element("td", cell("cluster", row)), held(opener(write(cell(name, row)), row), "n"),
+        held(bar(cell(name, row) / most), "wide"), element("td", machines(row)))));
   }
 
   function table(rows) {
     const formats = Object.fromEntries(METRICS.map(([name, , write]) => [name, write]));
-    const head = document.querySelector("#jobs thead"), body = document.querySelector("#jobs tbody");
-    const line = element("tr");
-    const numeric = (name) => Array.isArray(data.columns[name]);
-    for (const name of TABLE) {
-      const mark = state.sort[0] === name ? (state.sort[1] > 0 ? " ▲" : " ▼") : "";
-      const made = element("th", (HEADINGS[name] || name.replaceAll("_", " ")) + mark, numeric(name) ? "number" : "");
-      made.addEventListener("click", () => {
-        state.sort = [name, state.sort[0] === name ? -state.sort[1] : 1];
-        table(shown());
-      });
-      line.append(made);
-    }
-    head.replaceChildren(line);
+    const kind = (name) => (Array.isArray(data.columns[name]) ? "n" : "");
     const [by, direction] = state.sort;
+    document.querySelector("#jobs thead").replaceChildren(lineOf(...TABLE.map((name) => {
+      const made = heading("", "col", kind(name)), button = element("button", HEADINGS[name] || name.replaceAll("_", " "));
+      button.type = "button";
+      button.addEventListener("click", () => {
+        state.sort = [name, by === name ? -direction : 1];
+        table(shown());
+        document.querySelectorAll("#jobs th button")[TABLE.indexOf(name)].focus();
+      });
+      made.append(button);
+      if (by === name) made.ariaSort = direction > 0 ? "ascending" : "descending";
+      return made;
+    })));
     const compare = (a, b) => {
       const [x, y] = [cell(by, a), cell(by, b)];
       if (x === null || y === null) return (x === null) - (y === null);
       return direction * (typeof x === "number" ? x - y : String(x).localeCompare(String(y)));
     };
     const ordered = by ? [...rows].sort(compare) : rows;
-    body.replaceChildren(...ordered.slice(0, ROWS).map((row) => {
-      const made = element("tr", undefined, row === state.chosen ? "chosen" : "");
-      for (const name of TABLE) {
-        const value = name === "summary" ? cell("summary", row) || cell("reason", row) : cell(name, row);
-        made.append(element("td", value === null ? "" : formats[name] ? formats[name](value) : written(value), numeric(name) ? "number" : ""));
-      }
-      made.addEventListener("click", () => choose(row));
+    const lines = ordered.slice(0, ROWS).map((row) => lineOf(...TABLE.map((name, index) => {
+      const value = name === "summary" ? cell("summary", row) || cell("reason", row) : cell(name, row);
+      const text = value === null ? "" : formats[name] ? formats[name](value) : written(value);
+      if (index) return element("td", text, kind(name));
+      const made = heading("", "row");
+      made.append(opener(text, row));
       return made;
-    }));
+    })));
     if (ordered.length > ROWS) {
       const more = element("td", (ordered.length - ROWS).toLocaleString("en") + " more; filter, or open the CSV beside this page");
       more.colSpan = TABLE.length;
-      const made = element("tr");
-      made.append(more);
-      body.append(made);
+      lines.push(lineOf(more));
     }
+    document.querySelector("#jobs tbody").replaceChildren(...lines);
   }
 
-  function pairs(heading, entries, total) {
+  function pairs(title, entries, total) {
     const box = element("div"), list = element("table");
     for (const [name, value, size] of entries) {
-      const line = element("tr");
-      line.append(element("td", name.replaceAll("_", " ")), element("td", value, size === undefined ? "" : "number"));
-      if (size !== undefined) {
-        const bar = element("span", "", "bar"), holder = element("td");
-        bar.style.width = Math.max(1, Math.round((100 * size) / total)) + "%";
-        holder.style.width = "38%";
-        holder.append(bar);
-        line.append(holder);
-      }
+      const line = lineOf(heading(name.replaceAll("_", " "), "row"), element("td", value, size === undefined ? "" : "n"));
+      if (size !== undefined) line.append(held(bar(size / total), "wide"));
       list.append(line);
     }
-    box.append(element("h4", heading), list);
+    box.append(element("h3", title), list);
     return box;
   }
 
+  // A job in a dialog, which gives the focus back to what opened it.
   function choose(row) {
-    state.chosen = row;
-    const box = document.getElementById("detail"), columns = element("div", undefined, "columns");
-    const title = cell("model", row) + " on " + written(cell("gpus", row)) + " × " + cell("device", row) + " (" + cell("cluster", row) + ")";
+    const columns = document.getElementById("detail-columns");
     const asked = ["scenario", "stack", "dtype", "seq_len", "global_batch", ...data.limits];
-    columns.append(pairs("Asked", asked.map((name) => [name, written(cell(name, row))]).filter(([, value]) => value !== "none" && value !== "0")));
+    columns.replaceChildren(pairs("Asked", asked.map((name) => [name, written(cell(name, row))]).filter(([, value]) => value !== "none" && value !== "0")));
     if (cell("summary", row)) {
       columns.append(pairs("Plan, " + cell("status", row), data.plan.map((name) => [name, written(cell(name, row))])));
       columns.append(pairs("Figures", METRICS.filter(([name]) => cell(name, row) !== null).map(([name, words, write]) => [words, write(cell(name, row))])));
-      for (const [heading, terms, write] of [["Where the time goes", data.time, (v) => digits(v) + " s"], ["Where the memory goes", data.memory, (v) => (v / 1e9).toFixed(2) + " GB"]]) {
+      for (const [title, terms, write] of [["Where the time goes", data.time, (v) => digits(v) + " s"], ["Where the memory goes", data.memory, (v) => (v / 1e9).toFixed(2) + " GB"]]) {
         const found = Object.entries(terms).map(([name, column]) => [name, column[row]]).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
         const total = found.reduce((sum, [, value]) => sum + value, 0);
-        columns.append(pairs(heading, found.map(([name, value]) => [name, write(value), value]), total));
+        columns.append(pairs(title, found.map(([name, value]) => [name, write(value), value]), total));
       }
     } else {
       columns.append(pairs("No plan", [[cell("status", row), cell("reason", row)]]));
     }
-    box.replaceChildren(element("h3", title), columns);
-    table(shown());
+    document.getElementById("detail-title").textContent = machines(row) + " (" + cell("cluster", row) + ")";
+    document.getElementById("detail").showModal();
   }
 
   function draw() {
@@ -306,15 +323,7 @@
   addEventListener("hashchange", () => { restore(); draw(); });
   restore();
   draw();
-  const CHARTS = ["scatter", "heat", "families"];
-  const PAPER_WIDTH = 660, PAPER_HEIGHT = 600;
-  const widths = (size) => CHARTS.forEach((id) => Plotly.relayout(id, { width: size, height: id === "scatter" && size ? PAPER_HEIGHT : undefined, autosize: size === null }));
-  addEventListener("beforeprint", () => widths(PAPER_WIDTH));
-  addEventListener("afterprint", () => widths(null));
-  for (const id of CHARTS) {
-    document.getElementById(id).on("plotly_click", (event) => {
-      const row = event.points[0].customdata;
-      if (row !== null && row !== undefined) choose(row);
-    });
-  }
+  const detail = document.getElementById("detail");
+  document.getElementById("close").addEventListener("click", () => detail.close());
+  detail.addEventListener("click", (event) => { if (event.target === detail) detail.close(); }); // beside it
 })();
