@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
+from optimizer.search.lattice.knobs import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
 from optimizer.sweep.storage_errors import explained
@@ -56,15 +57,8 @@ def usable(place: str) -> str:
 @contextmanager
 def _opened(place: str) -> Iterator[RDBStorage]:
     """A storage; what is wrong with it is told in our words."""
-    import optuna
-
-    with explained(place, "--study"):
-        storage = optuna.storages.RDBStorage(url_of(place).render_as_string(hide_password=False))
-        try:
-            yield storage
-        finally:
-            storage.remove_session()
-            storage.engine.dispose()
+    with explained(place, "--study"), open_storage(url_of(place).render_as_string(hide_password=False)) as storage:
+        yield storage
 
 
 def _write(storage: RDBStorage, place: str, name: str, wholes: Sequence[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.commands.calibrate import _day_of
+from optimizer.search.lattice.knobs import open_storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "pp=1", "--fix", "tp=1")
@@ -67,7 +68,8 @@ def test_one_seed_gives_one_answer_whatever_a_study_holds(tmp_path: Path) -> Non
     assert documents[0] == documents[1] == documents[2] == documents[3]
     import optuna
 
-    (study,) = optuna.study.get_all_study_summaries(f"sqlite:///{tmp_path / 's.db'}")
+    with open_storage(f"sqlite:///{tmp_path / 's.db'}") as storage:
+        (study,) = optuna.study.get_all_study_summaries(storage)
     assert study.n_trials > 16
 
 

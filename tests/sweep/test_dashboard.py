@@ -6,6 +6,7 @@ import optuna
 import pytest
 
 from optimizer.errors import InputError
+from optimizer.search.lattice.knobs import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.dashboard import publish
 from optimizer.sweep.store import Store
@@ -20,16 +21,14 @@ def test_one_trial_per_job_in_the_database_of_the_store(place: str) -> None:
     store.register(tasks(2))
     for _ in range(2):
         assert publish(place, "families", results()) == 4
-    storage = optuna.storages.RDBStorage(url_of(place).render_as_string(hide_password=False))
-    study = optuna.load_study(study_name="families", storage=storage)
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
-    assert study.best_value == max(found["estimate"]["mfu"] for found in results()[:2])
-    assert study.trials[1].params == {"gpus": 16}
-    assert study.trials[1].user_attrs["tp"] == 8
-    assert len(store.rows()) == 2
-    optuna.create_study(study_name="mine", storage=storage)
-    with pytest.raises(InputError, match="another program has a study named 'mine'"):
-        publish(place, "mine", results())
-    storage.remove_session()
-    storage.engine.dispose()
+    with open_storage(url_of(place).render_as_string(hide_password=False)) as storage:
+        study = optuna.load_study(study_name="families", storage=storage)
+        assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "FAIL", "FAIL"]
+        assert study.best_value == max(found["estimate"]["mfu"] for found in results()[:2])
+        assert study.trials[1].params == {"gpus": 16}
+        assert study.trials[1].user_attrs["tp"] == 8
+        assert len(store.rows()) == 2
+        optuna.create_study(study_name="mine", storage=storage)
+        with pytest.raises(InputError, match="another program has a study named 'mine'"):
+            publish(place, "mine", results())
     store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,5 +93,5 @@ def test_reading_needs_no_right_to_write(tmp_path: Path) -> None:
     assert bytes_of(reader, 5) == expected
     reader.close()
     store.close()
-    with pytest.raises(StoreError, match="cannot be written"):
-        Store(str(path), read_only=True).register(tasks(6))
+    with closing(Store(str(path), read_only=True)) as reader, pytest.raises(StoreError, match="cannot be written"):
+        reader.register(tasks(6))

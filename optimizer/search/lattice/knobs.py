@@ -6,11 +6,12 @@ settings depend on nothing but the plan and its job, so that a search among fewe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs
+
+if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
 
 NAMES = tuple(field.name for field in fields(Knobs))
 DIGITS = {"bucket": 0, "comm_sm_share": 9}  # decimals that a setting keeps: whole bytes
@@ -224,7 +228,21 @@ def _keep(job: Job, trials: Sequence[Any], study: str) -> None:
     import optuna
 
     name = f"{STUDY}-{job.model.name}-{job.gpus}"
-    optuna.create_study(storage=study, study_name=name, load_if_exists=True).add_trials(trials)
+    with open_storage(study) as storage:
+        optuna.create_study(storage=storage, study_name=name, load_if_exists=True).add_trials(trials)
+
+
+@contextmanager
+def open_storage(url: str) -> Iterator[RDBStorage]:
+    """An Optuna storage whose connections end with the block, which Optuna leaves to the collection of garbage."""
+    import optuna
+
+    storage = optuna.storages.RDBStorage(url)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 def _move(trial: Any) -> FloatArray:
