@@ -111,9 +111,11 @@ def _guarded() -> Iterator[None]:
 
 
 def _meant(word: str) -> str:
-    """What to write instead of the name of a model where a command is expected; "" for any other word."""
+    """What to write instead of `plan`, or of the name of a model, where a command is expected; "" for other words."""
     from optimizer.presets.models import known_model
 
+    if word == "plan":
+        return " To plan needs none: optimize --model gpt3 --gpus 1024"
     try:
         known_model(word)
     except InputError:

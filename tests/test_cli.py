@@ -148,6 +148,8 @@ def test_no_answer_in_time_exits_4(with_answer: Install, infeasible_answer: Answ
         ((*GPT3, "--fix", "tp=8", "--fix", "tp=4"), "--fix tp=8 contradicts --fix tp=4"),
         ((*GPT3, "--seq-length", "2048"), "No such option"),
         (("preset",), "No such command"),
+        (("plan", "--model", "gpt3"), "To plan needs none: optimize --model gpt3"),
+        (("batch", "shw", "study.toml"), "No such command or file 'shw'. Did you mean 'show'?"),
         (("presets", "show", "h10"), "Did you mean"),
     ],
 )

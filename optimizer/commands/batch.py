@@ -17,6 +17,7 @@ from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.request import Request, job_of
+from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError, PartialFailure
 from optimizer.interruption import INTERRUPTED, asked
@@ -61,16 +62,6 @@ optimize batch show study.toml --where 'mfu>0.4' --export csv > best.csv
 """
 
 
-class Batch(click.Group):
-    """A group whose command `run` needs no name: `optimize batch study.toml`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` before what is no command."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 class Shard(click.ParamType[tuple[int, int]]):
     """One of n equal parts of a batch: "2/8"."""
 
@@ -109,7 +100,8 @@ AS_JSON = options.as_json(help="Print the summary as JSON.")
 
 
 @click.group(
-    cls=Batch,
+    cls=UnnamedCommand,
+    unnamed="run",
     help=HELP,
     short_help="Plan every combination of a study file.",
     no_args_is_help=True,

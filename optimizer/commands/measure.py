@@ -9,6 +9,7 @@ import click
 from optimizer.commands import options
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
+from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError
 from optimizer.files import free_for
@@ -34,18 +35,9 @@ the name of the GPU, or of --device or --cluster.
 """
 
 
-class Measure(click.Group):
-    """A group whose command `write` needs no name: `optimize measure --model llama3-8b`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `write` before what is no command."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["write", *args]
-        return super().parse_args(ctx, args)
-
-
 @click.group(
-    cls=Measure,
+    cls=UnnamedCommand,
+    unnamed="write",
     help=HELP,
     short_help="Measure your own nodes, for a device and a cluster file.",
     no_args_is_help=True,

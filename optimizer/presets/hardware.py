@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from optimizer.errors import InputError, UnknownName
 from optimizer.hardware import DIMENSIONS, Cluster, Device, Link, Tier
@@ -16,6 +16,7 @@ from optimizer.presets.places import existing, file_of
 from optimizer.presets.rows import Row, canonical, index, names, plain, rows
 
 DEVICES, LINKS, CLUSTERS = "devices.csv", "links.csv", "clusters.csv"
+T = TypeVar("T", Device, Link, Cluster)
 _CONVERT = {"int": int, "bool": bool}
 
 
@@ -162,12 +163,20 @@ def _beyond(cluster: Cluster, scale_up_size: int) -> list[Tier]:
 
 @cache
 def _device(name: str) -> Device:
-    return Device(name=name, **_values(rows(DEVICES, name), Device))
+    return _made(Device, DEVICES, name=name, **_values(rows(DEVICES, name), Device))
 
 
 @cache
 def _link(name: str) -> Link:
-    return Link(name=name, **_values(rows(LINKS, name), Link))
+    return _made(Link, LINKS, name=name, **_values(rows(LINKS, name), Link))
+
+
+def _made(kind: type[T], file: str, **values: Any) -> T:
+    """A Device, Link or Cluster of its rows; raises InputError where some are lacking."""
+    needed = [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]
+    if lacking := [name for name in needed if name not in values]:
+        raise InputError(f"presets/{file}: {values['name']} lacks the rows {', '.join(lacking)}")
+    return kind(**values)
 
 
 @cache
@@ -181,14 +190,16 @@ def _cluster(name: str) -> Cluster:
             parts.setdefault(tier, []).append(replace(row, quantity=quantity))
         else:
             own.append(row)
-    device = next(row.text for row in own if row.quantity == "device")
     values = _values([row for row in own if row.quantity != "device"], Cluster)
+    if device := [row.text for row in own if row.quantity == "device"]:
+        values["device"] = _device(device[0])
     reach = values.get("max_gpus", Cluster.max_gpus)
-    tiers = tuple(_tier(tier, found, reach) for tier, found in parts.items())
+    if parts:
+        values["tiers"] = tuple(_tier(tier, found, reach) for tier, found in parts.items())
     provenance = values.pop("provenance") | {
         f"{tier}.{row.quantity}": row.provenance for tier, found in parts.items() for row in found
     }
-    return Cluster(name=name, device=_device(device), tiers=tiers, provenance=provenance, **values)
+    return _made(Cluster, CLUSTERS, name=name, provenance=provenance, **values)
 
 
 def _tier(name: str, found: list[Row], reach: int) -> Tier:
@@ -207,7 +218,7 @@ def _tier(name: str, found: list[Row], reach: int) -> Tier:
         else:
             overrides.append(row)
     if link is None:
-        raise InputError(f"{CLUSTERS}: {found[0].name} lacks the row {name}.link")
+        raise InputError(f"presets/{CLUSTERS}: {found[0].name} lacks the row {name}.link")
     values = _values(overrides, Link)
     values["provenance"] = {**link.provenance, **values["provenance"]}
     values["quantities"] = {**link.quantities, **values.get("quantities", {})}

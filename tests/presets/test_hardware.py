@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from optimizer.errors import InputError, UnknownName
+from optimizer.model import Provenance
 from optimizer.presets.economics import load_prices
 from optimizer.presets.files import csv_rows, presets_folder
 from optimizer.presets.hardware import (
@@ -20,6 +22,7 @@ from optimizer.presets.hardware import (
     load_link,
     with_network,
 )
+from optimizer.presets.rows import Row
 from optimizer.units import GiB, factor
 
 FACTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "facts"
@@ -319,3 +322,21 @@ def test_a_device_without_a_cluster_is_told_to_be_given_one(monkeypatch: pytest.
     monkeypatch.setattr("optimizer.presets.hardware.device_names", lambda: ("h100-nvl",))
     with pytest.raises(InputError, match="h100-nvl is a device without a cluster of its own"):
         load_cluster("h100-nvl")
+
+
+@pytest.mark.parametrize(
+    ("load", "quantity", "unit", "lacking"),
+    [
+        (load_device, "memory", "GB", "devices.csv: half lacks the rows peak_flops, memory_nominal, memory_bandwidth"),
+        (load_cluster, "gpus_per_node", "1", "clusters.csv: half lacks the rows device, tiers"),
+        (load_link, "latency", "us", "links.csv: half lacks the rows bandwidth"),
+    ],
+)
+def test_half_a_preset_says_what_it_lacks(
+    load: Callable[[str], object], quantity: str, unit: str, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row(file="", line=1, name="half", quantity=quantity, text="8", unit=unit, provenance=Provenance(source=""))
+    monkeypatch.setattr("optimizer.presets.hardware.rows", lambda *_: (row,))
+    monkeypatch.setattr("optimizer.presets.hardware.canonical", lambda *_: "half")
+    with pytest.raises(InputError, match=lacking):
+        load("half")
