@@ -52,9 +52,23 @@ def test_every_preset_of_an_option_is_offered() -> None:
     assert offered("optimize --cluster ") == [*names_of("cluster"), *names_of("device")]
 
 
-def test_a_path_is_left_to_the_shell() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--model ./", "--model my-conf", "--study s", "improve tr", "check an", "read log --plan a"),
+        *("batch st", "batch st.toml --store s", "batch merge a", "batch merge a b", "trial --cluster my-"),
+    ],
+)
+def test_files_are_left_to_the_shell(line: str) -> None:
     complete = ShellComplete(cli, {}, "optimize", "_OPTIMIZE_COMPLETE")
-    assert [item.type for item in complete.get_completions(["--model"], "./")] == ["file"]
+    *words, begun = line.split(" ")
+    assert "file" in [item.type for item in complete.get_completions(words, begun)]
+
+
+def test_a_command_without_a_name_has_its_options_completed() -> None:
+    assert offered("optimize batch sh") == ["sh", "show"]  # a file, or the command
+    assert offered("optimize batch --dry") == offered("optimize batch study.toml --dry") == ["--dry-run"]
+    assert offered("optimize measure --sec") == ["--seconds"]
 
 
 def test_own_presets_are_offered_and_a_broken_folder_offers_nothing(

@@ -13,6 +13,7 @@ import click
 
 from optimizer import files
 from optimizer.commands import options
+from optimizer.commands.completion import paths
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
@@ -77,7 +78,9 @@ class Shard(click.ParamType[tuple[int, int]]):
         return int(part), int(parts)
 
 
-STORE = click.option("--store", metavar="FILE|URL", help="Where results are. [beside the study, STUDY.db]")
+STORE = click.option(
+    "--store", metavar="FILE|URL", help="Where results are. [beside the study, STUDY.db]", shell_complete=paths
+)
 EXPORT = click.option(
     "--export", type=click.Choice(["csv", "parquet", "json"]), help="Print the results in this form, one per job."
 )
@@ -94,7 +97,11 @@ WHERE = click.option(
     help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable.",
 )
 DASHBOARD = click.option(
-    "--study", "dashboard", metavar="FILE|URL", help="Write the results there for the Optuna dashboard."
+    "--study",
+    "dashboard",
+    metavar="FILE|URL",
+    help="Write the results there for the Optuna dashboard.",
+    shell_complete=paths,
 )
 AS_JSON = options.as_json(help="Print the summary as JSON.")
 
@@ -218,8 +225,8 @@ def show(
 
 
 @batch.command(short_help="Copy the answers of stores into one.")
-@click.argument("into")
-@click.argument("stores", nargs=-1, required=True)
+@click.argument("into", shell_complete=paths)
+@click.argument("stores", nargs=-1, required=True, shell_complete=paths)
 def merge(into: str, stores: tuple[str, ...]) -> None:
     """Copy the answers of STORES into the store INTO, as after the shards of an array job."""
     from optimizer.sweep.store import Store

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from optimizer.commands import options
 from optimizer.commands.answering import limits_of
+from optimizer.commands.completion import paths
 from optimizer.commands.plan import job_options
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
@@ -44,7 +45,7 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
 
 @click.command(help=HELP, short_help="Check an answer: find every value and the bound again.")
-@click.argument("plan", required=False)
+@click.argument("plan", required=False, shell_complete=paths)
 @click.option(
     "--megatron-args",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -16,7 +16,7 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]
 
 
 def presets_of(*kinds: str) -> Complete:
-    """Names of these kinds of presets; a path is completed as one, and the last word of a list alone."""
+    """Names of these kinds of presets; else files, where one may be given. Of a list the last word is completed."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -24,15 +24,23 @@ def presets_of(*kinds: str) -> Complete:
         from optimizer.presets import names_of
 
         if incomplete.startswith((".", "/", "~")):
-            return [CompletionItem(incomplete, type="file")]
+            return paths(ctx, param, incomplete)
         before, comma, begun = incomplete.rpartition(",")
         try:
             known = [name for kind in kinds for name in names_of(kind)]
         except OptimizerError:  # a shell has no place for messages: the command says it
             return []
-        return [CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun.lower())]
+        found = [CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun.lower())]
+        return found or (paths(ctx, param, incomplete) if "FILE" in str(param.metavar) else [])
 
     return complete
+
+
+def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, which the shell finds."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

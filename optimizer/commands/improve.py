@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
+from optimizer.commands.completion import paths
 from optimizer.commands.numbers import DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
@@ -47,7 +48,7 @@ optimize improve train.sh --diff --take one > better.patch
 
 
 @click.command(help=HELP, short_help="What your launch is worth, and which flags to change.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=paths)
 @options.model(default="", help="Model, where the files do not say. [by its shape]")
 @options.gpus(help="Number of GPUs. [as the files say]")
 @options.device()

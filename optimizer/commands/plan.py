@@ -11,6 +11,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.answering import FAST, SIMPLE, answered
+from optimizer.commands.completion import paths
 from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import SECONDS, Whole
 from optimizer.commands.study import typed, write_page
@@ -43,7 +44,9 @@ ANSWER_OPTIONS = (
     options.TRIALS_OPTION,
     click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds to search: 90, 2min.", cls=Usual),
     options.seed(cls=Usual),
-    click.option("--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard."),
+    click.option(
+        "--study", metavar="FILE|URL", help="Keep the trials there, for the Optuna dashboard.", shell_complete=paths
+    ),
     click.option(
         "--prefer",
         type=click.Choice([FAST, SIMPLE]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.commands import options
+from optimizer.commands.completion import paths
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
 from optimizer.errors import InputError, InvalidFile
@@ -44,8 +45,12 @@ optimize read rank*.log --append runs.csv --set model=llama3-8b \\
 
 @click.command(help=HELP, short_help="What a training log says, and why it is slower than its plan.")
 @click.argument("logs", nargs=-1, required=True, type=FILE)
-@click.option("--plan", "plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.")
-@click.option("--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.")
+@click.option(
+    "--plan", metavar="FILE", help="What it should be: the output of optimize --json, or -.", shell_complete=paths
+)
+@click.option(
+    "--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.", shell_complete=paths
+)
 @options.cluster(help="With --script: where it ran. [as the script says]")
 @click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
 @click.option(

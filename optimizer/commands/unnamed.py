@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 ALIKE = 0.7  # from which on a word is a misspelt command [share of its letters, as difflib counts them]
 
@@ -26,3 +29,11 @@ class UnnamedCommand(click.Group):
                 ctx.fail(f"No such command or file {args[0]!r}. Did you mean {near[0]!r}?")
             args = [self.unnamed, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, and what the unnamed one takes: its options behind a dash, else its first argument."""
+        unnamed = self.commands[self.unnamed]
+        if incomplete.startswith("-"):
+            return unnamed.shell_complete(ctx, incomplete)
+        first = next((param for param in unnamed.params if isinstance(param, click.Argument)), None)
+        return [*(first.shell_complete(ctx, incomplete) if first else []), *super().shell_complete(ctx, incomplete)]
