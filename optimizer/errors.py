@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 LONGEST_MESSAGE = 1800  # bytes that a message may have on stderr, beside the usage of a command
 MOST_PROBLEMS = 12
 LONGEST_PROBLEM = 700
+OF_FILES = ("model", "cluster", "stack")  # what may be a file wherever it is a preset
 
 
 class OptimizerError(Exception):
@@ -38,9 +39,8 @@ class UnknownName(InputError):
         self.kind, self.name = kind, name
         self.nearest = nearest(name, known)
         hint = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-        super().__init__(
-            f"unknown {kind} {name!r}.{hint} `optimize presets` lists every {kind}; a path to a file works too."
-        )
+        file = "; a path to a file works too" * (kind in OF_FILES)
+        super().__init__(f"unknown {kind} {name!r}.{hint} `optimize presets` lists every {kind}{file}.")
 
 
 class InvalidFile(InputError):

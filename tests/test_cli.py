@@ -151,6 +151,8 @@ def test_no_answer_in_time_exits_4(with_answer: Install, infeasible_answer: Answ
         (("plan", "--model", "gpt3"), "To plan needs none: optimize --model gpt3"),
         (("batch", "shw", "study.toml"), "No such command or file 'shw'. Did you mean 'show'?"),
         (("presets", "show", "h10"), "Did you mean"),
+        ((*GPT3, "--device", "h1000"), "`optimize presets` lists every device."),
+        ((*GPT3, "--cluster", "dgx-h1000"), "lists every cluster; a path to a file works too."),
     ],
 )
 def test_bad_input_is_one_clear_message(arguments: tuple[str, ...], message: str) -> None:
