@@ -234,10 +234,14 @@ def _keep(job: Job, trials: Sequence[Any], study: str) -> None:
 
 @contextmanager
 def open_storage(url: str) -> Iterator[RDBStorage]:
-    """An Optuna storage whose connections end with the block, which Optuna leaves to the collection of garbage."""
-    import optuna
+    """An Optuna storage whose connections end with the block, which Optuna leaves to the collection of garbage.
 
-    storage = optuna.storages.RDBStorage(url)
+    A file gets one for each transaction: what is no database leaves none behind either.
+    """
+    import optuna
+    from sqlalchemy.pool import NullPool
+
+    storage = optuna.storages.RDBStorage(url, {"poolclass": NullPool} if url.startswith("sqlite") else None)
     try:
         yield storage
     finally:
