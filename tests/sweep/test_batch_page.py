@@ -144,3 +144,13 @@ def test_every_job_opens_and_sorts_by_the_keyboard(tmp_path: Path, browser: Any)
         assert visited.locator(f"#jobs th[aria-sort={order}]").inner_text().startswith("GPUs")
         assert visited.locator("#jobs tbody tr").first.locator("td").nth(1).inner_text() == first
     visited.close()
+
+
+def test_where_nothing_has_a_plan_the_tables_say_why(tmp_path: Path, browser: Any) -> None:
+    path, _ = write_page("families", results()[2:], tmp_path / "report.html")
+    visited = browser.new_page()
+    visited.goto(path.as_uri())
+    assert "the tables below say why" in visited.locator("#trouble").inner_text()
+    assert visited.locator("#scatter").is_hidden()
+    assert visited.locator("#jobs tbody tr").count() == 2
+    visited.close()

@@ -312,6 +312,8 @@
   if (!METRICS.length) {
     trouble("No job has a plan, so there is nothing to draw; the tables below say why.");
     METRICS.push(["mfu", "MFU", String, true]);
+    for (const section of document.querySelectorAll(".figures")) section.hidden = true;
+    metricBox.parentElement.remove();
   }
   metricBox.addEventListener("change", () => { state.metric = metricBox.value; draw(); });
   colourBox.addEventListener("change", () => { state.colour = colourBox.value; draw(); });
