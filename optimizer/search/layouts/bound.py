@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
-from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
 from optimizer.objectives.step.memory import state_bytes
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
@@ -20,7 +18,8 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import needed_offload
-from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
+from optimizer.search.layouts.room import obliged_layers, room_of
+from optimizer.search.layouts.stage_needs import SLACK, common
 from optimizer.search.layouts.table import LayerTable, recomputing
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
@@ -32,8 +31,8 @@ class StepFloor:
 
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
     that price, head: the passes through the head, beside: what each stage spends beside its layers, whole: all stages
-    together, nothing recomputed [s]. filled: what a zero-bubble schedule takes off the bubble at most [s]. once: what
-    happens once per step under the best layout, tuned: the part of it that knobs can change [s].
+    together, nothing recomputed that need not be [s]. filled: what a zero-bubble schedule takes off the bubble at most
+    [s]. once: what happens once per step under the best layout, tuned: the part of it that knobs can change [s].
     """
 
     job: Job
@@ -122,16 +121,19 @@ class StepFloor:
 
 
 def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
-    """The parts of a step that no layout changes; where it may be chosen what is recomputed, nothing is [s].
+    """The parts of a step that no layout changes; where it may be chosen what is recomputed, as little as can be [s].
 
     What happens once per step is that of the mean stage: it is convex in the layers of a stage, so that the slowest
     stage of any layout takes no less.
     """
     job, plans, model = bill.job, bill.plans, bill.job.model
     seconds = {kind: _least(bill, kind) for kind in bill.entries}
-    dense, moe = seconds[DENSE], seconds.get(MOE, seconds[DENSE])
+    layers = [kind for kind in (DENSE, MOE) if kind in seconds]
+    dense, moe = seconds[DENSE], seconds[layers[-1]]
     usual, overhead = common(model), job.stack["step_overhead"]
     counts = kinds_of(model)
+    whole = sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside)
+    again = np.minimum.reduce([recomputing(bill, kind)[1] * bill.entries[kind].again for kind in layers])
     work = work_of(bill, mean_stage(model, plans))
     once = once_per_step(work, knobs).total[0]
     return StepFloor(
@@ -141,7 +143,7 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
         less=plans.vpp * usual.less(dense, moe),
         head=seconds[HEAD],
         beside=bill.aside,
-        whole=sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside),
+        whole=whole + obliged_layers(job, plans)[1] * again,
         filled=filled_bubble(bill),
         once=once + overhead,
         tuned=once - least_once(work, host_share(bill)),
@@ -187,18 +189,15 @@ def fitting_slowest(
     """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
 
     A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
-    have room for all of them. The least such T is found by halving. Where layers may be recomputed, a share of one may:
-
-    n <= (T + M r / d) / (t + a r / d), with M the memory left for layers [B], a the bytes of a layer that is spared and
-    d what recomputing saves of them, t and r the seconds of a layer and of recomputing it. Where the step cannot take
-    less than `limit` [s] it is not found out how much longer.
+    have room for all of them. The least such T is found by halving. Where the step cannot take less than `limit` [s] it
+    is not found out how much longer.
     """
     low = floor.slowest()
     longest, reached = np.maximum(low, floor.whole * 4), np.maximum(low, floor.slowest_within(limit, any_knobs))
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
     count = common(job.model).count
-    room = room_of(job, floor, table, plans)
+    room = room_of(job, table, plans)
     possible = room.layers(high) >= count
     found = np.where(possible, low, beyond)
     tight = np.flatnonzero(possible & (room.layers(low) < count))
@@ -211,75 +210,3 @@ def fitting_slowest(
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     found[tight] = low
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Room:
-    """How many layers of the common kind each stage of each plan has room for, as far as time is open.
-
-    Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
-    that an entry belongs to. lost: the stage is too full without layers. beside, less: what every stage spends beside
-    its layers, by how much consecutive layers may take less, head: passes through the head, layer: a layer [s].
-    mixed: what a layer takes when memory is bought by recomputing, bought: the time that the memory left is worth [s].
-    small, leanest: layers that fit spared, and recomputed [layers]. recomputes: recomputing a layer saves memory.
-    """
-
-    first: IntArray
-    plan: IntArray
-    lost: NDArray[np.bool_]
-    beside: FloatArray
-    less: FloatArray
-    head: FloatArray
-    layer: FloatArray
-    mixed: FloatArray
-    bought: FloatArray
-    small: FloatArray
-    leanest: FloatArray
-    recomputes: NDArray[np.bool_]
-
-    def take(self, index: NDArray[np.int64]) -> Room:
-        """Some of the plans."""
-        depth = np.diff(self.first, append=len(self.plan))[index]
-        first, plan, stage = entries(depth)
-        here = self.first[index][plan] + stage
-        columns = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in ("first", "plan")}
-        return Room(first=first, plan=plan, **columns)
-
-    def layers(self, slowest: FloatArray) -> FloatArray:
-        """Layers that all stages together have room for if the slowest takes so long for one micro-batch [layers]."""
-        seconds = np.maximum(0.0, slowest[self.plan] * (1 + SLACK) - self.beside - self.head + self.less)
-        fast, mixed = seconds / self.layer, (seconds + self.bought) / self.mixed
-        full = np.where(self.recomputes, np.minimum(mixed, self.leanest), self.small)
-        most = np.where(fast <= self.small, fast, full)
-        rooms = np.add.reduceat(np.floor(np.maximum(most, 0.0) + SLACK), self.first)
-        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
-
-
-def room_of(job: Job, floor: StepFloor, table: LayerTable, plans: Plans) -> Room:
-    """The room on every stage of every plan."""
-    usual, needs = common(job.model), needs_of(job, plans, table)
-    plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
-    plans, floor, table = plans.take(plan), floor.take(plan), table.take(plan)
-    dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
-    held = [kind for kind, share in ((dense, 1 - usual.share), (moe, usual.share)) if share]
-    flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
-    bytes_of = [(kind["static"] + flying * kind["kept"]) for kind in (dense, moe)]
-    memory = safe_memory(job) - needs.bare
-    per_byte = np.minimum.reduce(
-        [k["recompute"] / np.maximum(flying * (k["kept"] - k["kept_recomputed"]), 1.0) for k in held]
-    )
-    space = np.maximum(memory + plans.vpp * usual.less(*bytes_of), 0.0)
-    return Room(
-        first=needs.first,
-        plan=plan,
-        lost=memory < 0,
-        beside=floor.beside,
-        less=floor.less,
-        head=np.where(last, floor.head, 0.0),
-        layer=floor.layer,
-        mixed=floor.layer + usual.mean(*bytes_of) * per_byte,
-        bought=space * per_byte,
-        small=space / usual.mean(*bytes_of),
-        leanest=np.maximum(memory + needs.spare, 0.0) / needs.layer,
-        recomputes=usual.mean(dense["kept"] - dense["kept_recomputed"], moe["kept"] - moe["kept_recomputed"]) > 0,
-    )

@@ -1,0 +1,193 @@
+"""How many layers the stages of a plan have room for: in their memory, and in the time of the slowest of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.job import Job
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MOE, MTP
+from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.plan import IntArray, Plans
+from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
+from optimizer.search.layouts.table import LayerTable
+
+FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How many layers of the common kind each stage of each plan has room for, as far as time is open.
+
+    Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
+    that an entry belongs to. lost: the stage is too full without layers. beside, less: what it spends beside its
+    layers, by how much consecutive layers may take less, layer: a layer, again: what the layers that it recomputes at
+    least add, if it does not recompute all, again_each: what recomputing a layer adds at least [s]. memory: left for
+    layers, fewer, spare: what consecutive ones may hold less, spared and recomputed, whole, leanest: what a layer
+    holds, spared and recomputed [B]. per_byte: what a byte costs that recomputing saves [s/B]. recomputes: that saves
+    memory. other, other_bytes: what a layer of the rarer kind takes at least [s], [B], of which there are `others`;
+    predicted, predicted_bytes: what the prediction layers do, which lie together, if there are any [s], [B].
+    """
+
+    others: int
+    predicts: bool
+    first: IntArray
+    plan: IntArray
+    lost: NDArray[np.bool_]
+    beside: FloatArray
+    less: FloatArray
+    layer: FloatArray
+    again: FloatArray
+    again_each: FloatArray
+    memory: FloatArray
+    fewer: FloatArray
+    spare: FloatArray
+    whole: FloatArray
+    leanest: FloatArray
+    per_byte: FloatArray
+    recomputes: NDArray[np.bool_]
+    other: FloatArray
+    other_bytes: FloatArray
+    predicted: FloatArray
+    predicted_bytes: FloatArray
+
+    def take(self, index: NDArray[np.int64]) -> Room:
+        """Some of the plans."""
+        depth = np.diff(self.first, append=len(self.plan))[index]
+        first, plan, stage = entries(depth)
+        here = self.first[index][plan] + stage
+        same = {"others": self.others, "predicts": self.predicts, "first": first, "plan": plan}
+        columns: dict[str, Any] = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in same}
+        return Room(**same, **columns)  # type: ignore[arg-type]
+
+    def layers(self, slowest: FloatArray) -> FloatArray:
+        """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
+        the other layers wherever they take least of it [layers].
+        """
+        alone = self._rooms(slowest, 0, False)
+        rooms = np.add.reduceat(alone, self.first) - self._taken(slowest, alone)
+        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
+
+    def _taken(self, slowest: FloatArray, alone: FloatArray) -> FloatArray | float:
+        """Room for common layers that the others take at least, `alone` being what each stage has without [layers].
+
+        However they are shared out, a stage with some of them, and perhaps the prediction layers, loses no less than
+        the one that loses least by so many.
+        """
+
+        def lost(others: int, predicting: bool) -> FloatArray:
+            return np.asarray(np.minimum.reduceat(alone - self._rooms(slowest, others, predicting), self.first))
+
+        least: list[FloatArray | float] = [0.0]
+        by_stage = [lost(count, False) for count in range(1, self.others + 1)]
+        for number in range(1, self.others + 1):
+            parts = [least[number - count] + by_stage[count - 1] for count in range(1, number + 1)]
+            least.append(np.minimum.reduce(parts))
+        if not self.predicts:
+            return least[-1]
+        return np.asarray(
+            np.minimum.reduce([lost(count, True) + least[-1 - count] for count in range(self.others + 1)])
+        )
+
+    def _rooms(self, slowest: FloatArray, others: int, predicting: bool) -> FloatArray:
+        """Common layers that each stage has room for beside these, -inf where there is none for them [layers].
+
+        Where layers may be recomputed, a share of one may: n <= (T + M r / d) / (t + a r / d), with T the time and M
+        the memory left for layers [s], [B], a the bytes of a layer that is spared and d what recomputing saves of them,
+        t and r the seconds of a layer and of recomputing it. Where some have to be, all are or at least `again`.
+        """
+        seconds = slowest[self.plan] * (1 + SLACK) - self.beside + self.less
+        memory = self.memory
+        if others or predicting:
+            seconds = seconds - others * self.other - predicting * self.predicted
+            memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
+        time, space = np.maximum(0.0, seconds), np.maximum(memory + self.fewer, 0.0)
+        fast = np.maximum((time - self.again) / self.layer, time / (self.layer + self.again_each))
+        small = space / self.whole
+        mixed = (time + space * self.per_byte) / (self.layer + self.whole * self.per_byte)
+        lean = np.maximum(memory + self.spare, 0.0) / self.leanest
+        full = np.where(self.recomputes, np.minimum(mixed, lean), small)
+        rooms = np.floor(np.maximum(np.where(fast <= small, fast, np.minimum(fast, full)), 0.0) + SLACK)
+        if others or predicting:
+            rooms[(seconds < 0) | (memory + self.spare < 0)] = -np.inf
+        return rooms
+
+
+def room_of(job: Job, table: LayerTable, plans: Plans) -> Room:
+    """The room on every stage of every plan."""
+    usual, needs = common(job.model), needs_of(job, plans, table)
+    plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
+    table, obliged = table.take(plan), obliged_layers(job, plans)[0][plan]
+    plans = plans.take(plan)
+    flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
+
+    def seconds(kind: str) -> FloatArray:
+        return table.kinds[kind]["forward"] + table.kinds[kind]["backward"]
+
+    def held(kind: str, *kept: str) -> FloatArray:
+        each = np.minimum.reduce([table.kinds[kind][name] for name in kept])
+        return np.asarray(table.kinds[kind]["static"] + flying * each)
+
+    both = (DENSE, MOE) if MOE in table.kinds else (DENSE, DENSE)
+    kinds, shares = [table.kinds[kind] for kind in both], (1 - usual.share, usual.share)
+    saved = [kind["kept"] - kind["kept_recomputed"] for kind in kinds]
+    times, wholes = [seconds(kind) for kind in both], [held(kind, "kept") for kind in both]
+    again = np.minimum(*(kind["recompute"] for kind in kinds))
+    memory, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
+    rare, others, predicted = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
+    least = "kept", "kept_recomputed"
+    return Room(
+        others=others if others <= FEW else 0,
+        predicts=predicted > 0,
+        first=needs.first,
+        plan=plan,
+        lost=memory < 0,
+        beside=table.seconds + np.where(last, seconds(HEAD), 0.0),
+        less=plans.vpp * usual.less(*times),
+        layer=usual.mean(*times),
+        again=obliged * again,
+        again_each=again,
+        memory=memory,
+        fewer=plans.vpp * usual.less(*wholes),
+        spare=needs.spare,
+        whole=usual.mean(*wholes),
+        leanest=needs.layer,
+        per_byte=np.minimum.reduce(
+            [
+                kind["recompute"] / np.maximum(flying * less, 1.0)
+                for kind, less, share in zip(kinds, saved, shares, strict=True)
+                if share
+            ]
+        ),
+        recomputes=usual.mean(*saved) > 0,
+        other=seconds(rare),
+        other_bytes=held(rare, *least),
+        predicted=predicted * seconds(MTP) if predicted else nothing,
+        predicted_bytes=predicted * held(MTP, *least) if predicted else nothing,
+    )
+
+
+def obliged_layers(job: Job, plans: Plans) -> tuple[FloatArray, FloatArray]:
+    """Layers that every stage which holds some recomputes at least, or all of them, and all stages together [layers].
+
+    Where the software recomputes the first so many layers of every virtual stage alike, that is one or more of each, of
+    which all but the last ones hold a layer if there are as many layers as virtual stages.
+
+    >>> from optimizer.plan import Plan
+    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> some = [Plan(pp=8, vpp=vpp, recompute=mode) for vpp, mode in ((1, "full"), (6, "full"), (6, "none"))]
+    >>> [found.tolist() for found in obliged_layers(job, Plans.of(some))]
+    [[1.0, 5.0, 0.0], [6.0, 40.0, 0.0]]
+    """
+    chosen = (plans.recompute == FULL) & job.recomputes_alike
+    filled = np.where(plans.pp * plans.vpp <= job.model.layers, plans.vpp - 1.0, 0.0)
+    ends = np.where(plans.pp == 1, 1.0, np.maximum(plans.pp - 2.0, 0.0) * (job.model.mtp_layers == 0))
+    each, together = np.where(plans.vpp > 1, filled, 1.0), np.where(plans.vpp > 1, plans.pp * filled, ends)
+    return chosen * each, chosen * together
