@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.planners.score import FORMAT, HERE
+from optimizer.calibration.row_recipe import switched_off
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.presets.files import presets_folder
 
@@ -62,7 +63,11 @@ def job_of(run: Run) -> dict[str, Any]:
                 for tier in job.cluster.tiers
             ],
         },
-        "software": {"framework": run.row.get("framework", ""), "attention": run.row.get("attention_kernel", "")},
+        "software": {
+            "framework": run.row.get("framework", ""),
+            "attention": run.row.get("attention_kernel", ""),
+            "switched_off": list(switched_off(run.row)),
+        },
         "gpus": job.gpus,
         "seq_len": job.seq_len,
         "global_batch": job.global_batch,

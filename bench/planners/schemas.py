@@ -42,7 +42,7 @@ JOB = table(
         "model": MODEL,
         "device": DEVICE,
         "cluster": table({"network": TEXT, "gpus_per_node": COUNT, "tiers": {"type": "array", "items": TIER}}),
-        "software": table({"framework": TEXT, "attention": TEXT}),
+        "software": table({"framework": TEXT, "attention": TEXT, "switched_off": {"type": "array", "items": TEXT}}),
         **dict.fromkeys(("gpus", "seq_len", "global_batch"), COUNT),
         "dtype": TEXT,
         "plan": table({**dict.fromkeys(PLAN, COUNT), **{name: {} for name in FURTHER}}),

@@ -12,6 +12,7 @@ from optimizer.calibration.row_release import container, drops_tokens
 from optimizer.hardware import Cluster
 from optimizer.recomputation import RECOMPUTE, written
 from optimizer.scripts.megatron_args import expanded
+from optimizer.scripts.software import switched
 from optimizer.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
 
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
@@ -21,6 +22,7 @@ _RECOMPUTED = re.compile(r"recompute_num_layers=(\d+)")
 _LAYOUT = re.compile(r"layout[ =]'?(E[tmL|()*\d]+L)\b")
 _SCOPE = re.compile(r"cuda_graph_scope=\[?([^\]=]*)\]?")
 _AWAY = re.compile(r"activation offload(?:ing)?:? ([a-z_\d]+(?:,\s?[a-z_\d]+)*)", re.IGNORECASE)
+_OFF = re.compile(r"\b(?:ub_)?(?:(tp)_comm_overlap|overlap_(p2p)_comm)=false\b")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
 # what tables call the modules of optimizer.recomputation
 _WORDS = {
@@ -62,7 +64,18 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     if _fuses_experts(row):
         changes["fused_experts"] = True
     stack = replace(stack, features=replace(stack.features, **changes)) if changes else stack
+    if off := switched_off(row):
+        stack = switched(stack, off)
     return with_async_tp(stack) if "async tp" in row.get("notes", "").lower() else stack
+
+
+def switched_off(row: Mapping[str, str]) -> dict[str, bool]:
+    """The overlaps that a row's notes say its launch had switched off, as optimizer.scripts calls them.
+
+    >>> switched_off({"notes": "ub_tp_comm_overlap=False, overlap_p2p_comm=False"})
+    {'tp_overlap': False, 'p2p_overlap': False}
+    """
+    return {f"{tp or p2p}_overlap": False for tp, p2p in _OFF.findall(row.get("notes", "").lower())}
 
 
 def fp8_recipe(row: Mapping[str, str]) -> str:

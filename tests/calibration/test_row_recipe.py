@@ -221,3 +221,11 @@ def test_states_of_fewer_bytes_are_read() -> None:
     assert (features.optimizer_bytes, features.param_bytes) == (8, 1)
     features = under_recipe({"notes": "weight_dtype=bfloat16"}, Stack(name="mine")).features
     assert (features.optimizer_bytes, features.grad_bytes) == (6, 2)
+
+
+def test_overlaps_that_a_launch_had_switched_off_hide_no_more_than_without_them() -> None:
+    stack = Stack(name="mine", parameters={"tp_overlap": 0.8, "p2p_overlap": 0.5, "dp_overlap": 0.9})
+    found = under_recipe({"notes": "ub_tp_comm_overlap=False, overlap_p2p_comm=False"}, stack)
+    # Megatron-LM hides four of ten collectives of a layer without being told.
+    assert (found["tp_overlap"], found["p2p_overlap"], found["dp_overlap"]) == (0.4, 0.0, 0.9)
+    assert under_recipe({"notes": "TP_COMM_OVERLAP=True"}, stack) is stack

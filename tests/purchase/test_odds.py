@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -81,7 +82,9 @@ def test_chances_add_up_and_follow_the_prices() -> None:
     assert judged(cheap, best(cheap)) == found
 
 
-def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
+@cache
+def alike() -> tuple[Campaign, tuple[Point, ...]]:
+    """H100 and B200 at rents that make both cost the same, none of them firm."""
     question = campaign()
     h100, b200 = (point for point in best(question) if point.design.kind in ("h100", "b200"))
     rent = h100.figures.cost / (b200.figures.paid_gpus * b200.figures.time_to_train)
@@ -91,14 +94,37 @@ def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> 
     loose = replace(
         loose, book=PriceBook(offers=tuple(o for o in loose.book.offers if o.device != "b200" or o.row == "here"))
     )
-    points = [point for point in best(loose) if point.design.kind in ("h100", "b200")]
+    return loose, tuple(point for point in best(loose) if point.design.kind in ("h100", "b200"))
+
+
+def as_sure_as(point: Point, width: float) -> Point:
+    """The point under a stack whose steps all lie within e^width of the prediction."""
+    intervals = {"time_interpolated": width, "time_extrapolated": width}
+    answers = tuple(
+        replace(answer, job=replace(answer.job, stack=replace(answer.job.stack, intervals=intervals)))
+        for answer in point.answers
+    )
+    return replace(point, answers=answers)
+
+
+def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
+    loose, points = alike()
     found = judged(loose, points)
     assert all(0.35 < item.chance < 0.65 for item in found.odds)
     asked = {(item.name, item.about) for item in found.questions}
-    assert {("rent", "H100"), ("rent", "B200")} <= asked
+    assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked
     # The stack was fitted to many runs on H100.
     assert (found.questions[0].name, found.questions[0].about) == ("mfu", "B200")
     assert all(item.worth > 0 and 0 < item.changes <= 1 for item in found.questions)
+
+
+def test_a_rate_is_worth_asking_for_the_more_the_less_it_is_known() -> None:
+    loose, (h100, b200) = alike()
+    worth = []
+    for width in (0.01, 0.12, 0.4):
+        questions = judged(loose, (as_sure_as(h100, width), b200), draws=600, shared=0.0).questions
+        worth.append(sum(item.worth for item in questions if (item.name, item.about) == ("mfu", "H100")))
+    assert worth[0] == 0.0 < worth[1] < worth[2]
 
 
 def test_a_limit_that_is_often_missed_lowers_the_chance() -> None:

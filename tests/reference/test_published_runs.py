@@ -17,6 +17,7 @@ from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.presets.files import presets_folder
 from optimizer.stack import Stack
 
 MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
@@ -141,30 +142,60 @@ def test_mixtral_on_h100_with_folded_experts(gpus: int, published: float) -> Non
     assert flops / step_time(job, plan) / (gpus * job.peak_flops) == pytest.approx(published, rel=0.15)
 
 
-@pytest.mark.parametrize(("dp", "batch", "published"), [(16, 768, 10.3), (32, 1536, 10.3), (64, 2304, 8.0)])
-def test_nemotron_4_340b_lies_in_the_interval_of_the_default_stack(dp: int, batch: int, published: float) -> None:
-    """Nemotron-4 340B on 1,536 to 6,144 H100, arXiv 2406.11704, table 2: seconds per iteration at TP 8, PP 12, VPP 8.
+def test_nemotron_4_340b_takes_what_was_published() -> None:
+    """Nemotron-4 340B on 1,536 to 6,144 H100, arXiv 2406.11704, table 2: 10.3, 10.3 and 8.0 s an iteration.
 
-    The model is 14 to 16 % fast, outside of all widths that its stack was fitted to: the width of what is
-    extrapolated counts these runs.
+    Its launch file hid neither the collectives of TP nor the transfers of the pipeline (NVIDIA/NeMo-Framework-Launcher
+    @7c842fcd). With both hidden, as the default stack's runs had them, the model would be 15 % fast.
     """
-    job = Job(
-        model=load_model("nemotron-4-340b"),
-        cluster=load_cluster("dgx-h100"),
-        stack=load_stack("megatron-core"),
-        gpus=96 * dp,
-        seq_len=4096,
-        global_batch=batch,
-    )
-    plan = Plan(
-        tp=8,
-        pp=12,
-        vpp=8,
-        dp=dp,
-        num_microbatches=batch // dp,
-        sequence_parallel=True,
-        schedule="interleaved",
-        zero_stage=1,
-    )
-    found = interval(job, plan, step_time(job, plan))
-    assert found.low < published < found.high
+    runs = [run for run in read_runs(presets_folder() / "published.csv") if run.id.startswith("nemotron-4-340b")]
+    assert [(run.job.gpus, run.step_time) for run in runs if run.job] == [(1536, 10.3), (3072, 10.3), (6144, 8.0)]
+    for run in runs:
+        assert run.job is not None
+        assert run.plan is not None
+        assert run.stack_name == "megatron-core"
+        found = step_time(run.job, run.plan)
+        assert found == pytest.approx(run.step_time, rel=0.05)
+        around = interval(run.job, run.plan, found)
+        assert around.low < (run.step_time or 0.0) < around.high
+        hidden = replace(run.job, stack=load_stack("megatron-core"))
+        assert step_time(hidden, run.plan) < 0.88 * (run.step_time or 0.0)
+
+
+# NVIDIA/dgxc-benchmarking, nemotron/README_340b.md @v24.11.1 and nemotron/README.md @v25.04: seconds a step by H100.
+RECIPES_340B = {
+    "bf16": ({128: 4.61, 256: 4.67, 512: 4.7, 1024: 4.73, 2048: 4.84}, {256: 4.36, 512: 4.39, 1024: 4.41, 2048: 4.43}),
+    "fp8": ({128: 3.16, 256: 3.21, 512: 3.26, 1024: 3.34, 2048: 3.49}, {256: 2.93, 512: 2.97, 1024: 3.0, 2048: 3.05}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_a_model_that_no_fit_saw_at_scale(dtype: str) -> None:
+    """The same model in NVIDIA's recipes of two releases, TP 8, PP 8, VPP 12, 16 micro-batches: no run of a fit."""
+    errors = []
+    for published in RECIPES_340B[dtype]:
+        for gpus, seconds in published.items():
+            job = Job(
+                model=load_model("nemotron-4-340b"),
+                cluster=load_cluster("dgx-h100"),
+                stack=load_stack("nemo-2024"),
+                gpus=gpus,
+                seq_len=4096,
+                global_batch=gpus // 4,
+                dtype=dtype,
+            )
+            plan = Plan(
+                tp=8,
+                pp=8,
+                vpp=12,
+                dp=gpus // 64,
+                num_microbatches=16,
+                sequence_parallel=True,
+                schedule="interleaved",
+                zero_stage=1,
+            )
+            found = step_time(job, plan)
+            around = interval(job, plan, found)
+            assert around.low < seconds < around.high
+            errors.append(abs(found / seconds - 1))
+    assert np.mean(errors) < 0.06
