@@ -92,3 +92,13 @@ def test_memory_used_of_the_device_is_read_in_its_unit(tmp_path: Path) -> None:
     (run,) = read_runs(path)
     assert run.memory == 80.8 * 2**30
     assert run.memory_kind.startswith("used of the device")
+
+
+def test_a_step_that_is_eight_has_the_batch_and_the_time_of_one() -> None:
+    row = {"source": "Hagemann 2023", "table": "llama_13B_bfloat16_64_GPUs_all_runs", "global_batch": "2048.0"}
+    said: list[str] = []
+    found = corrected(row | {"attention_kernel": "flash2", "step_time_s": "72.8"}, said)
+    assert (found["global_batch"], found["step_time_s"]) == ("256.0", "9.1")
+    assert any("drain eight times" in text for text in said)
+    older = row | {"attention_kernel": "flash1(1.0.8)", "step_time_s": "44.7"}
+    assert corrected(older, said) is older
