@@ -123,6 +123,16 @@ def test_experts(llama_job: Job) -> None:
     assert {row.ranks for row in experts} == {16 // 4}
 
 
+def test_without_sequence_parallelism_ranks_hold_the_tokens_of_their_experts(llama_job: Job) -> None:
+    """Nothing to gather or scatter beside the all-reduces, which are those of a dense layer."""
+    question = replace(llama_job, model=load_model("mixtral-8x7b"))
+    dense = only(traffic(llama_job, Plan(tp=4, dp=4, num_microbatches=16)), "tp")
+    for etp in (1, 4):
+        rows = traffic(question, Plan(tp=4, etp=etp, dp=4, num_microbatches=16))
+        assert not [row for row in rows if row.parallelism == "ep"]
+        assert only(rows, "tp").per_layer == dense.per_layer == 4
+
+
 def test_prediction_layers_send_as_much_as_the_layers_they_repeat(llama_job: Job) -> None:
     """DeepSeek-V3: 61 layers and one that predicts, 58 and one of them mixtures; its gradients hold its projection."""
     model = load_model("deepseek-v3")

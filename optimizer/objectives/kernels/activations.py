@@ -15,7 +15,7 @@ from optimizer.model import Model
 from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import freed_bytes
-from optimizer.objectives.kernels.operators import attention_width
+from optimizer.objectives.kernels.operators import attention_width, kv_width
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.plan import IntArray
 from optimizer.recomputation import modules_of
@@ -92,7 +92,7 @@ def activation_bytes(
     """Activations one layer keeps for the backward pass, per micro-batch and rank [B].
 
     For GPT: t h (10 + 24 / tp) + 5 heads S t / tp, the last term only with unfused attention; sequence parallelism
-    divides the 10 as well. In general: two norm inputs and two norm outputs (8 h), dropout masks (2 h), queries, keys
+    divides the 10 as well. In general: what norms keep (8 h and more, norm_bytes), dropout masks (2 h), queries, keys
     and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
     products (norm outputs, activation output) are kept in one byte.
 
@@ -106,10 +106,8 @@ def activation_bytes(
     34.0
     """
     t, tp = shapes.tokens, shapes.tp
-    norms = 2 if model.parallel_block else 4
     kept_input = 1.0 if fp8 else 2.0
-    per_norm = 2.0 + kept_input
-    stream = t * model.hidden / shapes.sp * (per_norm * norms / 2 + (2.0 if features.dropout else 0.0))
+    stream = norm_bytes(model, shapes, kept_input) + t * model.hidden / shapes.sp * (2.0 if features.dropout else 0.0)
     attention = 2.0 * t * (attention_width(model, tp) + model.v_dim / tp)
     scores = np.zeros_like(t)
     if not features.attention.startswith("flash"):
@@ -127,23 +125,48 @@ def activation_bytes(
     return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
 
 
+def norm_bytes(model: Model, shapes: Shapes, kept_input: float = 2.0) -> FloatArray:
+    """What the norms of one layer keep, per micro-batch and rank [B].
+
+    t ((2 + i) h before + 2 h after + (2 + i) latent) / sp, and 2 t (q / tp + k) for norms of queries and keys. Every
+    norm keeps its input; `before`, two or one of a parallel block, and those of latent vectors also their output, which
+    enters a product (i: its bytes). `after`: those of a layer beyond two, whose outputs are added to the stream.
+
+    Source: Korthikanti et al., arXiv 2205.05198, section 4.1; Transformer Engine's RMSNorm and LayerNormLinear, which
+    save the norm's input.
+
+    >>> from optimizer.presets import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
+    >>> [float(norm_bytes(load_model(name), shapes)[0]) for name in ("gpt3", "gemma2-9b", "qwen3-8b", "deepseek-v3")]
+    [98304.0, 43008.0, 43008.0, 65536.0]
+    """
+    before, after = 1 if model.parallel_block else 2, max(model.norms_per_layer - 2, 0)
+    latent = model.mla.q_rank + model.mla.kv_rank if model.mla else 0
+    width = (2.0 + kept_input) * (before * model.hidden + latent) + 2.0 * after * model.hidden
+    heads = 2.0 * (model.q_dim / shapes.tp + kv_width(model, shapes.tp)) if model.qk_norm else 0.0
+    return np.asarray(shapes.tokens * (width / shapes.sp + heads))
+
+
 def _mlp_bytes(
     model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, kept_input: float
 ) -> dict[str, FloatArray]:
     """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones [B].
 
     Every rank of expert-tensor parallelism gathers the rows of all of them: a row into the experts is the input of a
-    product, i h etp, and one out of them is kept to weigh it afterwards, 2 h etp, unless it was weighed before.
+    product, i h etp. Unless it was weighed before, what its sender gets back of it is kept to weigh it, 2 h; where
+    the tokens of a tensor-parallel group are not split before their experts (whole_experts), that of all of them.
 
-    Source: NVIDIA/Megatron-LM @2659630721 (core 0.12), memory efficient token permutation.
+    Source: NVIDIA/Megatron-LM @2659630721 (core 0.12), memory efficient token permutation, and its token_dispatcher.py,
+    which scatters to the expert-tensor ranks before it weighs; torchtitan/models/moe.py.
     """
     per_width = 2.0 * (2 if model.gated_mlp else 1) + kept_input
     if not moe or model.experts is None:
         return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
     experts = model.experts
     rows = shapes.tokens / shapes.tp * experts.top_k * shapes.busiest(imbalance)
-    per_row = kept_input + (0.0 if features.weighed_early else 2.0)
-    routed = rows * (per_width * experts.ffn_hidden + per_row * model.hidden * shapes.etp)
+    weighed = 0.0 if features.weighed_early else 2.0 * (shapes.etp if features.whole_experts else 1.0)
+    routed = rows * (per_width * experts.ffn_hidden + (kept_input * shapes.etp + weighed) * model.hidden)
     shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
     probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
     activation = rows * kept_input * experts.ffn_hidden

@@ -84,7 +84,9 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
     """Dispatch and combine of routed tokens among the ep ranks, with those of etp inside, in each pass.
 
     Each rank sends tokens / tp x copies rows of hidden x 2 B twice, in the forward pass a first time in fp8 where the
-    software does; expert-tensor ranks gather and scatter them. Copies and seconds are those of the plan's dispatcher.
+    software does; expert-tensor ranks gather and scatter them where sequence parallelism has split the tokens, and
+    hold them anyhow where it has not: there the all-reduce of the block adds up. Copies and seconds are those of the
+    plan's dispatcher.
 
     Source: Rajbhandari et al., arXiv 2201.05596; Liu et al., arXiv 2504.14960 (folding).
     """
@@ -98,7 +100,8 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
             yield replace(sent, each=seconds, taken=taken)
         size = ELEMENT * tokens * copied * job.model.hidden
         for kind in ("all_gather", "reduce_scatter"):
-            yield _message(EP, "tokens of an expert", kind, size * shapes.etp, (shapes.etp, 1), 1.0, phase, "gemm")
+            inside = size * shapes.etp, (shapes.etp, 1), np.where(shapes.sequence_parallel, 1.0, 0.0)
+            yield _message(EP, "tokens of an expert", kind, *inside, phase, "gemm")
 
 
 def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
