@@ -17,7 +17,7 @@ from optimizer.commands.completion import paths
 from optimizer.commands.plan import job_options
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InvalidFile
+from optimizer.errors import InputError, InvalidFile, UnknownName
 from optimizer.files import read_stream
 
 if TYPE_CHECKING:
@@ -98,7 +98,13 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
     from optimizer.search.check.answer_file import read_answer
 
     places = {name: options[name] or "" for name in PLACES}
-    return read_answer(_text(plan), "stdin" if plan == "-" else plan, **places)
+    try:
+        return read_answer(_text(plan), "stdin" if plan == "-" else plan, **places)
+    except UnknownName as error:
+        if error.kind not in PLACES or places[error.kind]:
+            raise
+        where = f"the answer only names its {error.kind}: say where it is with --{error.kind} FILE"
+        raise InputError(f"{error} Was it a file? Then {where}.") from None
 
 
 def _text(plan: str) -> str:

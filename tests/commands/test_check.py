@@ -39,6 +39,14 @@ def test_an_answer_from_stdin_or_a_file_holds(answer: str, tmp_path: Path) -> No
     assert document["broken"] == []
 
 
+def test_an_answer_for_a_model_of_a_file_says_how_to_name_the_file(answer: str) -> None:
+    document = json.loads(answer)
+    document["job"]["model"] = "mine"
+    result = run("check", "-", text=json.dumps(document))
+    assert result.exit_code == 2
+    assert "say where it is with --model FILE" in result.stderr
+
+
 def test_a_tampered_answer_exits_3_and_names_the_rule(answer: str) -> None:
     document = json.loads(answer)
     document["plan"]["num_microbatches"] += 1
