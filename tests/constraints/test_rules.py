@@ -19,6 +19,7 @@ from optimizer.constraints.memory import Memory
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import Measured
 from optimizer.constraints.rules import structural
+from optimizer.constraints.sequence_parallel import SequenceParallel
 from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.plan import FIELDS, Plan, Plans
@@ -176,6 +177,18 @@ def test_uneven_layers_are_a_feature_of_the_stack() -> None:
     assert Layers().check(small_job(model=deep), plans).tolist() == [True, False, False]
     assert Layers().check(small_job(model=deeper), plans).tolist() == [True, True, False]
     assert Layers().check(small_job(model=deep, features=even), plans).tolist() == [False, False, False]
+
+
+def test_a_mixture_with_tensor_parallelism_needs_sequence_parallelism_where_there_is_any() -> None:
+    """Megatron-Core's mixture raises ValueError in its first forward pass without it, whatever its ep."""
+    plans = Plans.of([Plan(tp=2), Plan(tp=2, sequence_parallel=True), Plan(tp=1)])
+    for model, features, allowed in (
+        (MIXTURE, Features(), [False, True, True]),
+        (DENSE, Features(), [True, True, True]),
+        (MIXTURE, Features(sequence_parallel=False), [True, False, True]),
+    ):
+        job = small_job(model=model, features=features)
+        assert SequenceParallel().check(job, plans).tolist() == allowed
 
 
 def test_pins_are_checked_where_they_are_read() -> None:
