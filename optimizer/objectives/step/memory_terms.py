@@ -82,7 +82,7 @@ MEMORY_TERMS: Mapping[str, Term] = {
             unit=BYTES,
             formula=Formula(function=activations),
             parameters=("activation_factor",),
-            kernels=(kernels.activation_bytes,),
+            kernels=(kernels.activation_bytes, kernels.norm_bytes),
         ),
         Term(name="logits", label="logits", unit=BYTES, formula=Formula(function=logits), parameters=("logit_memory",)),
         Term(name="buffers", label="buffers", unit=BYTES, formula=Formula(function=buffers), parameters=("workspace",)),

@@ -13,6 +13,8 @@ import numpy as np
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
 from optimizer.objectives.layer import beside, dispatchers, host, messages, seconds
+from optimizer.objectives.network.in_training import collective
+from optimizer.objectives.network.messages import exposed
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -46,9 +48,10 @@ def bubble(
 ) -> FloatArray:
     """Time for which the slowest stage waits for the others [s].
 
-    slowest, whole: seconds of the slowest stage and of all stages for one micro-batch [s]; vpp: virtual stages of each
-    [1]; filled: what weights' gradients fill of it under a zero-bubble schedule, and what DualPipe leaves out [s];
-    stalled: what virtual stages of unlike length cost an interleaved schedule, found by running it [s].
+    Of stages that are alike (pp - 1) / vpp x slowest, in 1F1B with vpp 1 and interleaved. slowest, whole: seconds of
+    the slowest stage and of all stages for one micro-batch [s]; vpp: virtual stages of each [1]; filled: what weights'
+    gradients fill of it under a zero-bubble schedule, and what DualPipe leaves out [s]; stalled: what virtual stages of
+    unlike length cost an interleaved schedule, found by running it [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2; Qi et al., arXiv 2401.10241, section 2.3;
     deepseek-ai/DualPipe @3da1bbe, README.md.
@@ -70,9 +73,11 @@ def hidden(
 ) -> FloatArray:
     """What of the step's gradients and weights hides under the last backward and the first forward passes [s].
 
-    hideable: seconds of the gradients' buckets but the last [s]; gather: of the weights [s]; backward, forward:
-    computation of one micro-batch on one virtual stage [s]; overlap: share of it that the software hides [1].
-    The virtual stage that is reduced last, or needed first, has only its own pass to hide under.
+    overlap x (least(hideable, backward) + least(gather, forward)), where least(s, c) is the smallest of s,
+    (vpp - 1) / vpp x s + c and (1 + (vpp - 1) pp) x c. hideable: seconds of the gradients' buckets but the last [s];
+    gather: of the weights [s]; backward, forward: computation of one micro-batch on one virtual stage [s]; overlap:
+    share of it that the software hides [1]. The virtual stage that is reduced last, or needed first, has only its own
+    pass to hide under.
 
     Source: Li et al., arXiv 2006.15704, section 3.2 (buckets); the share is fitted.
 
@@ -216,7 +221,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "TP communication",
             name="tp_communication",
             parameters=("tp_overlap", *RATES),
-            kernels=(messages.tensor_messages,),
+            kernels=(messages.tensor_messages, collective, exposed),
         ),
         _term(
             in_layers,
