@@ -13,6 +13,9 @@ import pytest
 
 from tests.slow import SLOW, function_of
 
+# Before anything loads numpy: every core has a worker already, and threads that wait for small products take it away.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parent
 SERVERS = {"browser", "served"}  # fixtures that take seconds to begin and to end
 

@@ -32,6 +32,7 @@ def default_stack(device: Device) -> str:
     return USUAL.get(device.vendor, DEFAULT_STACK)
 
 
+@cache
 def stack_names() -> tuple[str, ...]:
     """Names of all stack presets, sorted."""
     return tuple(sorted(path.stem for path in (presets_folder() / "stacks").glob("*.toml")))

@@ -37,7 +37,7 @@ def test_known_parameters_are_recovered(measured: Callable[..., Path], lab: Stac
 
 def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[..., Path], lab: Stack) -> None:
     runs = read_runs(measured(TRUTH, noise=0.01), lab)
-    bad = {3, 40, 77}
+    bad = {3, 40, 65}
     runs = [
         replace(run, step_time=(run.step_time or 1.0) * 3.0) if place in bad else run for place, run in enumerate(runs)
     ]
@@ -64,7 +64,7 @@ def test_a_calibrated_stack_survives_its_file(measured: Callable[..., Path], tmp
         "fp8": (0, 0),
     }
     assert again.intervals["time_interpolated"] == pytest.approx(found.stack.intervals["time_interpolated"], rel=1e-3)
-    assert again.runs == 3 * 3 * 4  # every width, GPU count and layout
+    assert again.runs == 3 * 2 * 4  # every width, GPU count and layout
     assert again.residuals["mape"] < 0.03
 
 

@@ -1,4 +1,4 @@
-"""Random small jobs that have a plan, over the presets of models, clusters and stacks."""
+"""Random small jobs, most of which have a plan, over the presets of models, clusters and stacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from random import Random
 from optimizer.errors import InputError
 from optimizer.job import Job
 from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names, stack_names
-from optimizer.search.plan.best import best_plan
 
 GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SEQUENCES = (512, 1024, 2048, 4096)
@@ -16,14 +15,6 @@ LARGEST = 4e10  # parameters
 
 
 def random_job(random: Random) -> Job:
-    """The first job drawn that has a plan."""
-    while True:
-        job = drawn(random)
-        if best_plan(job):
-            return job
-
-
-def drawn(random: Random) -> Job:
     """The first job drawn that a device has units for, not too large."""
     while True:
         try:

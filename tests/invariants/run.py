@@ -18,7 +18,7 @@ from optimizer.answer import Answer
 from optimizer.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, improved, restrictions, tighter
-from tests.invariants.jobs import drawn
+from tests.invariants.jobs import random_job
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Tally:
 
     def drawn(self, random: Random) -> Answer:
         """The answer about the first job drawn that has a plan."""
-        while (found := self.answer(drawn(random))).plan is None:
+        while (found := self.answer(random_job(random))).plan is None:
             pass
         return found
 

@@ -10,18 +10,15 @@ from optimizer.job import Job
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
-from tests.invariants.jobs import random_job
-from tests.invariants.run import seconds
+from tests.invariants.run import Tally, seconds
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_restriction_beats_the_free_answer(seed: int) -> None:
-    random = Random(seed)
-    answer = plan(random_job(random), top=0)
-    assert answer.plan
+    random, tally = Random(seed), Tally(patience=5.0)
+    answer = tally.drawn(random)
     for limits in restrictions(answer, random):
-        restricted = plan(answer.job.with_limits(**limits), top=0, time_limit=5.0)
-        assert seconds(restricted) >= seconds(answer) * (1 - SHARE), limits
+        assert seconds(tally.answer(answer.job.with_limits(**limits))) >= seconds(answer) * (1 - SHARE), limits
 
 
 def test_a_smaller_micro_batch_does_not_beat_a_free_one_where_the_optimizer_is_on_the_host() -> None:

@@ -46,7 +46,7 @@ OPTIONAL = (("explain",), ("why_not",), ("assumptions",))
 @pytest.fixture(scope="module")
 def printed() -> str:
     """The answer for GPT-3, once for every test that changes a copy of it."""
-    job = replace(asked("gpt3", 1024, 1536), limits=Limits(hbm=80e9))
+    job = replace(asked("gpt3", 1024, 1536), limits=Limits(hbm=80e9, max_micro_batch=1))
     return json.dumps(plan(job, trials=0).to_dict())
 
 

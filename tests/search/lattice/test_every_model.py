@@ -37,7 +37,7 @@ def test_a_fitting_plan_is_found_and_proven(name: str) -> None:
         gpus=gpus,
         seq_len=min(model.max_seq_len, 2048),
         global_batch=16 * gpus,
-        limits=Limits(vocab_padding=0.5, max_micro_batch=2, max_vpp=2),
+        limits=Limits(vocab_padding=0.5, max_micro_batch=2, max_vpp=1),
     )
     answer = plan(job, top=0, trials=0, priced_risk=False)
     assert answer.status == "optimal", answer.conflict

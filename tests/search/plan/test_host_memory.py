@@ -172,20 +172,20 @@ def test_activations_there_are_found_out() -> None:
 NOISE = 5e-4  # of a step: shares of GRID with one bound each, of which a smaller host has other ones
 
 
-@pytest.mark.parametrize(
-    ("model", "gpus", "hbm"), [("llama3-70b", 16, 60e9), ("mixtral-8x7b", 16, 40e9), ("qwen3-30b-a3b", 16, 40e9)]
-)
+TIGHT = (("llama3-70b", 16, 60e9), ("mixtral-8x7b", 16, 40e9), ("qwen3-30b-a3b", 16, 40e9))
+
+
+@pytest.mark.parametrize(("model", "gpus", "hbm"), TIGHT[: cases(3, sample=2)])
 def test_no_smaller_host_beats_the_free_answer(model: str, gpus: int, hbm: float) -> None:
     """With shares of any size as the most that there is room for."""
-    free = plan(asked(model, gpus, hbm, 0.0), trials=0, top=1, priced_risk=False)
-    assert free.plan is not None
-    assert free.estimate is not None
+    free = best_plan(asked(model, gpus, hbm, 0.0))
+    assert free is not None
     needed = kept(free.job, free.plan, free.knobs)
     assert needed > 0
     for share in (0.35, 0.8, 1.1, 1.9):
         job = asked(model, gpus, hbm, node_memory(free.job, needed * share))
-        found = plan(job, trials=0, top=1, priced_risk=False, explained=False)
-        if found.plan is not None and found.estimate is not None:
+        found = best_plan(job)
+        if found is not None:
             assert kept(job, found.plan, found.knobs) <= host_room(job) * (1 + 1e-9)
             assert found.estimate.step_time >= free.estimate.step_time * (1 - NOISE)
 

@@ -111,9 +111,9 @@ def test_no_runner_up_is_faster_where_layouts_are_cut_short(monkeypatch: pytest.
     """Runners-up are laid out after a search that gave up: one of them may be the best that is known."""
     model, cluster, stack = load_model("glm-4.5-air"), load_cluster("dgx-h100"), load_stack("megatron-core")
     job = Job(model=model, cluster=cluster, stack=stack, gpus=64, seq_len=4096, global_batch=256)
-    whole = plan(job, trials=0)
+    whole = plan(job, trials=0, priced_risk=False)
     monkeypatch.setattr(best, "lay_out", lambda *args, **options: lay_out(*args, **{**options, "time_limit": 0.0}))
-    cut = plan(job, trials=0)
+    cut = plan(job, trials=0, priced_risk=False)
     assert whole.certificate is not None
     assert whole.certificate.proven
     assert cut.certificate is not None
