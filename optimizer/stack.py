@@ -195,8 +195,9 @@ class Features:
     at a time, else, as a compiler schedules it, a matrix at a time. grad_bytes: bytes per element of the gradients, as
     they are held and as they travel. optimizer_bytes: of the master weights and Adam's two moments together, 12 in
     fp32, 8 with moments of two bytes. fused_accumulation: products of weight gradients add to the accumulated ones,
-    which else takes kernels of its own. zero_stages, schedules, recompute: those it offers. recompute_by: which layers
-    full recomputation may recompute, one
+    which else takes kernels of its own. stops_early: recomputing a whole layer ends where all that the backward pass
+    needs is there, before a dense layer's last product. zero_stages, schedules, recompute: those it offers.
+    recompute_by: which layers full recomputation may recompute, one
     of RECOMPUTE_BY: any number on each stage; the first so many of every virtual stage, equally many on all; or all of
     them. recompute_modules: what it can recompute by name, of
     optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
@@ -243,6 +244,7 @@ class Features:
     param_bytes: int = 2
     gathers_layers: bool = True
     fused_accumulation: bool = True
+    stops_early: bool = False
     zero_stages: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "full")

@@ -331,6 +331,8 @@ def _notes(notes: str) -> dict[str, Any]:
         changes["eager_experts"] = True
     if "force-balanced" in notes:
         changes["balanced_experts"] = True
+    if "torch 1.13" in notes:
+        changes["stops_early"] = False
     if "bf16 adam moments" in notes:
         changes["optimizer_bytes"] = 8
     if "fp8 primary weights" in notes:

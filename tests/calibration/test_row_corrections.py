@@ -102,3 +102,10 @@ def test_a_step_that_is_eight_has_the_batch_and_the_time_of_one() -> None:
     assert any("drain eight times" in text for text in said)
     older = row | {"attention_kernel": "flash1(1.0.8)", "step_time_s": "44.7"}
     assert corrected(older, said) is older
+
+
+def test_older_tables_of_a_source_ran_on_an_older_release() -> None:
+    row = {"source": "mosaicml/llm-foundry:README.md", "table": "A100 80GB"}
+    assert corrected(row, [])["notes"] == "torch 1.13"
+    newer = row | {"table": "A100 80GB with 1600 Gbps node-node interconnect (RoCE)"}
+    assert corrected(newer, []) is newer

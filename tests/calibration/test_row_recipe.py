@@ -229,3 +229,9 @@ def test_overlaps_that_a_launch_had_switched_off_hide_no_more_than_without_them(
     # Megatron-LM hides four of ten collectives of a layer without being told.
     assert (found["tp_overlap"], found["p2p_overlap"], found["dp_overlap"]) == (0.4, 0.0, 0.9)
     assert under_recipe({"notes": "TP_COMM_OVERLAP=True"}, stack) is stack
+
+
+def test_an_older_release_recomputes_to_the_end() -> None:
+    stack = Stack(name="mine", features=Features(stops_early=True))
+    assert under_recipe({"notes": "torch 1.13"}, stack).features.stops_early is False
+    assert under_recipe({"notes": "torch 2.1"}, stack).features.stops_early

@@ -94,7 +94,13 @@ def elementwise_seconds(traffic: FloatArray | float, job: Job) -> FloatArray:
 
 
 def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Collection[str] = MODULES) -> LayerTime:
-    """Price all operators and messages of one layer, and what recomputing each of these modules adds."""
+    """Price all operators and messages of one layer, and what recomputing all of it or each of these modules adds.
+
+    Software that stops recomputing where all that the backward pass needs is there leaves a dense layer's last product
+    out, whose output no gradient needs.
+
+    Source: PyTorch, torch/utils/checkpoint.py, set_checkpoint_early_stop (since 2.1, for non-reentrant checkpoints).
+    """
     curves = _curves(job)
     messages = layer_messages(job, shapes, moe)
     nothing = np.zeros_like(shapes.tp)
@@ -105,13 +111,17 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
     alone = None if shapes.overlap is None else ~shapes.overlap
     shown = shown_launches(job, layer, shapes, BACKWARD_KERNELS) if moe else nothing
     ahead = _phase(job, forward, messages, FORWARD, host, shown, alone)
+    full = ahead
+    if job.stack.features.stops_early and not moe:
+        needed = _compute(job, replace(layer, gemms=layer.gemms[:-1]), curves, backward=False)
+        full = _phase(job, needed, messages, FORWARD, host)
     backward = _compute(job, layer, curves, backward=True)
     back = _phase(job, backward, messages, BACKWARD, host * BACKWARD_KERNELS, shown * BACKWARD_KERNELS, alone)
     return LayerTime(
         forward=ahead,
         backward=back,
         selective=Phase(terms=selective, hidden=nothing, outlasting=nothing),
-        full=ahead,
+        full=full,
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
         modules=recomputed_modules(job, layer, shapes, moe, modules),

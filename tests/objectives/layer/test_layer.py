@@ -123,3 +123,14 @@ def test_gathering_weights_one_by_one_slows_full_sharding_only() -> None:
     plain = replace(alone, zero_stage=1)
     same = [cost(job("llama3-8b", sharded_rate=rate), plain).step_time[0] for rate in (1.0, 0.1)]
     assert same[0] == same[1]
+
+
+def test_recomputation_that_stops_early_leaves_the_last_product_out() -> None:
+    """A third of the products of a GPT layer: 4 h^2 of 12 h^2."""
+    question = job("gpt3")
+    features = replace(question.stack.features, stops_early=True)
+    early = replace(question, stack=replace(question.stack, features=features))
+    kept, whole = (cost(question, replace(DENSE, recompute=mode)).time["gemm"][0] for mode in ("none", "full"))
+    stops = cost(early, replace(DENSE, recompute="full")).time["gemm"][0]
+    assert (stops - kept) / (whole - kept) == pytest.approx(2 / 3, rel=0.05)
+    assert cost(early, DENSE).step_time[0] == cost(question, DENSE).step_time[0]
