@@ -170,6 +170,8 @@ class Plan:
         'TP 8 SP, PP 4, DP 32, micro-batch 2, ZeRO-1'
         >>> Plan(tp=2, etp=2, dp=4).summary()
         'TP 2, ETP 2, PP 1, DP 4, micro-batch 1, ZeRO-1'
+        >>> Plan(dp=64, zero_stage=3, shard=8).summary()
+        'TP 1, PP 1, DP 64, micro-batch 1, ZeRO-3 over 8'
         """
         parts = [f"TP {self.tp}{' SP' if self.sequence_parallel else ''}"]
         parts += [f"CP {self.cp}"] * (self.cp > 1)
@@ -178,7 +180,8 @@ class Plan:
         overlapped = " overlapped" * self.overlap_exchange
         parts += [" x ".join(experts) + by + overlapped] if experts else []
         parts += [f"PP {self.pp}" + (f" x VPP {self.vpp}" if self.vpp > 1 else "")]
-        parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero_stage}"]
+        sharding = f"ZeRO-{self.zero_stage}" + (f" over {self.shard}" if self.shard else "")
+        parts += [f"DP {self.dp}", f"micro-batch {self.micro_batch}", sharding]
         parts += [f"{self.schedule} schedule"] * (self.schedule not in ("1f1b", "interleaved"))
         partly = self.recompute == "full" and (len(self.recompute_layers) > 0 or self.recompute_first > 0)
         parts += [f"{self.recompute} recompute"] * (self.recompute != "none" and not partly)

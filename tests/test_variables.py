@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -48,3 +48,13 @@ def test_plans_keep_values_in_words_as_numbers() -> None:
         "full",
         "zero-bubble",
     ]
+
+
+def test_every_variable_shows_in_the_summary_of_a_plan() -> None:
+    """But the number of micro-batches, which follows from the others: plans that differ do not print alike."""
+    plan = Plan(tp=4, cp=2, ep=4, etp=2, pp=4, vpp=2, dp=8, micro_batch=2, dispatcher="deepep", schedule="interleaved")
+    other = {"tp": 8, "cp": 4, "ep": 8, "etp": 4, "pp": 2, "vpp": 4, "dp": 16, "micro_batch": 1, "zero_stage": 3}
+    other |= {"shard": 8, "recompute": "full", "activation_offload": 50, "dispatcher": "alltoall"}
+    other |= {"schedule": "zero-bubble", "sequence_parallel": True, "overlap_exchange": True}
+    assert {*other, "num_microbatches"} == set(VARIABLES)
+    assert len({replace(plan, **{name: value}).summary() for name, value in other.items()} | {plan.summary()}) == 17
