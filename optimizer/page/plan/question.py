@@ -187,7 +187,7 @@ def _known(kind: str) -> tuple[str, ...]:
         return (*cluster_names(), *device_names())
     if kind in CHOICES:
         return CHOICES[kind]
-    return {"model": model_names, "stack": stack_names}[kind]()
+    return model_names() if kind == "model" else stack_names()
 
 
 def _whole(name: str, text: str) -> int:
