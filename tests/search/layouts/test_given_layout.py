@@ -48,7 +48,7 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     even = fixed(job, layout="even")
     every = [one for plans in lattice(job, structural(job)) for one in plans.plans()]
     assume(every)
-    answer = plan(even, trials=0, top=2)
+    answer = plan(even, trials=0, top=2, explained=False)
     laid = Plans.of([laid_out(job, one) for one in every])
     costs = price(even, laid, tuned(bill_of(even, laid)).knobs)
     best = float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)))
@@ -61,7 +61,7 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     assert answer.estimate.step_time == pytest.approx(best, rel=1e-9)
     assert (answer.status, answer.certificate.gap, answer.certificate.band) == ("optimal", 0.0, 0)
     assert "The search over layouts is switched off (layout=even)" in answer.certificate.method
-    free = plan(job, trials=0, top=1)
+    free = plan(job, trials=0, top=1, priced_risk=False)
     assert free.certificate is not None
     assert free.certificate.best <= best * (1 + 1e-7)
 
