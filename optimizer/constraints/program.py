@@ -164,13 +164,19 @@ class Program:
         self.message.assumptions.extend(self.literals.values())
 
     def solve(
-        self, seed: int = 0, time_limit: float | None = None, effort: float | None = None, *, prepare: bool = True
+        self,
+        seed: int = 0,
+        time_limit: float | None = None,
+        effort: float | None = None,
+        *,
+        prepare: bool = True,
+        relaxed: bool = False,
     ) -> Solution:
         """Solve with one worker: the same program and seed give the same solution unless the time limit [s] cuts in.
 
         `effort` limits the solver's deterministic time, about seconds, in the same way on every machine. Without
         `prepare` the search starts at once, without presolve, probing, symmetries and linear relaxation: what
-        propagation decides alone is decided sooner.
+        propagation decides alone is decided sooner. `relaxed`: the linear relaxation holds all constraints, not some.
         """
         from ortools.sat.python import cp_model_helper
 
@@ -180,6 +186,8 @@ class Program:
         if not prepare:
             parameters.cp_model_presolve = False
             parameters.cp_model_probing_level = parameters.symmetry_level = parameters.linearization_level = 0
+        if relaxed:
+            parameters.linearization_level = 2
         if time_limit is not None:
             parameters.max_time_in_seconds = max(time_limit, 0.001)
         if effort is not None:

@@ -31,6 +31,7 @@ from optimizer.search.layouts.shares import (
     fixed_prospects,
     none_there,
     prospects_of,
+    slower_there,
     some_there,
 )
 from optimizer.search.layouts.solved import Solved
@@ -283,9 +284,10 @@ def _lay(
     """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [s].
 
     Which plans, by their position in the bill, need less on the host than they were given, and how much, in multiples
-    of OFFLOAD_STEP; none unless they are to be `trimmed`.
+    of OFFLOAD_STEP, or might with another layout than the best so far; none unless they are to be `trimmed`.
     """
     bounds, again = prospects.bounds.copy(), set()
+    less = trimmed and search.layouts.effort != LITTLE and slower_there(search.job)
     for position in np.argsort(bounds, kind="stable").tolist():
         if bounds[position] >= search.limit:
             break
@@ -296,8 +298,10 @@ def _lay(
         found = _solve(search, prospects, position, int(numbers[place]))
         if isinstance(found, Candidate):
             found, need = _on_host(search, found, prospects, position, bill if trimmed else None)
-            again |= {(place, need)} if need else set()
             _note(search, found, int(numbers[place]))
+            if less and not need and found.knobs.offload and found.seconds <= search.limit:
+                need = int(prospects.shares.high[position]) - 1  # of layouts as good one may need less
+            again |= {(place, need)} if need > 0 else set()
         bounds[position] = found.seconds if isinstance(found, Candidate) else found
     np.minimum.at(least, prospects.shares.plan, bounds)
     return again

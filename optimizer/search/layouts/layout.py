@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from time import perf_counter
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from optimizer.search.layouts.table import StageCosts, pass_times
 from optimizer.search.layouts.waiting import smoothed, wait, waited
 
 CHAINS = 3  # of passes that wait for each other, one after the other, that the program is told of
+FIRST = 0.02  # of the solver's deterministic time, about seconds, for programs without interleaving to begin with
 ROUNDED = 1e-6  # relative: what the rounding of times in the program may make of the objective
 
 
@@ -136,8 +138,18 @@ class _Effort:
     effort: float | None
 
     def solve(self, variables: LayoutProgram) -> tuple[Sequence[int], bool]:
-        """A solution, and whether it is proven the best."""
-        problem, answer = variables.problem, variables.program.solve(self.seed, self.time_limit, self.effort)
+        """A solution, and whether it is proven the best.
+
+        Some programs without interleaving that take a minute otherwise are solved at once with every constraint in the
+        linear relaxation; most others take longer so.
+        """
+        problem, start = variables.problem, perf_counter()
+        tries = [(FIRST, False), (FIRST, True)] if problem.vpp == 1 else []
+        for effort, relaxed in (*tries, (self.effort, False)):
+            left = None if self.time_limit is None else self.time_limit - (perf_counter() - start)
+            answer = variables.program.solve(self.seed, left, effort, relaxed=relaxed)
+            if answer.status in (OPTIMAL, INFEASIBLE):
+                break
         if answer.status == INFEASIBLE:
             raise Infeasible(_why(problem))
         if answer.values is None:

@@ -326,8 +326,8 @@ class LayoutProgram:
         return all(low == high for low, high in virtual_stage_limits(self.problem))
 
     def once(self, *, spared: bool = False) -> int:
-        """The longest that a stage takes for what it does once per step, convex in its layers; `spared`: with no
-        optimizer state on the host.
+        """The longest that a stage takes for what it does once per step, convex in its layers; `spared`: with the
+        least optimizer state on the host.
 
         What hides is the least of three sums, so that each stage takes the most of what is left with either, for
         gradients and for weights.

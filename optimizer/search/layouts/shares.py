@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
-from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.pipeline.stages import kinds_of, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -19,6 +19,7 @@ from optimizer.plan import IntArray, KnobColumns, Knobs
 from optimizer.search.lattice.knobs import columns, least_offload, taken
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
+from optimizer.search.layouts.stage_needs import SLACK
 from optimizer.search.layouts.table import LayerTable, byte_table, layer_table
 
 WHOLE = 10_000  # multiples of OFFLOAD_STEP in all of the state
@@ -57,7 +58,7 @@ def some_there(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
     and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
     """
     most = np.round(most_offload(bill) / OFFLOAD_STEP).astype(np.int64)
-    least = np.maximum(np.floor(host_share(bill) / OFFLOAD_STEP).astype(np.int64), 1)
+    least = np.maximum(np.floor(least_share(bill) / OFFLOAD_STEP).astype(np.int64), 1)
     plan = np.flatnonzero(least <= most)
     if len(plan):
         spans = Shares(plan=plan, low=least[plan], high=most[plan])
@@ -124,7 +125,8 @@ def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> 
 
 def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns | None, limit: float) -> Prospects:
     job, plans = bill.job, bill.plans
-    floor, table = step_floor(bill, knobs), layer_table(bill, knobs)
+    least = knobs.offload if most is None else least_share(bill)
+    floor, table = step_floor(bill, knobs), layer_table(bill, knobs, least)
     if most is not None and np.any(most.offload > knobs.offload):
         table = table.holding(byte_table(bill, most))
     bounds = floor.step_time(fitting_slowest(job, floor, table, plans, limit))
@@ -133,6 +135,20 @@ def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns
         fits = even_memory(bill.take(few), taken(most or knobs, few)) <= safe_memory(job)
         bounds[few[~fits]] = np.inf
     return Prospects(job=job, shares=shares, knobs=knobs, floor=floor, table=table, bounds=bounds)
+
+
+def least_share(bill: Bill) -> FloatArray:
+    """Share of the optimizer state that is on the host in every layout that fits, or less [1].
+
+    As host_share, where every layer keeps the activations of a micro-batch at least, recomputed if it may be.
+    """
+    here, there = byte_table(bill), byte_table(bill, Knobs(offload=1.0))
+    need, state = bill.plans.pp * (here.fixed - safe_memory(bill.job)), np.zeros(len(bill))
+    for kind, count in kinds_of(bill.job.model).items():
+        costs = here.kinds[kind]
+        need = need + count * (costs["static"] + np.minimum(costs["kept"], costs["kept_recomputed"]))
+        state = state + count * there.kinds[kind]["states_there"]
+    return np.maximum(host_share(bill), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
 
 
 def slower_there(job: Job) -> bool:

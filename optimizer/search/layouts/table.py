@@ -24,12 +24,12 @@ class LayerCosts:
 
     forward, backward, recompute: seconds; the last is what recomputing its activations adds [s]. weight: the part of
     `backward` that computes the weights' gradients [s]. once: what it adds to a step once, nothing hidden: gradients,
-    weights and optimizer; spared: by how much less with no optimizer state on the host; reduced, gathered: the parts of
-    `once` that can hide, under the computation of cover_backward and cover_forward [s]. static: weights, gradients,
-    optimizer state and logits [B]. kept: activations per micro-batch in flight, kept_recomputed: the same when they are
-    recomputed, held_once: what a stage holds while it recomputes a layer [B]. states_there: optimizer state of it on
-    the host [B], kept_there: activations there per micro-batch in flight [B]. recomputes: 1 where it may be recomputed
-    or spared; else what is recomputed always is.
+    weights and optimizer; spared: by how much less with the least optimizer state on the host; reduced, gathered: the
+    parts of `once` that can hide, under the computation of cover_backward and cover_forward [s]. static: weights,
+    gradients, optimizer state and logits [B]. kept: activations per micro-batch in flight, kept_recomputed: the same
+    when they are recomputed, held_once: what a stage holds while it recomputes a layer [B]. states_there: optimizer
+    state of it on the host [B], kept_there: activations there per micro-batch in flight [B]. recomputes: 1 where it may
+    be recomputed or spared; else what is recomputed always is.
     """
 
     forward: float = 0.0
@@ -105,8 +105,9 @@ class LayerTable:
         )
 
 
-def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
-    """The costs from which a step adds up, layer by layer; knobs are the same for all plans or one per plan.
+def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatArray | float = 0.0) -> LayerTable:
+    """The costs from which a step adds up, layer by layer; knobs are the same for all plans or one per plan. least: the
+    share of the optimizer state that every layout has on the host [1].
 
     Under full recomputation each layer may or may not be recomputed, unless the job pins it; else the mode's cost is in
     `backward` and `kept`. Prediction layers are always recomputed under full recomputation, but where the software
@@ -117,7 +118,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
     offload, host = np.asarray(knobs.offload), np.asarray(job.cluster.host_bandwidth)
     rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
     update = optimizer(np.ones(1), *rate, offload, host)
-    slower = np.maximum(update - optimizer(np.ones(1), *rate, np.zeros(1), host), 0.0)
+    slower = np.maximum(update - optimizer(np.ones(1), *rate, np.minimum(least, offload), host), 0.0)
     kinds: dict[str, dict[str, FloatArray]] = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts

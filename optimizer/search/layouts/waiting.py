@@ -57,8 +57,8 @@ def keep_pace(layouts: LayoutProgram, at_most: float) -> None:
 
 
 def keep_within(layouts: LayoutProgram, at_most: float) -> None:
-    """The pipeline and what happens once per step take `at_most` [s], or would with no optimizer state on the host: a
-    layout may need none there. Rounding may add half a tick for each layer.
+    """The pipeline and what happens once per step take `at_most` [s], or would with as little optimizer state on the
+    host as any layout needs there. Rounding may add half a tick for each layer.
     """
     problem, longest = layouts.problem, layouts.longest
     if any(costs.spared for costs in problem.kinds.values()):
