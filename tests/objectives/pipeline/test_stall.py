@@ -134,20 +134,23 @@ def of_model(name: str, gpus: int, seq_len: int, global_batch: int, **limits: ob
 
 
 @pytest.mark.parametrize(
-    "job",
+    ("job", "too_long"),
     [
-        deepseek(fixed={"pp": 16, "vpp": 2, "ep": 16, "tp": 1}),
-        of_model("glm-4.5-air", 256, 4096, 512, fixed={"tp": 1, "cp": 1}),
-        of_model("llama3.1-405b", 768, 8192, 192),
-        of_model("qwen3-235b-a22b", 256, 8192, 512, fixed={"tp": 2, "cp": 1, "ep": 16}),
+        (deepseek(fixed={"pp": 16, "vpp": 2, "ep": 16, "tp": 1}), 2 * NEGLECTED),
+        # Of eight micro-batches the bubble is an eighth, and counts the mean virtual stage where the last are light.
+        (of_model("glm-4.5-air", 256, 4096, 512, fixed={"tp": 1, "cp": 1}), 4 * NEGLECTED),
+        (of_model("glm-4.5-air", 256, 4096, 1024, fixed={"tp": 1, "cp": 1}), 2 * NEGLECTED),
+        (of_model("llama3.1-405b", 768, 8192, 192), 2 * NEGLECTED),
+        (of_model("qwen3-235b-a22b", 256, 8192, 512, fixed={"tp": 2, "cp": 1, "ep": 16}), 2 * NEGLECTED),
     ],
-    ids=lambda job: job.model.name,
+    ids=lambda value: f"{value.model.name}-{value.global_batch}" if isinstance(value, Job) else "",
 )
-def test_an_answer_is_priced_as_its_schedule_runs(job: Job) -> None:
+def test_an_answer_is_priced_as_its_schedule_runs(job: Job, too_long: float) -> None:
+    """It takes no longer than it was priced, but for what is neglected, and not much less."""
     best = best_plan(job)
     assert best is not None
     assert best.plan.vpp > 1
-    assert abs(timeline_of(best.job, best.plan, best.knobs).error) < 2 * NEGLECTED
+    assert -2 * NEGLECTED < timeline_of(best.job, best.plan, best.knobs).error < too_long
 
 
 def test_the_default_plan_of_deepseek_is_proven_and_does_not_stall() -> None:
