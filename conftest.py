@@ -24,11 +24,10 @@ SERVERS = {"browser", "served"}  # fixtures that take seconds to begin and to en
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """The whole suite runs on every core, what is named on the command line in this process; `-n` overrules both.
 
-    Tests of pages, signals and servers wait for other processes a fifth of their time: for every two cores there is a
-    third worker.
+    A worker for each core: with a third on two cores every test takes a fifth more CPU, and the whole takes longer.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return max(2, 3 * (os.cpu_count() or 1) // 2) if whole else 0
+    return os.cpu_count() or 1 if whole else 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
