@@ -197,10 +197,9 @@ class Features:
     fp32, 8 with moments of two bytes. fused_accumulation: products of weight gradients add to the accumulated ones,
     which else takes kernels of its own. stops_early: recomputing a whole layer ends where all that the backward pass
     needs is there, before a dense layer's last product. zero_stages, schedules, recompute: those it offers.
-    recompute_by: which layers full recomputation may recompute, one
-    of RECOMPUTE_BY: any number on each stage; the first so many of every virtual stage, equally many on all; or all of
-    them. recompute_modules: what it can recompute by name, of
-    optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
+    recompute_by: which layers full recomputation may recompute, one of RECOMPUTE_BY: any number on each stage; the
+    first so many of every virtual stage, equally many on all; or all of them. recompute_modules: what it can recompute
+    by name, of optimizer.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
     uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
     objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
     model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
-from optimizer.search.lattice.knobs import open_storage
+from optimizer.search.lattice.kept_trials import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
 from optimizer.sweep.storage_errors import explained

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.commands.calibrate import _day_of
-from optimizer.search.lattice.knobs import open_storage
+from optimizer.search.lattice.kept_trials import open_storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "pp=1", "--fix", "tp=1")
@@ -71,6 +71,11 @@ def test_one_seed_gives_one_answer_whatever_a_study_holds(tmp_path: Path) -> Non
     with open_storage(f"sqlite:///{tmp_path / 's.db'}") as storage:
         (study,) = optuna.study.get_all_study_summaries(storage)
     assert study.n_trials > 16
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_study_in_memory_holds_its_tables_until_it_ends(url: str) -> None:
+    assert run(*SMALL, "--trials", "2", "--study", url).exit_code == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

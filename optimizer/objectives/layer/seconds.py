@@ -114,7 +114,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
     full = ahead
     if job.stack.features.stops_early and not moe:
         needed = _compute(job, replace(layer, gemms=layer.gemms[:-1]), curves, backward=False)
-        full = _phase(job, needed, messages, FORWARD, host)
+        full = _phase(job, needed, messages, FORWARD, host, shown, alone)
     backward = _compute(job, layer, curves, backward=True)
     back = _phase(job, backward, messages, BACKWARD, host * BACKWARD_KERNELS, shown * BACKWARD_KERNELS, alone)
     return LayerTime(

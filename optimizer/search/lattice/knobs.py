@@ -6,12 +6,11 @@ settings depend on nothing but the plan and its job, so that a search among fewe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +24,7 @@ from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.plan import IntArray, KnobColumns, Knobs
-
-if TYPE_CHECKING:
-    from optuna.storages import RDBStorage
+from optimizer.search.lattice.kept_trials import keep
 
 NAMES = tuple(field.name for field in fields(Knobs))
 DIGITS = {"bucket": 0, "comm_sm_share": 9}  # decimals that a setting keeps: whole bytes
@@ -35,7 +32,6 @@ BOX = {"bucket": (10e6, 1e9), "comm_sm_share": (0.01, 0.30)}  # both on a logari
 SIDE = 8  # points along each side of the first grid
 ZOOMS = 10  # finer grids, each of half the step, of the eight points around the best
 NOTEWORTHY = 1e-6  # share of a step that a trial must gain to be taken
-STUDY = "mfu-optimizer"
 STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optuna's own default
 
 
@@ -185,7 +181,7 @@ class _Spot:
             search = _study(seed)
             search.optimize(lost, n_trials=trials)
             if study is not None:
-                _keep(self.bill.job, search.trials, study)
+                keep(self.bill.job, search.trials, study)
             moves = tuple(tuple(trial.params[name] for name in BOX) for trial in search.trials if trial.params)
         places, seconds = moved(np.array(moves).T)
         first = np.argmin(seconds, axis=0)[None]
@@ -221,32 +217,6 @@ def _study(seed: int) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
-
-
-def _keep(job: Job, trials: Sequence[Any], study: str) -> None:
-    """Add trials to those in a storage, for the Optuna dashboard."""
-    import optuna
-
-    name = f"{STUDY}-{job.model.name}-{job.gpus}"
-    with open_storage(study) as storage:
-        optuna.create_study(storage=storage, study_name=name, load_if_exists=True).add_trials(trials)
-
-
-@contextmanager
-def open_storage(url: str) -> Iterator[RDBStorage]:
-    """An Optuna storage whose connections end with the block, which Optuna leaves to the collection of garbage.
-
-    A file gets one for each transaction: what is no database leaves none behind either.
-    """
-    import optuna
-    from sqlalchemy.pool import NullPool
-
-    storage = optuna.storages.RDBStorage(url, {"poolclass": NullPool} if url.startswith("sqlite") else None)
-    try:
-        yield storage
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
 
 
 def _move(trial: Any) -> FloatArray:

@@ -61,9 +61,9 @@ class Room:
         depth = np.diff(self.first, append=len(self.plan))[index]
         first, plan, stage = entries(depth)
         here = self.first[index][plan] + stage
-        same = {"others": self.others, "predicts": self.predicts, "first": first, "plan": plan}
-        columns: dict[str, Any] = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in same}
-        return Room(**same, **columns)  # type: ignore[arg-type]
+        same: dict[str, Any] = {"others": self.others, "predicts": self.predicts, "first": first, "plan": plan}
+        columns = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in same}
+        return Room(**same, **columns)
 
     def layers(self, slowest: FloatArray) -> FloatArray:
         """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
