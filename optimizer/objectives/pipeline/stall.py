@@ -6,8 +6,6 @@ pass waits for that of the stage before it in the wave before, a backward pass f
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from optimizer.objectives.arrays import FloatArray
 
 ROUNDS = 6  # of pp micro-batches, after which every further one takes as long as the last
-NEGLECTED = 0.01  # share of the closed form that unlike virtual stages may cost unpriced
+NEGLECTED = 0.01  # of the closed form, by which the schedule may take longer unpriced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +50,16 @@ def waves_of(pp: int, vpp: int, microbatches: int) -> tuple[Waves, Waves]:
     )
 
 
-def _ends(microbatches: int, forward: FloatArray, backward: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """When the forward and the backward passes of each wave end, by stage [s]."""
+def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
+    """From the first start to the last end of the schedule; the last two axes are stages and virtual stages [s].
+
+    >>> passes = np.ones((4, 2))
+    >>> float(makespan(8, passes, 2 * passes)) == 8 * 6 + 3 * 6 / 2
+    True
+    """
     pp, vpp = forward.shape[-2:]
     ahead, back = waves_of(pp, vpp, microbatches)
-    first = second = np.zeros(forward.shape[:-1])
+    first = second = np.zeros(forward.shape[:-1])  # when each stage ends its forward and its backward pass of a wave
     stage = np.arange(pp)
     before, behind = np.roll(stage, 1), np.roll(stage, -1)
     for wave in range(len(ahead.there)):
@@ -66,27 +69,15 @@ def _ends(microbatches: int, forward: FloatArray, backward: FloatArray) -> Itera
         waits = np.where(back.enters[wave], 0.0, second[..., behind])
         run = np.maximum(first, waits) + backward[..., stage, back.virtual[wave]]
         second = np.where(back.there[wave], run, first)
-        yield first, second
-
-
-def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
-    """From the first start to the last end of the schedule; the last two axes are stages and virtual stages [s].
-
-    >>> passes = np.ones((4, 2))
-    >>> float(makespan(8, passes, 2 * passes)) == 8 * 6 + 3 * 6 / 2
-    True
-    """
-    (_, last), *_ = deque(_ends(microbatches, forward, backward), maxlen=1)
-    return np.asarray(last.max(axis=-1))
+    return np.asarray(second.max(axis=-1))
 
 
 def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
     """Seconds by which an interleaved pipeline takes longer than m t + (sum of t - t) / vpp, t that of the slowest [s].
 
     forward, backward: seconds of one micro-batch's passes, recomputing included; the last two axes are stages and
-    virtual stages [s]. A stage whose virtual stages take unlike long makes its neighbours wait. What is less than
-    NEGLECTED of the closed form does not count; 0 where pp does not divide the micro-batches, which the schedule cannot
-    run.
+    virtual stages [s]. A stage whose virtual stages take unlike long makes its neighbours wait. What the schedule
+    takes counts without NEGLECTED; 0 where pp does not divide the micro-batches, which it cannot run.
 
     Source: the schedule of Narayanan et al., arXiv 2104.04473, section 2.2, run pass by pass; the tests hold it against
     objectives/pipeline/simulator.py.
@@ -103,8 +94,8 @@ def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> Float
     found = np.zeros(slowest.shape)
     if vpp == 1 or microbatches % pp:
         return found
-    counted = (microbatches * slowest + (whole - slowest) / vpp) * (1 + NEGLECTED)
-    late = (microbatches + (pp - 1) / vpp) * longest(busy) > counted
+    closed = microbatches * slowest + (whole - slowest) / vpp
+    late = (microbatches + (pp - 1) / vpp) * longest(busy) > closed * (1 + NEGLECTED)
     if not np.any(late):
         return found
     ahead, back = forward[late], backward[late]
@@ -112,7 +103,7 @@ def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> Float
     takes = makespan(few, ahead, back)
     if few < microbatches:
         takes = takes + (microbatches - few) / pp * (takes - makespan(few - pp, ahead, back))
-    found[late] = np.maximum(takes - counted[late], 0.0)
+    found[late] = np.maximum(takes / (1 + NEGLECTED) - closed[late], 0.0)
     return found
 
 
@@ -127,34 +118,3 @@ def longest(busy: FloatArray) -> FloatArray:
     """
     every = busy.reshape(*busy.shape[:-2], -1)
     return np.asarray(np.partition(every, -busy.shape[-1], axis=-1)[..., -busy.shape[-1] :].sum(axis=-1))
-
-
-def critical(microbatches: int, forward: FloatArray, backward: FloatArray) -> tuple[NDArray[np.int64], ...]:
-    """How often the longest chain of passes of one plan visits each virtual stage, forward and backward.
-
-    However long passes take, the schedule takes no less than this chain.
-
-    >>> passes = np.ones((2, 2))
-    >>> [visits.tolist() for visits in critical(2, passes, 2 * passes)]
-    [[[1, 0], [2, 2]], [[2, 1], [0, 2]]]
-    """
-    pp, vpp = forward.shape
-    ahead, back = waves_of(pp, vpp, microbatches)
-    ends = list(_ends(microbatches, forward, backward))
-    visits = np.zeros((pp, vpp), dtype=np.int64), np.zeros((pp, vpp), dtype=np.int64)
-    stage, earlier = int(np.argmax(ends[-1][1])), np.zeros(pp)
-    wave, turned = len(ends) - 1, True
-    while wave >= 0:
-        passes, here = (back, visits[1]) if turned else (ahead, visits[0])
-        neighbour = (stage + (1 if turned else -1)) % pp
-        before = ends[wave - 1] if wave else (earlier, earlier)
-        waits = False
-        if passes.there[wave, stage]:
-            here[stage, passes.virtual[wave, stage]] += 1
-            own = ends[wave][0][stage] if turned else before[1][stage]
-            waits = not passes.enters[wave, stage] and before[int(turned)][neighbour] > own
-        if waits:
-            wave, stage = wave - 1, neighbour
-        else:
-            wave, turned = wave - (not turned), not turned
-    return visits

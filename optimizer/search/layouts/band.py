@@ -16,14 +16,14 @@ from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import holds
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plan, Plans
+from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.laid_out import Bounds, Candidate, Held, LaidOut
-from optimizer.search.layouts.layout import Layout, best_assignment, even_layout, placed_layout
+from optimizer.search.layouts.layout import Layout, even_layout
 from optimizer.search.layouts.leanest_layout import fitting_layout, solver_free
-from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.layouts.problem import problem_of
 from optimizer.search.layouts.shares import (
     Prospects,
     at,
@@ -155,21 +155,6 @@ def place(
         _visit(alone, mine, bill, own, numbers)
         found.append(alone.best)
     return tuple(found)
-
-
-def smoothed(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, seed: int = 0) -> Plan:
-    """The plan with virtual stages of like length where layouts are as good: unlike ones stall the schedule.
-
-    Where a solver needs long to find any, the plan as it is.
-    """
-    if job.layout_given or len(plan.layers_per_stage) == plan.pp or plan.vpp == 1:
-        return plan
-    problem = problem_of(job, plan, layer_costs(job, plan, knobs))
-    try:
-        given, found = placed_layout(problem, plan.placement), best_assignment(problem, seed=seed, effort=EFFORT)
-    except (Infeasible, TimeLimit):  # the solver rounds bytes up: a layout with its need on the host has none to spare
-        return plan
-    return found.of(plan) if abs(found.objective - given.objective) <= given.objective * SAME else plan
 
 
 def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:

@@ -5,6 +5,7 @@ layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT)  ->  L
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,17 +16,14 @@ import numpy as np
 
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
-from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.pipeline.stall import critical, stall
 from optimizer.objectives.step.host_room import ROUNDING
 from optimizer.plan import Placement, Plan, virtual_stages
+from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
-from optimizer.search.layouts.table import StageCosts, pass_times
-from optimizer.search.layouts.waiting import smoothed, wait, waited
+from optimizer.search.layouts.shaped import fastest
 
-CHAINS = 3  # of passes that wait for each other, one after the other, that the program is told of
 FIRST = 0.02  # of the solver's deterministic time, about seconds, for programs without interleaving to begin with
 ROUNDED = 1e-6  # relative: what the rounding of times in the program may make of the objective
 
@@ -101,32 +99,49 @@ def best_assignment(
     time_limit: float | None = None,
     effort: float | None = None,
     at_most: float = inf,
-    smooth: bool = True,
 ) -> Layout:
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + W + max_s U_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step, W: what
-    virtual stages of unlike length lose [s], counted as what they might lose at most (search/layouts/waiting.py). Among
-    interleaved layouts as good, `smooth` looks for virtual stages of like length.
-    `effort` limits the solver's deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most`
-    [s], TimeLimit when none was found in time.
+    virtual stages of unlike length lose [s]. The solver does not know W: where its layout of interleaved virtual stages
+    loses any, it is held against the fastest of all shapes (search/layouts/shapes.py). `effort` limits the solver's
+    deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was
+    found in time.
 
     Source of the objective: objectives/step/price.py.
     """
     effort_of = _Effort(seed=seed, time_limit=time_limit, effort=effort)
-    variables = LayoutProgram(problem, at_most)
-    if variables.folded:
+    shape = shaped_layout(problem, at_most) if problem.vpp > 1 else None
+    if problem.pinned and problem.vpp > 1:
+        if shape is None:
+            raise Infeasible(_why(problem))
+        return shape
+    variables = LayoutProgram(problem, min(at_most, shape.objective * (1 - ROUNDED)) if shape else at_most)
+    try:
         values, optimal = effort_of.solve(variables)
-        layout = _layout(variables, values, optimal)
-        if not layout.stalled:
-            return layout
-        variables = LayoutProgram(problem, at_most, folded=False)
-    layout, values = _unstalled(variables, effort_of)
-    if not smooth:
-        return layout
-    variables = LayoutProgram(problem, folded=False)
-    even = _layout(variables, smoothed(variables, values, seed), layout.proven)
-    return replace(even, least=layout.least) if even.objective <= layout.objective * (1 + ROUNDED) else layout
+    except Infeasible:
+        if shape is None:
+            raise
+        return shape
+    except TimeLimit:
+        if shape is None:
+            raise
+        return replace(shape, proven=False)
+    layout = _layout(variables, values, optimal)
+    least = layout.objective - layout.stalled if optimal else 0.0
+    if shape and shape.objective <= layout.objective:
+        return replace(shape, proven=optimal, least=least)
+    return replace(layout, least=least)
+
+
+def shaped_layout(problem: LayoutProblem, at_most: float = inf) -> Layout | None:
+    """The fastest shape of interleaved virtual stages that fits with a pipeline of `at_most` [s], if there is one."""
+    shape = fastest(problem, at_most)
+    if shape is None:
+        return None
+    runs = runs_of(problem, shape.counts, shape.ahead)
+    found = assess(problem, runs, shape.recomputed, proven=True, first=shape.first)
+    return replace(found, least=found.objective)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,27 +172,6 @@ class _Effort:
         return answer.values, answer.status == OPTIMAL
 
 
-def _unstalled(variables: LayoutProgram, effort: _Effort) -> tuple[Layout, Sequence[int]]:
-    """The best layout of a program and its values.
-
-    While it loses time to unlike virtual stages, the program is told of the passes that wait, and solved again.
-    """
-    problem, least = variables.problem, 0.0
-    all_found: list[tuple[Layout, Sequence[int]]] = []
-    while len(all_found) <= CHAINS:
-        values, optimal = effort.solve(variables)
-        found = _layout(variables, values, optimal)
-        all_found.append((found, values))
-        if not optimal:
-            break
-        least = max(least, found.objective - found.stalled + waited(variables, values, found.slowest))
-        if min(layout.objective for layout, _ in all_found) <= least * (1 + ROUNDED):
-            break
-        wait(variables, values, *critical(problem.microbatches, *_passes(problem, found.kinds, found.recomputed)))
-    layout, values = min(all_found, key=lambda pair: pair[0].objective)
-    return replace(layout, proven=layout.objective <= least * (1 + ROUNDED), least=least), values
-
-
 def leanest_assignment(
     problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None, effort: float | None = None
 ) -> Layout:
@@ -201,17 +195,8 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
 
     Mixtures of a stage are recomputed before its dense layers. It may not fit.
     """
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    counts = virtual_stages(placed.layers, len(names), problem.pp, problem.vpp)
-    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
-    runs: list[Runs] = []
-    for virtual, count in enumerate(counts):
-        held, names = names[:count], names[count:]
-        places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - placed.mtp_ahead, HEAD: problem.virtual_stages - 1}
-        here = [run for run in ends if places[run[0]] == virtual]
-        before = [run for run in here if run[0] == EMBEDDING]
-        after = [run for run in here if run[0] != EMBEDDING]
-        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+    counts = virtual_stages(placed.layers, problem.layers, problem.pp, problem.vpp)
+    runs = runs_of(problem, counts, placed.mtp_ahead)
     if problem.alike:
         return recomputed_alike(problem, runs, placed.first)
     recomputed = []
@@ -224,6 +209,23 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
             left -= again[kind]
         recomputed.append(again)
     return assess(problem, runs, recomputed)
+
+
+def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[Runs]:
+    """What each virtual stage holds: so many transformer layers; prediction layers so many virtual stages before the
+    last one.
+    """
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
+    places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - ahead, HEAD: problem.virtual_stages - 1}
+    runs: list[Runs] = []
+    for virtual, count in enumerate(counts):
+        held, names = names[:count], names[count:]
+        here = [run for run in ends if places[run[0]] == virtual]
+        before = [run for run in here if run[0] == EMBEDDING]
+        after = [run for run in here if run[0] != EMBEDDING]
+        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+    return runs
 
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
@@ -251,49 +253,26 @@ def assess(
     first: int = 0,
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
-    seconds, memory, once, there = [], [], [], []
-    for stage in range(problem.pp):
-        held = [run for virtual in runs[stage :: problem.pp] for run in virtual]
-        flying, costs = problem.in_flight[stage], problem.kinds
-        time = problem.seconds + sum(n * costs[kind].seconds for kind, n in held)
-        space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in held)
-        for kind, n in recomputed[stage].items():
-            time += n * costs[kind].recompute
-            space -= n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-        again = [*recomputed[stage].items(), *((kind, n) for kind, n in held if not costs[kind].recomputes)]
-        space += max((costs[kind].held_once for kind, n in again if n), default=0.0)
-        once.append(problem.once(tuple(held)))
-        there.append(sum(n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in held))
-        seconds.append(time)
-        memory.append(space)
-    waits = _stalled(problem, runs, recomputed)
+    counts, again = [Counter(dict(virtual)) for virtual in runs], [Counter(dict(stage)) for stage in recomputed]
+    loads = Loads(
+        problem=problem,
+        held={kind: np.array([[held[kind] for held in counts]]) for kind in dict(problem.sequence)},
+        recomputed={kind: np.array([[stage[kind] for stage in again]]) for kind in recomputable(problem)},
+    )
+    waits = float(loads.stalled[0])
     return Layout(
         kinds=tuple(runs),
         pp=problem.pp,
         recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
-        stage_seconds=tuple(seconds),
-        memory=tuple(memory),
-        objective=problem.pipeline(max(seconds), sum(seconds)) + waits + max(once),
+        stage_seconds=tuple(loads.seconds[0].tolist()),
+        memory=tuple(loads.memory[0].tolist()),
+        objective=float(loads.pipeline[0] + loads.once()[0]) + waits,
         stalled=waits,
-        there=tuple(there),
+        there=tuple(loads.there[0].tolist()),
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,
     )
-
-
-def _stalled(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Mapping[str, int]]) -> float:
-    """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
-    if problem.vpp == 1:
-        return 0.0
-    return float(stall(problem.microbatches, *_passes(problem, runs, [tuple(stage.items()) for stage in recomputed])))
-
-
-def _passes(problem: LayoutProblem, runs: Sequence[Runs], recomputed: Sequence[Runs]) -> tuple[FloatArray, FloatArray]:
-    """Seconds of the forward and the backward pass by stage and virtual stage, recomputing included [s]."""
-    costs = StageCosts(kinds=problem.kinds, seconds=problem.seconds)
-    times = pass_times(costs, runs, recomputed, pp=problem.pp)
-    return np.array(times.forward), np.array(times.backward) + np.array(times.recompute)
 
 
 def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> Layout:

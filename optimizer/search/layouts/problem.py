@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.errors import InputError
 from optimizer.job import PLACING, RECOMPUTED, Job
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
 from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
@@ -75,26 +76,25 @@ class LayoutProblem:
         return self.pp * self.vpp
 
     @property
+    def pinned(self) -> bool:
+        """Whether every virtual stage has one number of layers."""
+        return all(low == high for low, high in virtual_stage_limits(self))
+
+    @property
     def layers(self) -> int:
         """Transformer layers."""
         return sum(count for kind, count in self.sequence if kind in (DENSE, MOE))
 
-    def pipeline(self, slowest: float, total: float) -> float:
-        """Time of the pipeline whose slowest stage and whose stages together take so long for one micro-batch [s]."""
-        waits = bubble(*(np.asarray(value) for value in (slowest, total, float(self.vpp), self.filled, 0.0)))
-        return self.microbatches * slowest + float(waits)
+    def pipeline(self, slowest: FloatArray, total: FloatArray) -> FloatArray:
+        """Time of pipelines whose slowest stage and whose stages together take so long for one micro-batch [s]."""
+        waits = bubble(slowest, total, *(np.asarray(value) for value in (float(self.vpp), self.filled, 0.0)))
+        return np.asarray(self.microbatches * slowest + waits)
 
-    def once(self, held: Runs) -> float:
-        """What a stage of these layers does once per step, beside what hides [s]."""
-
-        def of(name: str) -> float:
-            return sum(count * float(getattr(self.kinds[kind], name)) for kind, count in held)
-
-        reduced, gathered = (np.asarray(of(name)) for name in ("reduced", "gathered"))
-        backward, forward = (np.asarray(of(f"cover_{name}")) for name in ("backward", "forward"))
-        return of("once") - float(
-            hidden(reduced, backward, gathered, forward, *(np.asarray(n) for n in (self.hides, self.vpp, self.pp)))
-        )
+    def once(self, total: Callable[[str], FloatArray]) -> FloatArray:
+        """What stages do once per step, beside what hides [s]; `total`: a field of LayerCosts, summed over a stage."""
+        reduced, gathered, backward, forward = map(total, ("reduced", "gathered", "cover_backward", "cover_forward"))
+        rest = (np.asarray(value) for value in (self.hides, self.vpp, self.pp))
+        return np.asarray(total("once") - hidden(reduced, backward, gathered, forward, *rest))
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
@@ -186,19 +186,12 @@ def _cuts_searched(job: Job) -> str:
             "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
             f"only what is recomputed{places} is searched there."
         )
-    alike = len({kind for kind, _ in layer_sequence(job.model)} & set(LAYERS)) == 1
-    unstalled = (
-        ""
-        if alike
-        else (
-            "; of unlike ones that counts what a pipeline would take beyond 1 % longer whose stages all held the VPP "
-            "longest, and layouts that lose over 5 % of the best step so are left out: they stall the schedule"
-        )
-    )
     recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""
     return (
         "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
-        f"last virtual stage{recomputing}{unstalled}."
+        f"last ones{recomputing}. Where the layout of these that is fastest if no stage waits makes some wait, it is "
+        "held against all that are nearly even: whatever the first and the last two virtual stages hold, the others "
+        "the same but for one layer more in a row of them."
     )
 
 

@@ -19,8 +19,8 @@ from optimizer.search.layouts.problem import (
     recomputable,
     virtual_stage_limits,
 )
-from optimizer.search.layouts.waiting import TIME_STEPS, keep_pace, keep_within
 
+TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
 
 
@@ -50,7 +50,7 @@ class LayoutProgram:
         self.extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
         self.whole_ticks = sum(n * self.ticks[kind] for kind, n in problem.sequence)
         self.aside = round(problem.seconds / self.tick)
-        self.predicted, self.waits, self.late = self._predict(), -1, -1
+        self.predicted = self._predict()
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
         if problem.alike:
             # How many first layers of every virtual stage are recomputed, all and prediction layers where `whole`.
@@ -73,9 +73,7 @@ class LayoutProgram:
         else:
             self._minimise(self._slowest(at_most))
             if at_most < inf and not problem.filled:
-                keep_within(self, at_most)
-            if problem.vpp > 1 and not self.folded and not self.pinned:
-                keep_pace(self, at_most)
+                self._keep_within(at_most)
 
     def _limits(self) -> list[tuple[int, int]]:
         """Fewest and most transformer layers on each place."""
@@ -317,13 +315,21 @@ class LayoutProgram:
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
         cost.append((longest, 1 if problem.filled else problem.vpp))
-        self.slowest, self.longest, self.cost, self.most = slowest, longest, cost, most
+        self.longest, self.cost = longest, cost
         self.program.minimise(cost)
 
-    @property
-    def pinned(self) -> bool:
-        """Whether every virtual stage has one number of layers."""
-        return all(low == high for low, high in virtual_stage_limits(self.problem))
+    def _keep_within(self, at_most: float) -> None:
+        """The pipeline and what happens once per step take `at_most` [s], or would with as little optimizer state on
+        the host as any layout needs there. Rounding may add half a tick for each layer.
+        """
+        problem, longest = self.problem, self.longest
+        if any(costs.spared for costs in problem.kinds.values()):
+            longest = self.once(spared=True)
+        cost = [(longest if variable == self.longest else variable, factor) for variable, factor in self.cost]
+        weight = problem.vpp * problem.microbatches - 1
+        whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence)
+        ticks = (problem.vpp * at_most - whole - (problem.pp + weight) * problem.seconds) / self.tick
+        self.program.linear(cost, None, int(ticks + (weight + 1) * (len(self.names) + 3)))
 
     def once(self, *, spared: bool = False) -> int:
         """The longest that a stage takes for what it does once per step, convex in its layers; `spared`: with the

@@ -36,7 +36,7 @@ class Solved:
             raise Infeasible(f"no layout has a pipeline of {at_most:.6g} s")
         try:
             layout = best_assignment(
-                problem, seed=self.seed, time_limit=time_limit, effort=self.effort, at_most=at_most, smooth=False
+                problem, seed=self.seed, time_limit=time_limit, effort=self.effort, at_most=at_most
             )
         except Infeasible:
             self.known[key] = at_most, None

@@ -12,7 +12,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Placement, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
-from optimizer.search.layouts.band import lay_out, place, smoothed
+from optimizer.search.layouts.band import lay_out, place
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.given import as_given
 from optimizer.search.layouts.laid_out import Candidate, LaidOut
@@ -45,9 +45,9 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     found, _ = laid_out_best(job, space, swept, tuning)
     if found is None or found.best is None:
         return None
-    best = smoothed(job, found.best.plan, found.best.knobs, seed=tuning.seed)
-    estimate = estimate_of(job, price(job, Plans.of([best]), found.best.knobs), 0)
-    return Best(job=job, plan=best, knobs=found.best.knobs, estimate=estimate, swept=swept)
+    best = found.best
+    estimate = estimate_of(job, price(job, Plans.of([best.plan]), best.knobs), 0)
+    return Best(job=job, plan=best.plan, knobs=best.knobs, estimate=estimate, swept=swept)
 
 
 @dataclass(frozen=True, kw_only=True)

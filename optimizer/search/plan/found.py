@@ -18,7 +18,6 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import smoothed
 from optimizer.search.layouts.laid_out import LaidOut
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
 from optimizer.search.plan.best import Known, laid_out_best
@@ -109,6 +108,6 @@ def search(
         found = replace(found, laid=laid, even=even)
         if laid is None or laid.best is None:
             return found
-        best, knobs = smoothed(job, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
+        best, knobs = laid.best.plan, laid.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
     return replace(found, plan=best, knobs=knobs, estimate=estimate)

@@ -11,7 +11,7 @@ from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
-from optimizer.search.layouts.band import SAME, lay_out, smoothed
+from optimizer.search.layouts.band import SAME, lay_out
 from optimizer.search.layouts.given import as_given
 from optimizer.search.layouts.laid_out import Candidate
 from optimizer.search.plan.alternatives import estimate_of
@@ -36,7 +36,7 @@ def safety_of(
         return None
     if laid.best.seconds >= best.seconds * (1 - SAME):
         return Safety(fastest=None)
-    plan, knobs = smoothed(bold, laid.best.plan, laid.best.knobs, seed=tuning.seed), laid.best.knobs
+    plan, knobs = laid.best.plan, laid.best.knobs
     estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
     return Safety(
         fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=estimate.step_time / seconds - 1)

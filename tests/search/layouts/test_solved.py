@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     def solve(problem: LayoutProblem, *, at_most: float, **others: object) -> Layout:
         limits.append(at_most)
-        return best_assignment(problem, at_most=at_most, smooth=False)
+        return best_assignment(problem, at_most=at_most)
 
     monkeypatch.setattr(solved, "best_assignment", solve)
     return limits

@@ -201,13 +201,9 @@ def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Jo
 
 
 @pytest.mark.parametrize(
-    ("model", "vpp", "lost"),
-    [(DENSE, 2, 0.0), (DENSE, 3, 0.011), (MIXTURE, 2, 0.005), (replace(MIXTURE, mtp_layers=1), 3, 0.05)],
+    ("model", "vpp"), [(DENSE, 2), (DENSE, 3), (MIXTURE, 2), (MIXTURE, 3), (replace(MIXTURE, mtp_layers=1), 3)]
 )
-def test_an_interleaved_pipeline_of_few_layers_comes_close_to_the_best_of_every_layout(
-    model: Model, vpp: int, lost: float
-) -> None:
-    """The fewer the layers, the more virtual stages differ, and the more what they may lose exceeds what they do."""
+def test_an_interleaved_pipeline_of_few_layers_gets_the_best_of_every_layout(model: Model, vpp: int) -> None:
     pins = {"pp": 2, "vpp": vpp, "tp": 1, "cp": 1, "micro_batch": 1}
     job = small_job(4, model=replace(model, layers=7 - vpp % 2), bubble=1.0, fixed=pins)
     job = replace(job, global_batch=16)
@@ -217,7 +213,7 @@ def test_an_interleaved_pipeline_of_few_layers_comes_close_to_the_best_of_every_
     plans, laid, owners = every
     best = min(fastest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
     assert answer.status == "optimal"
-    assert best * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + lost + 1e-7)
+    assert best * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from optimizer.constraints.rules import structural
-from optimizer.errors import TimeLimit
 from optimizer.job import Job
-from optimizer.plan import Plan, Plans
+from optimizer.plan import Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.infeasible import conflict
 from optimizer.search.lattice import deadline, oracle
@@ -20,7 +19,7 @@ from optimizer.search.lattice import enumerate as enumerate_
 from optimizer.search.lattice.enumerate import Space, plans_of
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
-from optimizer.search.layouts.band import EFFORT, lay_out, place, smoothed
+from optimizer.search.layouts.band import lay_out, place
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.plan import best, found
 from optimizer.search.plan.best import laid_out_best
@@ -89,22 +88,6 @@ def test_runners_up_are_laid_out_while_there_is_time(
     assert len(place(gpt3_job, plans)) == len(plans)
     monkeypatch.setattr(band, "perf_counter", clock(1.0))
     assert 0 < len(place(gpt3_job, plans, time_limit=8.0)) < len(plans)
-
-
-def test_like_virtual_stages_are_sought_with_a_bounded_effort(
-    gpt3_job: Job, gpt3_plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a bound, `python -m tests.invariants.run 0 1 --first 1249` waited for over a minute on one search."""
-    given: list[float] = []
-
-    def tired(*_: Any, effort: float, **__: Any) -> Any:
-        given.append(effort)
-        raise TimeLimit("no layout was found in time")
-
-    monkeypatch.setattr(band, "best_assignment", tired)
-    uneven = replace(gpt3_plan, layers_per_stage=(3, 1, *(2,) * 46))
-    assert smoothed(gpt3_job, uneven) == uneven
-    assert given == [EFFORT]
 
 
 def test_no_runner_up_is_faster_where_layouts_are_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,123 @@
+"""What layouts of one problem take and need, stage by stage: many layouts at once, in arrays with a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.pipeline.stall import stall
+from optimizer.objectives.step.host_room import ROUNDING
+from optimizer.plan import IntArray
+from optimizer.search.layouts.problem import LayoutProblem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loads:
+    """held: layers, embedding and head on each virtual stage, by kind. recomputed: layers of each kind that each stage
+    recomputes.
+    """
+
+    problem: LayoutProblem
+    held: Mapping[str, IntArray]
+    recomputed: Mapping[str, IntArray]
+
+    def take(self, rows: IntArray) -> Loads:
+        """Some of the layouts."""
+        return Loads(
+            problem=self.problem,
+            held={kind: held[rows] for kind, held in self.held.items()},
+            recomputed={kind: again[rows] for kind, again in self.recomputed.items()},
+        )
+
+    @cached_property
+    def stages(self) -> dict[str, IntArray]:
+        """What each stage holds, by kind."""
+        return {kind: by_stage(held, self.problem.pp) for kind, held in self.held.items()}
+
+    @cached_property
+    def memory(self) -> FloatArray:
+        """What each stage reserves [B]."""
+        problem, costs = self.problem, self.problem.kinds
+        flying, once = np.array(problem.in_flight), np.zeros(1)
+        found = np.full((1, problem.pp), problem.fixed)
+        for kind, n in self.stages.items():
+            found = found + n * (costs[kind].static + flying * costs[kind].kept)
+            again = n if not costs[kind].recomputes else self.recomputed.get(kind, np.zeros(1))
+            once = np.maximum(once, (again > 0) * costs[kind].held_once)
+        for kind, n in self.recomputed.items():
+            found = found - n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
+        return np.asarray(found + once)
+
+    @cached_property
+    def there(self) -> FloatArray:
+        """What each stage keeps on the host [B]."""
+        flying = np.array(self.problem.in_flight)
+        costs = self.problem.kinds
+        kept = (n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in self.stages.items())
+        return np.asarray(sum(kept, np.zeros(1)))
+
+    @property
+    def fits(self) -> BoolArray:
+        """Whether every stage fits in the memory of the device and of the host."""
+        room = self.problem.host_room * (1 + ROUNDING)
+        return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.there.max(axis=1) <= room))
+
+    @cached_property
+    def again(self) -> FloatArray:
+        """What each stage recomputes for one micro-batch [s]."""
+        costs = self.problem.kinds
+        again = (n * costs[kind].recompute for kind, n in self.recomputed.items())
+        return np.asarray(sum(again, np.zeros((len(next(iter(self.held.values()))), self.problem.pp))))
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """What each stage takes for one micro-batch [s]."""
+        return np.asarray(self.problem.seconds + self._total("seconds") + self.again)
+
+    @cached_property
+    def pipeline(self) -> FloatArray:
+        """Time of the pipeline where no stage waits [s]."""
+        return self.problem.pipeline(self.seconds.max(axis=1), self.seconds.sum(axis=1))
+
+    def once(self, *, spared: bool = False) -> FloatArray:
+        """The longest that a stage takes for what it does once per step, beside what hides; `spared`: with the least
+        optimizer state on the host [s].
+        """
+        longest = self.problem.once(self._total) - (self._total("spared") if spared else 0.0)
+        return np.asarray(longest.max(axis=1))
+
+    @property
+    def stalled(self) -> FloatArray:
+        """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
+        if self.problem.vpp == 1:
+            return np.zeros(len(self.again))
+        return stall(self.problem.microbatches, *self.passes)
+
+    @property
+    def passes(self) -> tuple[FloatArray, FloatArray]:
+        """Seconds of the forward and the backward pass by stage and virtual stage [s].
+
+        What a stage spends beside its layers is spread evenly over its passes, recomputing over its backward passes.
+        """
+        problem = self.problem
+        aside = problem.seconds / (2 * problem.vpp)
+        again = self.again[..., None] / problem.vpp
+
+        def of(name: str) -> FloatArray:
+            busy = sum((n * float(getattr(problem.kinds[kind], name)) for kind, n in self.held.items()), np.zeros(1))
+            return np.asarray(busy.reshape(len(self.again), problem.vpp, problem.pp).transpose(0, 2, 1))
+
+        return aside + of("forward"), aside + of("backward") + again
+
+    def _total(self, name: str) -> FloatArray:
+        costs = self.problem.kinds
+        return np.asarray(sum((n * float(getattr(costs[kind], name)) for kind, n in self.stages.items()), np.zeros(1)))
+
+
+def by_stage(held: IntArray, pp: int) -> IntArray:
+    """What each stage holds of what its virtual stages do, by layout."""
+    return np.asarray(held.reshape(len(held), -1, pp).sum(axis=1))

@@ -1,0 +1,112 @@
+"""Layouts of virtual stages that are all compared: every one where there are few, else those inside within one layer
+of each other and any number at the ends.
+
+They depend on the model and the pipeline, and not on what anything costs: what is cheaper for all is so for the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.plan import IntArray, virtual_stages
+from optimizer.search.layouts.loads import by_stage
+from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
+
+FEW = 5000  # layouts
+Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """Cuts of a model's layers into virtual stages, one a row.
+
+    counts: transformer layers on each virtual stage. ahead: virtual stages between the prediction layers and the last
+    one. held: what each virtual stage holds, by kind; before: layers of each kind before so many layers of the model.
+    """
+
+    pp: int
+    counts: IntArray
+    ahead: IntArray
+    held: Mapping[str, IntArray]
+    before: Mapping[str, IntArray]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def first(self, layers: int) -> dict[str, IntArray]:
+        """How many of each kind each stage holds in the first so many layers of its virtual stages."""
+        start = np.cumsum(self.counts, axis=1) - self.counts
+        end = start + np.minimum(self.counts, layers)
+        return {kind: by_stage(before[end] - before[start], self.pp) for kind, before in self.before.items()}
+
+
+def shapes_of(problem: LayoutProblem) -> Shapes:
+    """The shapes of a problem: all layouts if they are FEW, else the even split and those `nearly_even`."""
+    return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
+
+
+@lru_cache(maxsize=64)
+def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
+    names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
+    before = {kind: np.cumsum([0, *(name == kind for name in names)]) for kind in dict.fromkeys(names)}
+    ends = {kind: count for kind, count in sequence if kind not in before}
+    counts = every(limits, len(names))
+    if counts is None:
+        even = virtual_stages((), len(names), pp, len(limits) // pp)
+        counts, (low, high) = np.unique([even, *nearly_even(limits, len(names))], axis=0), np.array(limits).T
+        counts = counts[((low <= counts) & (counts <= high)).all(axis=1)]
+    # Prediction layers follow all others: in the last virtual stage, or in the one before where that has none.
+    sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
+    ahead = np.repeat([0, 1], [len(counts), len(sooner)])
+    counts = np.concatenate([counts, sooner])
+    filled = (counts[:, 1:-1] > 0) | (np.arange(len(limits) - 2, 0, -1) == ahead[:, None])
+    counts, ahead = counts[filled.all(axis=1)], ahead[filled.all(axis=1)]
+    start = np.cumsum(counts, axis=1) - counts
+    held = {kind: number[start + counts] - number[start] for kind, number in before.items()}
+    places = {EMBEDDING: 0 * ahead, HEAD: 0 * ahead + len(limits) - 1, MTP: len(limits) - 1 - ahead}
+    for kind, count in ends.items():
+        held[kind] = count * (np.arange(len(limits)) == places[kind][:, None])
+    return Shapes(pp=pp, counts=counts, ahead=ahead, held=held, before=before)
+
+
+def every(limits: Limits, total: int) -> IntArray | None:
+    """Layers on each virtual stage in every way within the limits, or None where they are more than FEW.
+
+    >>> every(((1, 2), (0, 2), (0, 1)), 3).tolist()
+    [[1, 1, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+    """
+    found = np.zeros((1, 0), dtype=np.int64)
+    for place, (low, high) in enumerate(limits):
+        numbers = np.arange(low, high + 1)
+        found = np.column_stack([np.repeat(found, len(numbers), axis=0), np.tile(numbers, len(found))])
+        left, (least, most) = (
+            total - found.sum(axis=1),
+            (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True)),
+        )
+        found = found[(least <= left) & (left <= most)]
+        if len(found) > FEW:
+            return None
+    return found
+
+
+def nearly_even(limits: Limits, total: int) -> list[IntArray]:
+    """Layers on each virtual stage: the first and the last two hold what they may, the others as many each, and the
+    layers that are left one more for some that follow each other, the first of them after the last.
+
+    >>> [counts.tolist() for counts in nearly_even(((1, 1), (1, 2), (1, 2), (1, 2), (0, 1)), 6)]
+    [[1, 2, 2, 1, 0], [1, 2, 1, 2, 0], [1, 1, 2, 2, 0], [1, 2, 1, 1, 1], [1, 1, 2, 1, 1], [1, 1, 1, 2, 1]]
+    """
+    found, inside = [], len(limits) - 3
+    for last, beside, first in product(*(range(low, high + 1) for low, high in (limits[-1], limits[-2], limits[0]))):
+        share, more = divmod(total - first - beside - last, inside)
+        for start in range(inside if more else 1):
+            middle = np.full(inside, share)
+            middle[(start + np.arange(more)) % inside] += 1
+            found.append(np.array([first, *middle, beside, last]))
+    return found

@@ -1,0 +1,133 @@
+"""Shapes of virtual stages: all of them, priced as each is alone, and the fastest that fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+
+from optimizer.job import Job
+from optimizer.objectives.pipeline.schedules import in_flight
+from optimizer.plan import Plan, Plans
+from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.search.layouts.layout import Layout, assess, best_assignment, recomputed_alike, runs_of, shaped_layout
+from optimizer.search.layouts.loads import Loads
+from optimizer.search.layouts.problem import LayoutProblem, layout_problem, partly_recomputed_limits, recomputable
+from optimizer.search.layouts.shaped import fastest
+from optimizer.search.layouts.shapes import FEW, Shapes, every, nearly_even, shapes_of
+from tests.search.layouts.test_layout import random_problem
+
+
+def interleaved(seed: int) -> LayoutProblem:
+    """A small problem of interleaved virtual stages, whose recomputation is chosen by stage or alike."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng)
+    pp, vpp = (2, 2) if seed % 3 else (3, 2)
+    flying = in_flight(Plans.of([Plan(pp=pp, vpp=vpp, schedule="interleaved")] * pp), np.arange(pp, dtype=np.float64))
+    runs = (("dense", 2), ("moe", int(rng.integers(4, 7))))
+    ends = [run for run in problem.sequence if run[0] not in ("dense", "moe")]
+    return replace(
+        problem,
+        sequence=(ends[0], *runs, *ends[1:]),
+        pp=pp,
+        vpp=vpp,
+        microbatches=pp * int(rng.integers(1, 4)),
+        in_flight=tuple(flying.tolist()),
+        usable=float(rng.integers(40, 130)) + 0.25,
+        alike=bool(seed % 2) and any(cost.recomputes for cost in problem.kinds.values()),
+    )
+
+
+def choices(problem: LayoutProblem, shapes: Shapes, row: int) -> list[Layout]:
+    """A shape with everything that its stages may recompute."""
+    runs = runs_of(problem, shapes.counts[row].tolist(), int(shapes.ahead[row]))
+    again = recomputable(problem)
+    if problem.alike:
+        within = all(
+            low <= n <= high
+            for n, (low, high) in zip(shapes.counts[row], partly_recomputed_limits(problem), strict=True)
+        )
+        firsts = range(int(shapes.counts.max()) + 1) if within else (0,)
+        return [recomputed_alike(problem, runs, first) for first in firsts]
+    stages = []
+    for stage in range(problem.pp):
+        held = {kind: sum(dict(r).get(kind, 0) for r in runs[stage :: problem.pp]) for kind in again}
+        numbers = [dict(zip(again, each, strict=True)) for each in product(*(range(n + 1) for n in held.values()))]
+        both = set(again) >= {"dense", "moe"}
+        stages.append([n for n in numbers if not both or not n["dense"] or n["moe"] == held["moe"]])
+    return [assess(problem, runs, chosen) for chosen in product(*stages)]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
+    """With as few layers recomputed as lets it fit, in whatever way may be chosen."""
+    problem = interleaved(seed)
+    shapes = shapes_of(problem)
+    listed = [layout for row in range(len(shapes)) for layout in choices(problem, shapes, row)]
+    best = min((layout.objective for layout in listed if layout.fits(problem)), default=inf)
+    found = shaped_layout(problem)
+    if best == inf:
+        assert found is None
+        return
+    assert found is not None
+    assert found.fits(problem)
+    assert found.objective == pytest.approx(best, rel=1e-8)
+    assert fastest(problem, best * (1 + 1e-6)) is not None
+    assert fastest(problem, best * (1 - 1e-6)) is None
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_layout_of_few_layers_is_faster_than_the_best(seed: int) -> None:
+    """The solver knows of no waiting and the shapes of no bound: together they find the best, stalled or not."""
+    problem = interleaved(seed)
+    shape = shaped_layout(problem)
+    if shape is None:
+        return
+    best = best_assignment(problem)
+    assert best.proven
+    assert best.objective == pytest.approx(shape.objective, rel=1e-5)
+    assert best.least <= best.objective * (1 + 1e-6)
+
+
+def test_many_layouts_cost_what_each_of_them_does() -> None:
+    job = Job(
+        model=load_model("deepseek-v2-lite"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=16,
+        seq_len=2048,
+        global_batch=64,
+    )
+    plan = Plan(pp=2, vpp=7, dp=8, ep=8, num_microbatches=8, schedule="interleaved")
+    problem = layout_problem(job, plan)
+    shapes = shapes_of(problem)
+    loads = Loads(problem=problem, held=shapes.held, recomputed={})
+    seconds = loads.pipeline + loads.stalled + loads.once()
+    assert len(shapes) > 100
+    assert np.any(loads.stalled > 0)
+    for row in range(0, len(shapes), 7):
+        one = assess(problem, runs_of(problem, shapes.counts[row].tolist(), int(shapes.ahead[row])), [{}, {}])
+        assert one.objective == pytest.approx(seconds[row], rel=1e-12)
+        assert one.memory == pytest.approx(loads.memory[row].tolist(), rel=1e-12)
+        assert one.layers_per_virtual_stage == tuple(shapes.counts[row].tolist())
+
+
+def test_shapes_do_not_depend_on_what_anything_costs() -> None:
+    """So that no restriction and no better hardware changes what is compared."""
+    problem = interleaved(1)
+    dearer = {kind: replace(cost, forward=3 * cost.forward, kept=cost.kept / 2) for kind, cost in problem.kinds.items()}
+    assert shapes_of(replace(problem, kinds=dearer, usable=1e9, microbatches=12)) is shapes_of(problem)
+
+
+def test_all_layouts_are_shapes_where_they_are_few() -> None:
+    few = every(((1, 2),) * 6, 9)
+    assert few is not None
+    assert len(few) == 20  # three of six hold one more
+    assert len({tuple(counts) for counts in few.tolist()}) == 20
+    assert every(((0, 3),) * 14, 21) is None
+    shaped = {tuple(counts.tolist()) for counts in nearly_even(((0, 3),) * 14, 21)}
+    assert 100 < len(shaped) < FEW
+    assert all(sum(counts) == 21 for counts in shaped)
