@@ -57,5 +57,5 @@ def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = Fa
         plan=layout.of(plan),
         layout=layout,
         timeline=simulate(order, times),
-        closed_form=problem.pipeline(layout.slowest, sum(layout.stage_seconds)) + layout.stalled,
+        closed_form=layout.pipeline,
     )

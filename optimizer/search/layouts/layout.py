@@ -33,8 +33,8 @@ class Layout:
     """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
-    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. objective: time of the pipeline,
-    and of what the slowest stage does once per step [s]; stalled: what virtual stages of unlike length add to it [s].
+    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. pipeline: its time; stalled: what of it
+    virtual stages of unlike length add [s]; objective: with what the slowest stage does once per step [s].
     proven: no other layout that is searched is faster (by more than the rounding of times to 1e-7 of a micro-batch),
     least: none has a lower objective than this, where a search found that [s]. chosen: a layer may be recomputed or
     spared on each stage. first: the first so many layers of every virtual stage are recomputed (0: all, or as
@@ -46,6 +46,7 @@ class Layout:
     recomputed: tuple[Runs, ...]
     stage_seconds: tuple[float, ...]
     memory: tuple[float, ...]
+    pipeline: float
     objective: float
     stalled: float = 0.0
     least: float = 0.0
@@ -266,6 +267,7 @@ def assess(
         recomputed=tuple(tuple((kind, n) for kind, n in stage.items() if n) for stage in recomputed),
         stage_seconds=tuple(loads.seconds[0].tolist()),
         memory=tuple(loads.memory[0].tolist()),
+        pipeline=float(loads.pipeline[0]) + waits,
         objective=float(loads.pipeline[0] + loads.once()[0]) + waits,
         stalled=waits,
         there=tuple(loads.there[0].tolist()),

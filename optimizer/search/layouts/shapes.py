@@ -85,10 +85,8 @@ def every(limits: Limits, total: int) -> IntArray | None:
     for place, (low, high) in enumerate(limits):
         numbers = np.arange(low, high + 1)
         found = np.column_stack([np.repeat(found, len(numbers), axis=0), np.tile(numbers, len(found))])
-        left, (least, most) = (
-            total - found.sum(axis=1),
-            (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True)),
-        )
+        least, most = (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True))
+        left = total - found.sum(axis=1)
         found = found[(least <= left) & (left <= most)]
         if len(found) > FEW:
             return None
