@@ -33,8 +33,8 @@ class Layout:
     """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
 
     recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
-    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. pipeline: its time; stalled: what of it
-    virtual stages of unlike length add [s]; objective: with what the slowest stage does once per step [s].
+    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. pipeline: its time; stalled: what
+    of it virtual stages of unlike length add [s]; objective: with what the slowest stage does once per step [s].
     proven: no other layout that is searched is faster (by more than the rounding of times to 1e-7 of a micro-batch),
     least: none has a lower objective than this, where a search found that [s]. chosen: a layer may be recomputed or
     spared on each stage. first: the first so many layers of every virtual stage are recomputed (0: all, or as

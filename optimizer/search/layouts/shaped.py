@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP
 from optimizer.plan import IntArray
 from optimizer.search.layouts.loads import Loads, by_stage
@@ -30,8 +31,9 @@ class Shaped:
 
 
 def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
-    """The shape whose pipeline is fastest among those that fit, the most even of equals; None where none has a pipeline
-    of `at_most` [s], or would with as little optimizer state on the host as any layout needs there.
+    """The shape whose pipeline is fastest among those that fit, of equals the one whose virtual stages are most alike;
+    None where none has a pipeline of `at_most` [s], or would with as little optimizer state on the host as any layout
+    needs there.
 
     In the order of their times where no stage waits; the schedules of those that may be fastest are run.
     """
@@ -40,8 +42,7 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     once, spared = loads.once(), loads.once(spared=True)
     least = loads.pipeline + once
     rows = np.flatnonzero(loads.fits & (loads.pipeline + spared <= at_most))
-    unlike = (shapes.counts[rows] ** 2).sum(axis=1)
-    rows = rows[np.lexsort((unlike, np.round(least[rows] / np.min(least[rows], initial=inf) / SAME)))]
+    rows = rows[_order(loads.take(rows), least[rows], shapes.counts[rows])]
     best, found = inf, None
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
@@ -58,6 +59,15 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     again = [{kind: int(n[found, stage]) for kind, n in loads.recomputed.items()} for stage in range(problem.pp)]
     counts = tuple(shapes.counts[found].tolist())
     return Shaped(counts=counts, ahead=int(shapes.ahead[found]), recomputed=again, first=int(first[found]))
+
+
+def _order(loads: Loads, least: FloatArray, counts: IntArray) -> IntArray:
+    """Shapes by these times; equals by how unlike their virtual stages are in time, then in how many layers follow."""
+    forward, backward = loads.passes
+    unlike = ((forward + backward) ** 2).sum(axis=(1, 2))
+    changes = (np.diff(counts, axis=1) != 0).sum(axis=1)
+    keys = (np.round(each / np.min(each, initial=inf) / SAME) for each in (unlike, least))
+    return np.asarray(np.lexsort((changes, *keys)))
 
 
 def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArray]:
