@@ -15,7 +15,7 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import FULL, layer_sequence, moe_pattern, placed_stages
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
-from optimizer.search.layouts.problem import alternates, firsts
+from optimizer.search.layouts.problem import firsts
 
 
 def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
@@ -29,8 +29,7 @@ def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
 
 def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
     """Plans of which no other split is searched."""
-    alike = not job.stack.features.uneven_stages
-    return alike | ((plans.vpp > 1) & alternates(layer_sequence(job.model)))
+    return np.full(len(plans), not job.stack.features.uneven_stages)
 
 
 def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:

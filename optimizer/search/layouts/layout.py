@@ -22,7 +22,7 @@ from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 from optimizer.search.layouts.program import LayoutProgram
-from optimizer.search.layouts.shaped import fastest
+from optimizer.search.layouts.shaped import Shaped, fastest
 
 FIRST = 0.02  # of the solver's deterministic time, about seconds, for programs without interleaving to begin with
 ROUNDED = 1e-6  # relative: what the rounding of times in the program may make of the objective
@@ -112,8 +112,8 @@ def best_assignment(
     Source of the objective: objectives/step/price.py.
     """
     effort_of = _Effort(seed=seed, time_limit=time_limit, effort=effort)
-    shape = shaped_layout(problem, at_most) if problem.vpp > 1 else None
-    if problem.pinned and problem.vpp > 1:
+    shape = shaped_layout(problem, fastest(problem, at_most)) if problem.vpp > 1 else None
+    if problem.shaped:
         if shape is None:
             raise Infeasible(_why(problem))
         return shape
@@ -135,9 +135,8 @@ def best_assignment(
     return replace(layout, least=least)
 
 
-def shaped_layout(problem: LayoutProblem, at_most: float = inf) -> Layout | None:
-    """The fastest shape of interleaved virtual stages that fits with a pipeline of `at_most` [s], if there is one."""
-    shape = fastest(problem, at_most)
+def shaped_layout(problem: LayoutProblem, shape: Shaped | None) -> Layout | None:
+    """What a shape of interleaved virtual stages takes and needs."""
     if shape is None:
         return None
     runs = runs_of(problem, shape.counts, shape.ahead)

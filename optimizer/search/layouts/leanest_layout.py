@@ -11,8 +11,16 @@ import numpy as np
 from optimizer.errors import Infeasible
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.plan import Placement
-from optimizer.search.layouts.layout import Layout, assess, leanest_assignment, placed_layout, recomputed_alike
+from optimizer.search.layouts.layout import (
+    Layout,
+    assess,
+    leanest_assignment,
+    placed_layout,
+    recomputed_alike,
+    shaped_layout,
+)
 from optimizer.search.layouts.problem import LayoutProblem, firsts, recomputable
+from optimizer.search.layouts.shaped import leanest
 
 PRECISION = 1e-6  # share of the least memory to which it is found
 
@@ -21,7 +29,10 @@ def fitting_layout(problem: LayoutProblem, time_limit: float | None = None) -> L
     """A layout that fits in the problem's memory, or None when there is none. Raises TimeLimit when that is not known
     in time [s].
     """
-    if problem.pinned:
+    if problem.shaped:
+        lean = shaped_layout(problem, leanest(problem))
+        return lean if lean and lean.fits(problem) else None
+    if problem.even:
         even = leanest_recomputed(problem, placed_layout(problem, Placement()))
         return even if even.fits(problem) else None
     if problem.vpp == 1:
@@ -40,7 +51,7 @@ def leanest_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float
     None reserves less than `bound` [B]. Raises TimeLimit as fitting_layout does.
     """
     best = fitting_layout(problem, time_limit)
-    if best is None or problem.vpp > 1 or problem.pinned:
+    if best is None or problem.vpp > 1 or problem.even:
         return best
     low, high = bound, max(best.memory)
     while high - low > PRECISION * high:
@@ -55,7 +66,7 @@ def leanest_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float
 
 def solver_free(problem: LayoutProblem) -> bool:
     """Whether it can mostly be told without a solver if a layout fits."""
-    return problem.vpp == 1 or problem.pinned
+    return problem.vpp == 1 or problem.shaped
 
 
 def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:

@@ -17,7 +17,7 @@ from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, 
 from optimizer.objectives.step.host_room import host_room
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
-from optimizer.plan import SCHEDULES, Knobs, Plan, Plans, virtual_stages
+from optimizer.plan import SCHEDULES, Knobs, Plan, Plans
 from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
 from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 
@@ -26,6 +26,10 @@ RECOMPUTED_BY = {
     BY_VIRTUAL_STAGE: "recomputes equally many layers on every virtual stage",
     ALL_LAYERS: "recomputes all layers or none",
 }
+NEARLY_EVEN = (
+    "at most one layer more or less than their share on the first and the last two virtual stages, and as many on all "
+    "others, but for one layer more in a row of them"
+)
 FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
 
 
@@ -76,9 +80,12 @@ class LayoutProblem:
         return self.pp * self.vpp
 
     @property
-    def pinned(self) -> bool:
-        """Whether every virtual stage has one number of layers."""
-        return all(low == high for low, high in virtual_stage_limits(self))
+    def shaped(self) -> bool:
+        """Whether its layouts are those of search/layouts/shapes.py alone: interleaved, and pinned, or of kinds that
+        alternate, for which a solver needs long.
+        """
+        pinned = all(low == high for low, high in virtual_stage_limits(self))
+        return self.vpp > 1 and (pinned or alternates(self.sequence))
 
     @property
     def layers(self) -> int:
@@ -183,15 +190,14 @@ def _cuts_searched(job: Job) -> str:
         return ""
     if alternates(layer_sequence(job.model)):
         return (
-            "Dense layers and mixtures alternate: the virtual stages of interleaved plans stay as even as can be, and "
-            f"only what is recomputed{places} is searched there."
+            "Dense layers and mixtures alternate: the layouts of interleaved plans are those that are nearly even: "
+            f"{NEARLY_EVEN}."
         )
     recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""
     return (
         "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
         f"last ones{recomputing}. Where the layout of these that is fastest if no stage waits makes some wait, it is "
-        "held against all that are nearly even: whatever the first and the last two virtual stages hold, the others "
-        "the same but for one layer more in a row of them."
+        f"held against all that are nearly even: {NEARLY_EVEN}."
     )
 
 
@@ -200,15 +206,12 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
 
     Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
     their share or one less, but in the last ones: virtual stages of unlike length stall the schedule. All alike where
-    the software cuts evenly, and as even as can be where interleaved layers alternate in kind, since virtual stages
-    that differ in both ways stall it most.
+    the software cuts evenly.
     """
     total = problem.layers
     share = total / problem.virtual_stages
     if problem.even:
         return [(total // problem.virtual_stages,) * 2] * problem.virtual_stages
-    if problem.vpp > 1 and alternates(problem.sequence):
-        return [(count, count) for count in virtual_stages((), total, problem.pp, problem.vpp)]
     empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
     if problem.vpp == 1:
         inside = [(empty, total)] * max(0, problem.virtual_stages - 2)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP
 from optimizer.plan import IntArray
 from optimizer.search.layouts.loads import Loads, by_stage
-from optimizer.search.layouts.problem import LayoutProblem, partly_recomputed_limits, recomputable
+from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.shapes import Shapes, shapes_of
 
 AT_ONCE = 64  # shapes whose schedules are run together
@@ -54,11 +54,36 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
         place = int(np.argmin(seconds))
         if seconds[place] < best * (1 - SAME):
             best, found = float(seconds[place]), int(some[place])
-    if found is None:
-        return None
-    again = [{kind: int(n[found, stage]) for kind, n in loads.recomputed.items()} for stage in range(problem.pp)]
-    counts = tuple(shapes.counts[found].tolist())
-    return Shaped(counts=counts, ahead=int(shapes.ahead[found]), recomputed=again, first=int(first[found]))
+    return None if found is None else _shaped(shapes, loads, first, found)
+
+
+def leanest(problem: LayoutProblem) -> Shaped:
+    """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, mixtures before dense
+    layers, or all virtual stages their first layers. It may not fit.
+    """
+    shapes = shapes_of(problem)
+    if problem.alike:
+        ways = [_first(problem, shapes, layers) for layers in (0, *firsts(problem.sequence))]
+        needs = np.stack([np.where(may, loads.memory.max(axis=1), inf) for loads, may in ways])
+        least, row = (int(place) for place in np.unravel_index(np.argmin(needs), needs.shape))
+        return _shaped(shapes, ways[least][0], np.full(len(shapes), (0, *firsts(problem.sequence))[least]), row)
+    kinds = sorted(recomputable(problem), key=(MOE, DENSE).index)
+    none = Loads(problem=problem, held=shapes.held, recomputed={})
+    some = [replace(none, recomputed={kind: none.stages[kind] for kind in kinds[:n]}) for n in range(len(kinds) + 1)]
+    needs = np.stack([loads.memory for loads in some])
+    way, row = np.argmin(needs, axis=0), int(np.argmin(needs.min(axis=0).max(axis=1)))
+    again = {kind: np.where(way > n, none.stages[kind], 0) for n, kind in enumerate(kinds)}
+    return _shaped(shapes, replace(none, recomputed=again), np.zeros(len(shapes), dtype=np.int64), row)
+
+
+def _shaped(shapes: Shapes, loads: Loads, first: IntArray, row: int) -> Shaped:
+    again = [{kind: int(n[row, stage]) for kind, n in loads.recomputed.items()} for stage in range(shapes.pp)]
+    return Shaped(
+        counts=tuple(shapes.counts[row].tolist()),
+        ahead=int(shapes.ahead[row]),
+        recomputed=again,
+        first=int(first[row]),
+    )
 
 
 def _order(loads: Loads, least: FloatArray, counts: IntArray) -> IntArray:
@@ -74,33 +99,34 @@ def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArra
     """The shapes with as few layers recomputed as lets them fit, or with all; and how many first layers of every
     virtual stage those are, where they are, 0 for all.
     """
-    loads = Loads(problem=problem, held=shapes.held, recomputed={})
-    if not recomputable(problem):
-        return loads, np.zeros(len(shapes), dtype=np.int64)
+    loads, first = Loads(problem=problem, held=shapes.held, recomputed={}), np.zeros(len(shapes), dtype=np.int64)
     if problem.alike:
-        return _alike(problem, shapes)
-    flying, again = np.array(problem.in_flight), dict.fromkeys(recomputable(problem), np.zeros(1, dtype=np.int64))
-    for kind in sorted(again, key=(MOE, DENSE).index):
+        loads, _ = _first(problem, shapes, 0)
+        for layers in range(int(shapes.counts.max()), 0, -1):
+            fewer, may = _first(problem, shapes, layers)
+            fits = fewer.fits & may
+            chosen = {kind: np.where(fits[:, None], n, loads.recomputed[kind]) for kind, n in fewer.recomputed.items()}
+            loads, first = replace(loads, recomputed=chosen), np.where(fits, layers, first)
+        return loads, first
+    flying = np.array(problem.in_flight)
+    for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
         held, costs = loads.stages[kind], problem.kinds[kind]
-        before, saved = Loads(problem=problem, held=shapes.held, recomputed=again), costs.kept - costs.kept_recomputed
-        one = Loads(problem=problem, held=shapes.held, recomputed={**again, kind: np.minimum(held, 1)})
-        more = np.ceil((one.memory - problem.usable) / np.maximum(flying * saved, 1.0))
-        needed = np.where(before.memory > problem.usable, np.clip(1 + more, 0, held), 0)
-        again = {**again, kind: needed.astype(np.int64)}
-    return Loads(problem=problem, held=shapes.held, recomputed=again), np.zeros(len(shapes), dtype=np.int64)
+        one = replace(loads, recomputed={**loads.recomputed, kind: np.minimum(held, 1)})
+        more = np.ceil((one.memory - problem.usable) / np.maximum(flying * (costs.kept - costs.kept_recomputed), 1.0))
+        needed = np.where(loads.memory > problem.usable, np.clip(1 + more, 0, held), 0)
+        loads = replace(loads, recomputed={**loads.recomputed, kind: needed.astype(np.int64)})
+    return loads, first
 
 
-def _alike(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArray]:
-    """The same where the first so many layers of every virtual stage are recomputed, or all with prediction layers."""
-    low, high = np.array(partly_recomputed_limits(problem)).T
-    partly = ((low <= shapes.counts) & (shapes.counts <= high)).all(axis=1)
-    most, whole = shapes.counts.max(axis=1), {k: by_stage(shapes.held[k], problem.pp) for k in recomputable(problem)}
-    chosen, first = dict(whole), np.zeros(len(shapes), dtype=np.int64)
-    for layers in range(int(high.max()), 0, -1):
-        again = shapes.first(layers) | ({MTP: 0 * whole[MTP]} if MTP in whole else {})
-        again = {kind: again[kind] for kind in whole}
-        fits = Loads(problem=problem, held=shapes.held, recomputed=again).fits & partly
-        fits &= (layers < most) | (MTP in whole)
-        chosen = {kind: np.where(fits[:, None], n, chosen[kind]) for kind, n in again.items()}
-        first = np.where(fits, layers, first)
-    return Loads(problem=problem, held=shapes.held, recomputed=chosen), first
+def _first(problem: LayoutProblem, shapes: Shapes, layers: int) -> tuple[Loads, BoolArray]:
+    """The shapes with the first so many layers of every virtual stage recomputed, or for 0 all and prediction layers,
+    and which of them may be.
+    """
+    (low, high), most = np.array(partly_recomputed_limits(problem)).T, shapes.counts.max(axis=1)
+    again = {kind: by_stage(shapes.held[kind], problem.pp) for kind in recomputable(problem)}
+    may = np.ones(len(shapes), dtype=np.bool_)
+    if layers:
+        first = shapes.first(layers)
+        again = {kind: first.get(kind, 0 * all_layers) for kind, all_layers in again.items()}
+        may = ((low <= shapes.counts) & (shapes.counts <= high)).all(axis=1) & ((layers < most) | (MTP in again))
+    return Loads(problem=problem, held=shapes.held, recomputed=again), may

@@ -259,7 +259,7 @@ def test_the_sequence_follows_the_model() -> None:
             "llama4-maverick",
             Features(),
             Limits(),
-            "stay as even as can be, and only what is recomputed is searched there",
+            "the layouts of interleaved plans are those that are nearly even",
         ),
         ("llama3.1-405b", Features(), Limits(), "at most one layer more or less than their share"),
         (

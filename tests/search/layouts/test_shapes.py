@@ -16,7 +16,7 @@ from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import Layout, assess, best_assignment, recomputed_alike, runs_of, shaped_layout
 from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import LayoutProblem, layout_problem, partly_recomputed_limits, recomputable
-from optimizer.search.layouts.shaped import fastest
+from optimizer.search.layouts.shaped import fastest, leanest
 from optimizer.search.layouts.shapes import FEW, Shapes, every, nearly_even, shapes_of
 from tests.search.layouts.test_layout import random_problem
 
@@ -68,7 +68,7 @@ def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
     shapes = shapes_of(problem)
     listed = [layout for row in range(len(shapes)) for layout in choices(problem, shapes, row)]
     best = min((layout.objective for layout in listed if layout.fits(problem)), default=inf)
-    found = shaped_layout(problem)
+    found = shaped_layout(problem, fastest(problem))
     if best == inf:
         assert found is None
         return
@@ -80,10 +80,20 @@ def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
+def test_the_leanest_shape_is_that_of_exhaustion(seed: int) -> None:
+    problem = interleaved(seed)
+    shapes = shapes_of(problem)
+    listed = (layout for row in range(len(shapes)) for layout in choices(problem, shapes, row))
+    found = shaped_layout(problem, leanest(problem))
+    assert found is not None
+    assert max(found.memory) == pytest.approx(min(max(layout.memory) for layout in listed), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_no_layout_of_few_layers_is_faster_than_the_best(seed: int) -> None:
     """The solver knows of no waiting and the shapes of no bound: together they find the best, stalled or not."""
     problem = interleaved(seed)
-    shape = shaped_layout(problem)
+    shape = shaped_layout(problem, fastest(problem))
     if shape is None:
         return
     best = best_assignment(problem)

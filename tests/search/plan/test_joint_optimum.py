@@ -17,15 +17,14 @@ from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.model import LatentAttention, Model
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.pipeline.stages import layer_sequence, stages_of
+from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans, virtual_stages
+from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import BOX, at_most_offload, columns, least_offload, taken, tuned
-from optimizer.search.layouts.problem import alternates
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
@@ -96,8 +95,7 @@ def recomputations(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> Itera
 
 def alike(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> bool:
     """Whether virtual stages differ by one layer at most, but for those of the last round, which may hold fewer."""
-    whole = not job.stack.features.uneven_stages or alternates(layer_sequence(job.model))
-    if given_plan.vpp == 1 or whole:
+    if given_plan.vpp == 1 or not job.stack.features.uneven_stages:
         return True
     share = job.model.layers // len(counts)
     last = len(counts) - given_plan.pp
@@ -114,10 +112,7 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def allowed(job: Job, given_plan: Plan, counts: tuple[int, ...], ahead: int) -> bool:
-    """No virtual stage is empty, virtual stages differ little from their share, and some software cuts evenly only.
-
-    Interleaved layers that alternate in kind are split as evenly as can be.
-    """
+    """No virtual stage is empty, virtual stages differ little from their share, and some software cuts evenly only."""
     places = len(counts)
     occupied = list(counts)
     occupied[0] += 1
@@ -129,8 +124,6 @@ def allowed(job: Job, given_plan: Plan, counts: tuple[int, ...], ahead: int) -> 
         return False
     if given_plan.vpp == 1:
         return True
-    if alternates(layer_sequence(job.model)):
-        return counts == virtual_stages((), job.model.layers, given_plan.pp, given_plan.vpp)
     share = job.model.layers / places
     least = [0 if virtual >= places - given_plan.pp else floor(share) - 1 for virtual in range(places)]
     return all(low <= n <= ceil(share) + 1 for low, n in zip(least, counts, strict=True))
