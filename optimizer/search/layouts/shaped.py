@@ -51,7 +51,7 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
             break
         waits = loads.take(some).stalled
         seconds = np.where(loads.pipeline[some] + waits + spared[some] <= at_most, least[some] + waits, inf)
-        place = int(np.argmin(seconds))
+        place = int(np.argmax(seconds <= seconds.min() * (1 + SAME)))
         if seconds[place] < best * (1 - SAME):
             best, found = float(seconds[place]), int(some[place])
     return None if found is None else _shaped(shapes, loads, first, found)
