@@ -230,17 +230,16 @@ def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[R
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
     """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and prediction layers."""
-    recomputed: list[dict[str, int]] = [dict.fromkeys(recomputable(problem), 0) for _ in range(problem.pp)]
-    most = max(sum(n for kind, n in held if kind in (DENSE, MOE)) for held in runs)
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    counts = [sum(n for kind, n in held if kind in (DENSE, MOE)) for held in runs]
     predicting = any(kind == MTP for kind, _ in problem.sequence)
+    most = max(counts)
     first = min(first, most) if first < most or predicting else 0
-    for virtual, held in enumerate(runs):
-        left = first or most
-        for kind, count in held:
-            again = min(left, count) if kind in (DENSE, MOE) else count * (kind == MTP and not first)
-            left -= again
-            if kind in recomputed[virtual % problem.pp]:
-                recomputed[virtual % problem.pp][kind] += again
+    recomputed: list[Counter[str]] = [Counter() for _ in range(problem.pp)]
+    for virtual, (held, count) in enumerate(zip(runs, counts, strict=True)):
+        here, names = names[:count], names[count:]
+        again = [*here[: first or count], *(MTP for kind, n in held for _ in range(n) if kind == MTP and not first)]
+        recomputed[virtual % problem.pp].update(kind for kind in again if kind in recomputable(problem))
     return assess(problem, runs, recomputed, proven=proven, first=first)
 
 

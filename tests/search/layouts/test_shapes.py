@@ -27,7 +27,7 @@ def interleaved(seed: int) -> LayoutProblem:
     problem = random_problem(rng)
     pp, vpp = (2, 2) if seed % 3 else (3, 2)
     flying = in_flight(Plans.of([Plan(pp=pp, vpp=vpp, schedule="interleaved")] * pp), np.arange(pp, dtype=np.float64))
-    runs = (("dense", 2), ("moe", int(rng.integers(4, 7))))
+    runs = (("dense", 2), ("moe", int(rng.integers(4, 7)))) if seed % 5 else (("dense", 1), ("moe", 1)) * 3
     ends = [run for run in problem.sequence if run[0] not in ("dense", "moe")]
     return replace(
         problem,
