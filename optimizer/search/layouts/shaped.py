@@ -57,11 +57,13 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     return None if found is None else _shaped(shapes, loads, first, found)
 
 
-def leanest(problem: LayoutProblem) -> Shaped:
+def leanest(problem: LayoutProblem) -> Shaped | None:
     """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, mixtures before dense
-    layers, or all virtual stages their first layers. It may not fit.
+    layers, or all virtual stages their first layers. It may not fit; None where there is no shape.
     """
     shapes = shapes_of(problem)
+    if not len(shapes):
+        return None
     if problem.alike:
         ways = [_first(problem, shapes, layers) for layers in (0, *firsts(problem.sequence))]
         needs = np.stack([np.where(may, loads.memory.max(axis=1), inf) for loads, may in ways])

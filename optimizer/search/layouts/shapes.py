@@ -18,7 +18,7 @@ from optimizer.plan import IntArray, virtual_stages
 from optimizer.search.layouts.loads import by_stage
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
 
-FEW = 5000  # layouts
+FEW = 1000  # layouts
 Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
 
 
@@ -58,8 +58,9 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
     ends = {kind: count for kind, count in sequence if kind not in before}
     counts = every(limits, len(names))
     if counts is None:
-        even = virtual_stages((), len(names), pp, len(limits) // pp)
-        counts, (low, high) = np.unique([even, *nearly_even(limits, len(names))], axis=0), np.array(limits).T
+        even = np.array(virtual_stages((), len(names), pp, len(limits) // pp))
+        counts, (low, high) = nearly_even(limits, len(names)), np.array(limits).T
+        counts = np.vstack([even[None], counts[(counts != even).any(axis=1)]])
         counts = counts[((low <= counts) & (counts <= high)).all(axis=1)]
     # Prediction layers follow all others: in the last virtual stage, or in the one before where that has none.
     sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
@@ -76,35 +77,40 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
 
 
 def every(limits: Limits, total: int) -> IntArray | None:
-    """Layers on each virtual stage in every way within the limits, or None where they are more than FEW.
+    """Layers on each virtual stage in every way within the limits, or None where these are more than FEW.
 
     >>> every(((1, 2), (0, 2), (0, 1)), 3).tolist()
     [[1, 1, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
     """
-    found = np.zeros((1, 0), dtype=np.int64)
+    ways, beyond = np.ones(1), total - sum(low for low, _ in limits)
+    for low, high in limits:
+        ways = np.convolve(ways, np.ones(high - low + 1))
+    if 0 <= beyond < len(ways) and ways[beyond] > FEW:
+        return None
+    found, left = np.zeros((1, 0), dtype=np.int64), np.array([total])
     for place, (low, high) in enumerate(limits):
-        numbers = np.arange(low, high + 1)
-        found = np.column_stack([np.repeat(found, len(numbers), axis=0), np.tile(numbers, len(found))])
         least, most = (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True))
-        left = total - found.sum(axis=1)
-        found = found[(least <= left) & (left <= most)]
-        if len(found) > FEW:
-            return None
+        row, here = (
+            grid.ravel() for grid in np.meshgrid(np.arange(len(left)), np.arange(low, high + 1), indexing="ij")
+        )
+        may = (least <= left[row] - here) & (left[row] - here <= most)
+        row, here = row[may], here[may]
+        found, left = np.column_stack([found[row], here]), left[row] - here
     return found
 
 
-def nearly_even(limits: Limits, total: int) -> list[IntArray]:
+def nearly_even(limits: Limits, total: int) -> IntArray:
     """Layers on each virtual stage: the first and the last two hold what they may, the others as many each, and the
     layers that are left one more for some that follow each other, the first of them after the last.
 
-    >>> [counts.tolist() for counts in nearly_even(((1, 1), (1, 2), (1, 2), (1, 2), (0, 1)), 6)]
+    >>> nearly_even(((1, 1), (1, 2), (1, 2), (1, 2), (0, 1)), 6).tolist()
     [[1, 2, 2, 1, 0], [1, 2, 1, 2, 0], [1, 1, 2, 2, 0], [1, 2, 1, 1, 1], [1, 1, 2, 1, 1], [1, 1, 1, 2, 1]]
     """
-    found, inside = [], len(limits) - 3
+    found, inside = [], np.arange(len(limits) - 3)
     for last, beside, first in product(*(range(low, high + 1) for low, high in (limits[-1], limits[-2], limits[0]))):
-        share, more = divmod(total - first - beside - last, inside)
-        for start in range(inside if more else 1):
-            middle = np.full(inside, share)
-            middle[(start + np.arange(more)) % inside] += 1
-            found.append(np.array([first, *middle, beside, last]))
-    return found
+        share, more = divmod(total - first - beside - last, len(inside))
+        behind = (inside - inside[: len(inside) if more else 1, None]) % len(inside)
+        middle = share + (behind < more)
+        found.append(np.pad(middle, ((0, 0), (1, 2)), constant_values=((0, 0), (first, beside))))
+        found[-1][:, -1] = last
+    return np.concatenate(found)
