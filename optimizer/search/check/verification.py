@@ -30,7 +30,7 @@ UNCHECKED = {
     "search_s": "the seconds that the search took where it ran",
     "assumptions": "what was typed is not in the file",
     "certificate.candidates": "how many plans CP-SAT read: its run was not repeated",
-    "certificate.layouts_solved": "how many layouts CP-SAT searched: its run was not repeated",
+    "certificate.layouts_solved": "of how many plans layouts were searched: that was not repeated",
 }
 UNPROVEN = {"certificate.lower_bound_s": "CP-SAT's bound of a search that was cut short; the gap follows from it"}
 CUT_SHORT = dict.fromkeys(
@@ -47,7 +47,7 @@ CLASHES = {
     "conflict": "which of the rules clash, and what would be enough, was not known when the time was over; what they "
     "say is checked"
 }
-ONLY_SOLVER = "only CP-SAT has compared these; bounds over every layout rule out that any other is faster"
+ONLY_SEARCHED = "only their search has compared these; bounds over every layout rule out that any other is faster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def verify(saved: SavedAnswer) -> Verification:
     for item in found.searches:
         skipped |= CUT_SHORT if item.cut_short else {} if item.claims.proven else UNPROVEN
         if not item.cut_short and (count := item.bounds.undecided):
-            left = left | {f"layouts of {count:,} plans in {item.job.dtype}": ONLY_SOLVER}
+            left = left | {f"layouts of {count:,} plans in {item.job.dtype}": ONLY_SEARCHED}
     if is_cut_short(saved.document.get("conflict")):
         left = left | CLASHES
     wrong = tuple(disagreements(saved.document, found.document, skipped))
