@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +15,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
     *("--disable-component-update", "--disable-sync"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing leaves this machine, and no page waits for it
 )
 
 
@@ -32,11 +34,25 @@ def chromium_here(*needed: str) -> Iterator[Any]:
         browser.close()
 
 
+def outside(page: Any) -> list[str]:
+    """Every address elsewhere that a page asks for from now on: the list grows."""
+    asked: list[str] = []
+
+    def look(address: str) -> None:
+        where = urlsplit(address)
+        if where.scheme in ("http", "https", "ws", "wss") and where.hostname != "127.0.0.1":
+            asked.append(address)
+
+    page.on("request", lambda request: look(request.url))
+    page.on("websocket", lambda socket: look(socket.url))
+    return asked
+
+
 def axe(page: Any) -> list[tuple[str, str, str]]:
     """Findings of axe-core that keep people from using the page."""
     from axe_core_python.sync_playwright import Axe
 
-    found = Axe().run(page)["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"]})["violations"]  # nothing is told of what is fine
     return [
         (finding["impact"], finding["id"], finding["nodes"][0]["html"][:200])
         for finding in found

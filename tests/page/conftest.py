@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+
+from tests.browser import outside
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("marimo", "axe_core_python")
@@ -21,11 +22,12 @@ PATIENCE_MS = 90_000  # the machine of a test may be busy
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A running server: where it is, the token that opens it, and its process."""
+    """A running server: where it is, the token that opens it, its process, and the sheet that students write on."""
 
     home: str
     token: str
     process: subprocess.Popen[str]
+    sheet: Path | None = None
 
     def room(self, path: str = "/plan/", question: str = "") -> str:
         """The address of a room, with the token."""
@@ -59,14 +61,15 @@ def ended(served: Served, how: int = signal.SIGTERM) -> int:
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One server for all tests."""
-    found = started()
+    sheet = tmp_path_factory.mktemp("learn") / "answers.csv"
+    found = replace(started("--learn-out", str(sheet)), sheet=sheet)
     yield found
     ended(found)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def chromium(browser: Any) -> Any:
     """The browser, where all else is here that the rooms and their tests need."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
@@ -74,13 +77,24 @@ def chromium(browser: Any) -> Any:
     return browser
 
 
+@pytest.fixture(scope="session")
+def tabs(chromium: Any) -> Iterator[Any]:
+    """One browser profile for every visitor of the Learn room: its program is loaded once, and who has the same cookies
+    must not meet another visitor either.
+    """
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+    context.set_default_timeout(PATIENCE_MS)
+    yield context
+    context.close()
+
+
 @dataclass
 class Visitor:
     """A page of a visitor of its own, with everything that went wrong and every address it asked for."""
 
     page: Any
+    outside: list[str]
     errors: list[str] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
 
     def answers(self) -> int:
         """How many answers were shown so far."""
@@ -111,25 +125,16 @@ class Visitor:
 
 @pytest.fixture
 def visit(chromium: Any) -> Iterator[Any]:
-    """Makes visitors, whose browsers reach this machine alone; none may meet an error or ask for anything elsewhere."""
+    """Makes visitors, each with a browser of their own; none may meet an error or ask for anything elsewhere."""
     visitors: list[Visitor] = []
     contexts: list[Any] = []
 
     def enter(width: int = 1440) -> Visitor:
         context = chromium.new_context(viewport={"width": width, "height": 1000}, accept_downloads=True)
         contexts.append(context)
-        visitor = Visitor(page=context.new_page())
+        page = context.new_page()
+        visitor = Visitor(page=page, outside=outside(page))
         visitor.page.set_default_timeout(PATIENCE_MS)
-
-        def look(route: Any) -> None:
-            where = urlsplit(route.request.url)
-            if where.scheme in ("http", "https", "ws", "wss") and where.hostname != "127.0.0.1":
-                visitor.outside.append(route.request.url)
-                route.abort()
-            else:
-                route.continue_()
-
-        context.route("**/*", look)
         visitor.page.on("console", lambda said: visitor.errors.append(said.text) if said.type == "error" else None)
         visitor.page.on("pageerror", lambda error: visitor.errors.append(str(error)))
         visitors.append(visitor)

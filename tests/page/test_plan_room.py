@@ -11,7 +11,23 @@ from tests.page.conftest import ROOT, Served
 from tests.page.test_own_files import CLUSTER, MODEL
 
 VIEWS = ("mine", "map", "pipeline", "scaling", "sensitivity", "runs")
+ELSEWHERE = "http://192.0.2.1:9"  # of documentation: nobody's
 SMALL = "model=llama3-8b&gpus=64"
+
+
+def test_what_a_page_asks_for_elsewhere_is_noticed_and_never_arrives(visit: Any, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        f"<img src={ELSEWHERE}/1 onload=\"document.title='in'\" onerror=\"document.title='out'\">"
+        f"<script>new WebSocket('ws{ELSEWHERE[4:]}/2')</script>"
+    )
+    visitor = visit()
+    visitor.page.goto((tmp_path / "page.html").as_uri())
+    visitor.page.wait_for_function("document.title")
+    assert visitor.page.title() == "out"
+    assert sorted(visitor.outside) == [f"{ELSEWHERE}/1", f"ws{ELSEWHERE[4:]}/2"]
+    assert visitor.errors
+    visitor.outside.clear()
+    visitor.errors.clear()
 
 
 def test_a_slider_and_a_lock_change_the_plan_and_undo_takes_them_back(served: Served, visit: Any) -> None:
@@ -76,17 +92,15 @@ def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> 
     assert "The best plan with these pins" in page.locator('details[data-view="mine"]').inner_text()
     assert "Fastest with TP" in page.locator('details[data-view="map"]').inner_text()
     page.set_viewport_size({"width": 420, "height": 900})
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") == 420
+    page.wait_for_function("document.documentElement.scrollWidth === 420")
     assert axe(page) == []
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 690, "height": 900})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.wait_for_timeout(300)
+    page.wait_for_function("document.documentElement.scrollWidth === 690")
     widths = page.evaluate("[...document.querySelectorAll('.later .drawn')].map(e => e.getBoundingClientRect().right)")
     assert widths
     assert max(widths) <= 690
-    assert page.evaluate("document.documentElement.scrollWidth") == 690
     assert page.locator("form").is_hidden()
 
 
@@ -149,7 +163,8 @@ def test_a_plan_is_shown_before_its_proof_which_comes_by_itself(served: Served, 
     assert "being worked out" in page.locator("#verdict").inner_text()
     assert "roven optimal" not in page.locator("main").inner_text()
     early = page.locator(".tiles").inner_text()
-    page.wait_for_timeout(300)
+    while not held:
+        page.wait_for_timeout(10)
     held.pop().continue_()
     page.wait_for_selector("#answer:not([data-pending])")
     assert page.locator("#verdict").inner_text().startswith("Proven optimal")
@@ -261,5 +276,4 @@ def test_what_a_visitor_takes_away(served: Served, visit: Any, tmp_path: Path) -
     assert re.search(r"Run of 300 billion tokens\s+[\d.]+ days", report.page.locator(".tiles").inner_text())
     assert axe(report.page) == []
     report.page.set_viewport_size({"width": 420, "height": 900})
-    report.page.wait_for_timeout(300)
-    assert report.page.evaluate("document.documentElement.scrollWidth") == 420
+    report.page.wait_for_function("document.documentElement.scrollWidth === 420")

@@ -1,8 +1,8 @@
 """Many visitors at once in both rooms, each with sliders of their own: `python -m tests.page.visitors 20 [plan]`.
 
-In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a page
-of their own in one Chromium, so that its time includes what browsers take of the same cores. Printed are the times from
-a moved slider to its answer, what the server took of the processor, and how many answers were another visitor's.
+In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a tab
+of one Chromium, so that its time includes what browsers take of the same cores. Printed are the times from a moved
+slider to its answer, what the server took of the processor, and how many answers were another visitor's.
 """
 
 from __future__ import annotations
@@ -111,9 +111,11 @@ def plan(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
     )
 
 
-def learn(browser: Any, served: Served, count: int, rounds: int = ROUNDS) -> Seen:
-    """Visitors of the Learn room: each has locked the first prediction, and moves the number of GPUs of its own."""
-    pages = [_entered(browser, served) for _ in range(count)]
+def learn(tabs: Any, served: Served, count: int, rounds: int = ROUNDS) -> Seen:
+    """Visitors of the Learn room, tabs of one browser: each has locked the first prediction, and moves the number of
+    GPUs of its own.
+    """
+    pages = [_entered(tabs, served) for _ in range(count)]
     before = cpu_of(served.process.pid)
     lost, expected = 0, dict[int, str]()
     for turn in range(1, rounds + 1):
@@ -130,13 +132,13 @@ def learn(browser: Any, served: Served, count: int, rounds: int = ROUNDS) -> See
     seconds = tuple(move / 1000 for page in pages for move in page.evaluate("window.moves"))
     cpu = cpu_of(served.process.pid) - before
     for page in pages:
-        page.context.close()
+        page.close()
     return Seen(room="Learn", seconds=seconds, cpu=cpu, lost=lost)
 
 
-def _entered(browser: Any, served: Served) -> Any:
+def _entered(tabs: Any, served: Served) -> Any:
     """A page of a visitor who has locked the first prediction."""
-    page = browser.new_context(viewport={"width": 1000, "height": 800}).new_page()
+    page = tabs.new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(served.room("/learn/"))
     choice = page.get_by_role("radio", name="B. Adding up gradients")
@@ -156,7 +158,7 @@ def main(count: int, rooms: Sequence[str] = ("plan", "learn")) -> None:
             print(plan(served, count), flush=True)
         if "learn" in rooms:
             with chromium_here() as browser:
-                print(learn(browser, served, count), flush=True)
+                print(learn(browser.new_context(), served, count), flush=True)
     finally:
         ended(served)
 

@@ -76,9 +76,26 @@ class Seen:
     messages: list[str] = field(default_factory=list)
 
 
-def opened(browser: Any, path: Path) -> Seen:
-    """Open a page, click every link that may be a name's, and see what it does; nothing reaches a network."""
-    seen, page = Seen(), browser.new_page()
+def opened(browser: Any, *paths: Path) -> list[Seen]:
+    """Open pages side by side, look at every link that may be a name's, and see what each does; nothing reaches a
+    network.
+    """
+    context = browser.new_context()
+    tabs = [_tab(context, path) for path in paths]
+    tabs[-1][0].wait_for_timeout(SETTLED_MS)
+    for page, seen in tabs:
+        for link in page.query_selector_all("a"):  # of SVG too
+            target = link.get_attribute("href") or link.get_attribute("xlink:href") or "#"
+            if not target.startswith("#") and not link.get_attribute("download"):
+                seen.requests.append(f"a link to {target}")
+        seen.title, seen.drawn = page.title(), page.query_selector(".drawn svg") is not None
+    context.close()
+    return [seen for _, seen in tabs]
+
+
+def _tab(context: Any, path: Path) -> tuple[Any, Seen]:
+    """A page that has begun, and what is seen of it from its first request on."""
+    seen, page = Seen(), context.new_page()
     page.on("console", lambda message: seen.messages.append(message.text))
     page.on("pageerror", lambda error: seen.messages.append(str(error)))
     page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
@@ -92,14 +109,7 @@ def opened(browser: Any, path: Path) -> Seen:
 
     page.route("**/*", intercepted)
     page.goto(path.as_uri())
-    page.wait_for_timeout(SETTLED_MS)
-    for link in page.query_selector_all("a"):  # of SVG too
-        target = link.get_attribute("href") or link.get_attribute("xlink:href") or "#"
-        if not target.startswith("#") and not link.get_attribute("download"):
-            seen.requests.append(f"a link to {target}")
-    seen.title, seen.drawn = page.title(), page.query_selector(".drawn svg") is not None
-    page.close()
-    return seen
+    return page, seen
 
 
 def hostile(folder: Path, attack: str) -> None:
@@ -125,7 +135,7 @@ def test_the_browser_would_notice(tmp_path: Path, browser: Any) -> None:
         "<title>x</title><script>document.title='RUN';console.log('said')</script>"
         f"<img src={URL}/control><a href=javascript:alert(1)>x</a>"
     )
-    seen = opened(browser, page)
+    (seen,) = opened(browser, page)
     assert seen.title == "RUN"
     assert seen.requests == [f"{URL}/control", "a link to javascript:alert(1)"]
     assert "said" in seen.messages
@@ -145,9 +155,8 @@ def test_a_page_runs_and_requests_nothing(
         text = Path("page.html").read_text(encoding="utf-8")
         bare, policies = re.subn('<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
         assert policies == 1
-        for page in (text, bare):  # without its policy, only escapes protect it
-            Path("page.html").write_text(page, encoding="utf-8")
-            seen = opened(browser, tmp_path / "page.html")
+        Path("bare.html").write_text(bare, encoding="utf-8")  # without its policy, only escapes protect it
+        for seen in opened(browser, tmp_path / "page.html", tmp_path / "bare.html"):
             assert seen.requests == []
             assert seen.messages == []
             assert seen.title != "RUN"

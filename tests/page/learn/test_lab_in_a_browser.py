@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.page.learn.conftest import Room, Student
+from tests.browser import axe
+from tests.page.conftest import Served
+from tests.page.learn.conftest import Student
 
 HOPS = (
     *("73.400 MB", "1.634 ms", "46.976 mJ", "78.643 MB", "6.713 ms", "176.161 mJ"),
@@ -20,6 +22,13 @@ HOPS = (
 RIGHTMOST = "Math.max(...[...document.querySelectorAll('#App *')].map(e => e.getBoundingClientRect().right))"
 CLOSED = """[...document.querySelectorAll('.learn-details .learn-table')]
     .filter(e => !e.checkVisibility({contentVisibilityAuto: true})).length"""
+
+
+def rows_of(served: Served) -> list[dict[str, str]]:
+    """The instructor's sheet."""
+    assert served.sheet
+    with served.sheet.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.fixture
@@ -137,21 +146,19 @@ def further_acts(student: Student) -> None:
 def usable(student: Student) -> None:
     """Nobody is kept out, nothing sticks out of a phone or a sheet of paper."""
     page = student.page
-    assert student.findings() == []
+    assert axe(page) == []
     page.set_viewport_size({"width": 420, "height": 900})
-    page.wait_for_timeout(500)
-    assert page.evaluate("document.documentElement.scrollWidth") == 420
-    assert student.findings() == []
+    page.wait_for_function("document.documentElement.scrollWidth === 420")
+    assert axe(page) == []
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 690, "height": 900})
-    page.wait_for_timeout(500)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(RIGHTMOST) <= 690
+    page.wait_for_function(f"{RIGHTMOST} <= 690")
     assert page.evaluate(CLOSED) == 0
 
 
 def test_the_whole_lab_with_one_prediction_wrong(
-    enter: Callable[[], Student], room: Room, downloaded: Callable[[Student, str], str]
+    enter: Callable[[], Student], served: Served, downloaded: Callable[[Student, str], str]
 ) -> None:
     student = enter()
     act_one(student)
@@ -169,12 +176,12 @@ def test_the_whole_lab_with_one_prediction_wrong(
     assert (design["tp"], design["pp"], design["dp"], design["microbatches"]) == ("4", "16", "16", "64")
     kept = json.loads(downloaded(student, "Ledger as JSON"))
     assert [each["time"] for each in kept] == [row["time"] for row in rows]
-    assert [row for row in room.rows() if row["visitor"] == rows[0]["visitor"]] == rows
+    assert [row for row in rows_of(served) if row["visitor"] == rows[0]["visitor"]] == rows
     usable(student)
     assert (student.errors, student.outside) == ([], [])
 
 
-def test_two_students_with_wrong_predictions_do_not_meet(enter: Callable[[], Student], room: Room) -> None:
+def test_two_students_with_wrong_predictions_do_not_meet(enter: Callable[[], Student], served: Served) -> None:
     one, two = enter(), enter()
     name = one.page.get_by_label("Name or group")
     name.fill('=HYPERLINK("x")')
@@ -191,7 +198,7 @@ def test_two_students_with_wrong_predictions_do_not_meet(enter: Callable[[], Stu
     two.lock("act-2", "A. TP 128")
     two.becomes("act-2-reveal", "16 nodes")
     assert not two.seen("act1-mfu")
-    mine = [row for row in room.rows() if row["answer"] in ("C", "D") and row["act"] in ("I", "II")]
+    mine = [row for row in rows_of(served) if row["answer"] in ("C", "D") and row["act"] in ("I", "II")]
     assert [(row["answer"], row["right"], row["context"]) for row in mine] == [
         ("C", "no", "3-D parallel"),
         ("D", "no", "3-D parallel"),
