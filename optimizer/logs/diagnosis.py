@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import expm1, log
 from statistics import NormalDist
 
@@ -172,7 +173,9 @@ def curves_of(
     return found, tuple(excluded)
 
 
+@lru_cache(maxsize=64)
 def _curve(question: Question, cause: Cause) -> Curve:
+    """The step from the healthy setting to the worst; kept, since many logs are read against one plan."""
     healthy, worst = cause.healthy(question), cause.worst(question)
     place = np.linspace(0.0, 1.0, GRID)
     if healthy > 0 and worst > 0 and max(worst / healthy, healthy / worst) > 3:

@@ -35,7 +35,7 @@ class Test:
     __test__ = False  # no test case, for pytest
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cause:
     """A single change that makes a step slower.
 

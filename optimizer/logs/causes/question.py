@@ -12,7 +12,7 @@ from optimizer.objectives.step.price import price
 from optimizer.plan import Knobs, Plan, Plans
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
     """Why does this plan take longer than predicted?"""
 
