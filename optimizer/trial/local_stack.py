@@ -14,7 +14,7 @@ from optimizer.job import Job
 from optimizer.logs.failures import OK, OOM
 from optimizer.model import Provenance
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.estimate import Costs
+from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.price import price
 from optimizer.plan import KnobColumns, Plans
 from optimizer.presets import stack_names
@@ -101,7 +101,7 @@ def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Sol
     measured = np.array([outcome.seconds for outcome in timed], dtype=np.float64)
 
     def errors(values: Parameters) -> FloatArray:
-        return np.asarray(np.log(_priced(job, values, plans, knobs).step_time / measured))
+        return np.asarray(np.log(price(_under(job, values), plans, knobs).step_time / measured))
 
     names = [name for name in job.stack.parameters if name not in MEMORY_PARAMETERS]
     return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
@@ -115,8 +115,8 @@ def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Sol
     failed = np.array([outcome.status == OOM for outcome in held])
 
     def errors(values: Parameters) -> FloatArray:
-        usable = replace(job, stack=with_parameters(job.stack, values)).usable_memory
-        share = np.log(_priced(job, values, plans, knobs).reserved / usable)
+        under = _under(job, values)
+        share = np.log(reserved_memory(under, plans, knobs) / under.usable_memory)
         wrong = np.where(failed, np.minimum(share, 0.0), np.maximum(share, 0.0))
         return np.where(np.isnan(peaks), wrong, share - np.log(np.where(np.isnan(peaks), 1.0, peaks)))
 
@@ -146,8 +146,8 @@ def _tried(candidates: Candidates, outcomes: Sequence[Outcome]) -> tuple[Plans, 
     return Plans.of([candidates.plans[place] for place in places]), knobs
 
 
-def _priced(job: Job, values: Parameters, plans: Plans, knobs: KnobColumns) -> Costs:
-    return price(replace(job, stack=with_parameters(job.stack, values)), plans, knobs)
+def _under(job: Job, values: Parameters) -> Job:
+    return replace(job, stack=with_parameters(job.stack, values))
 
 
 def _size(errors: FloatArray) -> float:
