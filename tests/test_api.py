@@ -21,8 +21,8 @@ from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plan.py"
-SMALL: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "trials": 0}
-WORDS = "--model llama3-8b --gpus 8 --trials 0"
+SMALL: dict[str, Any] = {"model": "llama3.2-1b", "gpus": 8, "trials": 0}
+WORDS = "--model llama3.2-1b --gpus 8 --trials 0"
 CLUSTER = """\
 name = "mine"
 device = "h100"
@@ -70,7 +70,7 @@ def as_json(answer: optimizer.Answer) -> dict[str, Any]:
         (f"{WORDS} --prefer simple --top 2", {**SMALL, "prefer": "simple", "top": 2}),
         (f"{WORDS} --dtype bf16,fp8 --within 3%", {**SMALL, "dtype": ["bf16", "fp8"], "within": 0.03}),
         (
-            "--model llama3-8b --gpus at-most:12 --trials 0 --flex batch=5%",
+            "--model llama3.2-1b --gpus at-most:12 --trials 0 --flex batch=5%",
             {**SMALL, "gpus": "at-most:12", "flex": 0.05},
         ),
         (f"{WORDS} --routing 1.3 --max-tp 2 --seq-len 4k", {**SMALL, "routing": 1.3, "max_tp": 2, "seq_len": "4k"}),

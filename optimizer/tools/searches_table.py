@@ -60,9 +60,11 @@ SEARCHES = (
 )
 
 
-def searches_section() -> str:
-    """Every search without trials of Optuna, as Markdown between the markers."""
-    rows = [row(search, plan(search.job(), trials=0)) for search in SEARCHES]
+def searches_section(top: int = 5) -> str:
+    """Every search without trials of Optuna, with so many runners-up, of which only the time is told, as Markdown
+    between the markers.
+    """
+    rows = [row(search, plan(search.job(), top=top, trials=0)) for search in SEARCHES]
     names = (*COLUMNS, *(f"{name} [ms]" for name in TIMES))
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {' | '.join(cells)} |" for cells in rows)]
     return "\n".join([START, "", *lines, "", END])

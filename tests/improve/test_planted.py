@@ -13,8 +13,8 @@ LLAMA = (
 MODELS = {
     "8b": f"--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 {LLAMA}",
     "70b": f"--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64 {LLAMA}",
-    "30b-a3b": (
-        "--num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 --group-query-attention "
+    "30b-a3b": (  # half of its layers
+        "--num-layers 24 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 --group-query-attention "
         "--num-query-groups 4 --kv-channels 128 --swiglu --normalization RMSNorm --position-embedding-type rope "
         "--untie-embeddings-and-output-weights --disable-bias-linear --qk-layernorm --vocab-size 151936 "
         "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --moe-token-dispatcher-type alltoall"

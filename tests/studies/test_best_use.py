@@ -26,7 +26,7 @@ def job(gpus: int, batch: int = 256) -> Job:
 
 
 def quick(question: Job) -> Answer:
-    return plan(question, top=1, trials=0, priced_risk=False)
+    return plan(question, top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
 
 
 def run(*arguments: str) -> dict[str, Any]:
