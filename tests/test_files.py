@@ -149,6 +149,8 @@ from optimizer.exports.folder import FILES, write_texts
 names = sorted(FILES)[:6]
 for number in itertools.count():
     write_texts({name: f"{number}\\n" * 2000 for name in names}, Path(sys.argv[1]), force=True)
+    if not number:
+        print("writing", flush=True)
 """
 
 
@@ -157,10 +159,10 @@ def test_an_export_is_whole_whenever_it_is_killed(tmp_path: Path) -> None:
     out = tmp_path / "launch"
     write_texts(dict.fromkeys(sorted(FILES)[:6], "0\n" * 2000), out)
     for number in range(12):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(out)], cwd=ROOT)
-        time.sleep(0.7 + 0.013 * number)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(out)], cwd=ROOT, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout.readline() == b"writing\n"
+            time.sleep(0.013 * number)
+            writer.send_signal(signal.SIGKILL)
         assert len({(out / name).read_text() for name in sorted(FILES)[:6]}) == 1
         assert len(list(out.iterdir())) == 6
 
