@@ -186,7 +186,7 @@ def test_runs_slower_than_any_of_the_start_still_move_the_stack(tmp_path: Path) 
         for tp in (1, 2, 4)
     ]
     path.write_text(HEADER + "".join(rows), encoding="utf-8")
-    result = run("calibrate", "--runs", path, "--stack", "nemo-2024", "--out", out, "--evaluations", 20)
+    result = run("calibrate", "--runs", path, "--stack", "nemo-2024", "--out", out, "--evaluations", 8)
     assert result.exit_code == 0, result.stderr
     assert load_stack(str(out)).residuals["mape"] < 0.1
 

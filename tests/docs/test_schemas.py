@@ -89,8 +89,8 @@ def test_presets_and_examples_keep_their_schemas() -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("--model llama3-8b --gpus 8 --trials 0 --set layers=4 --explain --why-not tp=8 --robust", 0),
-        ("--model llama3-8b --gpus 8 --trials 0 --dtype bf16,fp8 --set layers=4", 0),
+        ("--model llama3.2-1b --gpus 8 --trials 0 --set layers=4 --explain --why-not tp=8 --robust", 0),
+        ("--model llama3.2-1b --gpus 8 --trials 0 --dtype bf16,fp8 --set layers=4", 0),
         ("--model gpt3 --gpus 8", 3),
     ],
 )

@@ -17,6 +17,7 @@ from optimizer.errors import InputError
 from optimizer.presets import load_cluster, load_device, load_model, load_stack
 from optimizer.presets.files import presets_folder
 from optimizer.sweep.study import read_study
+from tests.thorough import cases
 
 DATA = Path(__file__).parent / "data"
 
@@ -146,7 +147,7 @@ def test_a_stack_file_may_be_for_another_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(150, sample=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_damaged_value_is_told(tmp_path: Path, name: str, data: st.DataObject) -> None:
     read, documents = READERS[name]
