@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import outside
+from tests.browser import outside, windows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("marimo", "axe_core_python")
@@ -78,14 +78,10 @@ def chromium(browser: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def tabs(chromium: Any) -> Iterator[Any]:
-    """One browser profile for every visitor of the Learn room: its program is loaded once, and who has the same cookies
-    must not meet another visitor either.
-    """
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(PATIENCE_MS)
-    yield context
-    context.close()
+def window(chromium: Any) -> Iterator[Callable[[], Any]]:
+    """Opens a window for another visitor of the Learn room; who has the same cookies must not meet another either."""
+    with windows_of(chromium) as opened:
+        yield opened
 
 
 @dataclass

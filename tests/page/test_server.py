@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -148,9 +149,9 @@ def test_the_file_of_answers_needs_a_folder(tmp_path: Path) -> None:
     assert "its folder does not exist" in done.stderr
 
 
-def test_nobody_of_a_few_visitors_loses_a_slider_in_either_room(served: Served, tabs: Any) -> None:
+def test_nobody_of_a_few_visitors_loses_a_slider_in_either_room(served: Served, window: Callable[[], Any]) -> None:
     from tests.page.visitors import learn, plan
 
-    for seen in (plan(served, 4, 2), learn(tabs, served, 2, 2)):
+    for seen in (plan(served, 4, 2), learn(window, served, 2, 2)):
         assert seen.lost == 0
         assert seen.cpu > 0

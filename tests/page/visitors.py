@@ -1,6 +1,6 @@
 """Many visitors at once in both rooms, each with sliders of their own: `python -m tests.page.visitors 20 [plan]`.
 
-In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a tab
+In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a window
 of one Chromium, so that its time includes what browsers take of the same cores. Printed are the times from a moved
 slider to its answer, what the server took of the processor, and how many answers were another visitor's.
 """
@@ -12,7 +12,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import HTTPCookieProcessor, build_opener
 
-from tests.browser import chromium_here
+from tests.browser import chromium_here, windows_of
 from tests.page.conftest import Served, ended, started
 
 ROUNDS = 5
@@ -111,11 +111,11 @@ def plan(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
     )
 
 
-def learn(tabs: Any, served: Served, count: int, rounds: int = ROUNDS) -> Seen:
-    """Visitors of the Learn room, tabs of one browser: each has locked the first prediction, and moves the number of
+def learn(window: Callable[[], Any], served: Served, count: int, rounds: int = ROUNDS) -> Seen:
+    """Visitors of the Learn room, windows of one browser: each has locked the first prediction, and moves the number of
     GPUs of its own.
     """
-    pages = [_entered(tabs, served) for _ in range(count)]
+    pages = [_entered(window, served) for _ in range(count)]
     before = cpu_of(served.process.pid)
     lost, expected = 0, dict[int, str]()
     for turn in range(1, rounds + 1):
@@ -136,9 +136,9 @@ def learn(tabs: Any, served: Served, count: int, rounds: int = ROUNDS) -> Seen:
     return Seen(room="Learn", seconds=seconds, cpu=cpu, lost=lost)
 
 
-def _entered(tabs: Any, served: Served) -> Any:
+def _entered(window: Callable[[], Any], served: Served) -> Any:
     """A page of a visitor who has locked the first prediction."""
-    page = tabs.new_page()
+    page = window()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(served.room("/learn/"))
     choice = page.get_by_role("radio", name="B. Adding up gradients")
@@ -157,8 +157,8 @@ def main(count: int, rooms: Sequence[str] = ("plan", "learn")) -> None:
         if "plan" in rooms:
             print(plan(served, count), flush=True)
         if "learn" in rooms:
-            with chromium_here() as browser:
-                print(learn(browser.new_context(), served, count), flush=True)
+            with chromium_here() as browser, windows_of(browser) as window:
+                print(learn(window, served, count), flush=True)
     finally:
         ended(served)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser import outside
-from tests.page.conftest import Served
+from tests.page.conftest import PATIENCE_MS, Served
 
 
 @dataclass
@@ -55,12 +55,13 @@ class Student:
 
 
 @pytest.fixture
-def enter(tabs: Any, served: Served) -> Iterator[Callable[[], Student]]:
+def enter(window: Callable[[], Any], served: Served) -> Iterator[Callable[[], Student]]:
     """Open the room as another visitor."""
     students: list[Student] = []
 
     def student() -> Student:
-        page = tabs.new_page()
+        page = window()
+        page.set_default_timeout(PATIENCE_MS)
         found = Student(page=page, outside=outside(page))
         students.append(found)
         page.on("pageerror", lambda error: found.errors.append(str(error)))
