@@ -27,7 +27,7 @@ LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 ENGINE = (
     *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
-    *("optimizer.presets.hardware", "ortools.sat.python.cp_model", "jinja2"),
+    *("optimizer.presets.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
 )
 
 
