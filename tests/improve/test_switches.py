@@ -76,7 +76,7 @@ def test_the_dispatcher_that_the_script_names_is_priced() -> None:
     hybrid = flex.replace(
         "--moe-token-dispatcher-type flex", "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep"
     )
-    names = [asked(text)[1].plan.dispatcher for text in (launches.MIXTURE, flex, hybrid)]
+    names = [again([File("train.sh", text.encode())]).plan.dispatcher for text in (launches.MIXTURE, flex, hybrid)]
     assert names == ["alltoall", "deepep", "hybridep"]
 
 
