@@ -132,8 +132,9 @@ def _join(
     makes one of each that the row may gain by.
     """
     rows, options = len(columns["tp"]), np.array(values[name], dtype=np.int64)
-    columns = {key: np.repeat(column, len(options)) for key, column in columns.items()}
-    columns[name] = np.tile(options, rows)
+    if len(options) != 1:
+        columns = {key: np.repeat(column, len(options)) for key, column in columns.items()}
+    columns = {**columns, name: np.tile(options, rows)}
     bound.add(name)
     for derived, needs, derive in DERIVATIONS:
         if derived in bound or not needs <= bound:
@@ -153,11 +154,15 @@ def _join(
         else:
             columns["dispatcher"] = np.full(len(columns["tp"]), pin[0])
         bound.add("dispatcher")
-    ready = [rule for rule in waiting if set(rule.variables) <= bound]
-    for rule in ready:
-        keep = rule.check(job, plans_of(columns))
-        columns = {key: column[keep] for key, column in columns.items()}
-    return columns, [rule for rule in waiting if rule not in ready]
+    left: list[Rule] = []
+    plans = plans_of(columns)
+    for rule in waiting:
+        if not bound.issuperset(rule.variables):
+            left.append(rule)
+        elif not (keep := rule.check(job, plans)).all():
+            columns = {key: column[keep] for key, column in columns.items()}
+            plans = plans_of(columns)
+    return columns, left
 
 
 def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:
