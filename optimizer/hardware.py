@@ -1,4 +1,7 @@
-"""Descriptions of accelerators, links and clusters: datasheet and measured numbers, no timing."""
+"""Descriptions of accelerators, links and clusters: datasheet and measured numbers, no timing.
+
+They are keys of what is worked out once; tables take no part in the hash.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,16 @@ class Device:
     name: str
     vendor: str = "NVIDIA"
     release: str = ""
-    peak_flops: Mapping[str, float]
+    peak_flops: Mapping[str, float] = field(hash=False)
     memory: float
     memory_nominal: float
     memory_bandwidth: float
     l2_cache: float = 0.0
     sms: int = 1
     power: float = 0.0
-    measured_matmul: Mapping[str, float] = field(default_factory=dict)
-    gemm: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    measured_matmul: Mapping[str, float] = field(default_factory=dict, hash=False)
+    gemm: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
     def peak(self, dtype: str) -> float:
         """Dense peak for matrix products in this dtype [FLOP/s].
@@ -148,7 +151,7 @@ class Cluster:
     max_gpus: int = 1_000_000
     host_bandwidth: float = 25e9
     host_memory: float = 0.0
-    provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
     @property
     def scale_up(self) -> Tier:

@@ -40,9 +40,9 @@ class Limits:
     min_cp_tokens: int = 2048
     vocab_padding: float = 0.25
     oom_risk: float | None = None
-    fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+    fixed: Mapping[str, int | str | bool] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -297,14 +297,14 @@ class Stack:
     name: str
     parent: str = ""
     features: Features = Features()
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    fixed: Mapping[str, Fixed] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
+    fixed: Mapping[str, Fixed] = field(default_factory=dict, hash=False)
     provenance: Provenance = Provenance()
     runs: int = 0
-    residuals: Mapping[str, float] = field(default_factory=dict)
+    residuals: Mapping[str, float] = field(default_factory=dict, hash=False)
     devices: tuple[str, ...] = ()
-    intervals: Mapping[str, float] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    intervals: Mapping[str, float] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     def __getitem__(self, name: str) -> float:
         """The value of one parameter: fitted, else fixed, else its default.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from optimizer.hardware import Device
 from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, peak_of_slower, preset_for
@@ -52,6 +53,7 @@ class GemmCurve:
 _ELEMENT_BYTES = {"fp4": 0.5, "fp6": 0.75, "fp8": 1.0, "int8": 1.0, "tf32": 4.0, "fp32": 4.0}
 
 
+@lru_cache(maxsize=256)
 def curve_for(device: Device, dtype: str) -> GemmCurve:
     """The curve of a device and dtype, from presets/kernels.csv.
 

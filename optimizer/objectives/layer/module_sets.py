@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job import Job, Limits
 from optimizer.model import Model
 from optimizer.objectives.kernels.activations import activation_bytes
 from optimizer.objectives.kernels.operators import layer_operators
@@ -25,7 +27,18 @@ def searched_modes(job: Job) -> tuple[str, ...]:
     """
     useless = job.stack.features.selective == "core" and job.stack.features.attention.startswith("flash")
     modes = tuple(mode for mode in MODES if mode != "selective" or not useless)
-    return (*modes, *frontier(*exchange(job))) if job.stack.features.recompute_modules else modes
+    return (*modes, *_sets(_alone(job))) if job.stack.features.recompute_modules else modes
+
+
+@lru_cache(maxsize=256)
+def _sets(job: Job) -> tuple[str, ...]:
+    return frontier(*exchange(job))
+
+
+def _alone(job: Job) -> Job:
+    """The job with nothing but what `exchange` looks at: jobs that differ in the rest share its answer."""
+    ranks = min(job.gpus, job.cluster.gpus_per_node)
+    return replace(job, gpus=ranks, global_batch=1, limits=Limits(), settings=())
 
 
 def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
