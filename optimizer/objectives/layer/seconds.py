@@ -48,11 +48,30 @@ def gemm_seconds(gemm: Gemm, curve: GemmCurve, efficiency: float, backward: bool
 
     Source: Rumelhart et al. 1986 for the shapes; every one is priced at its own m, n, k.
     """
-    if not backward:
-        return gemm_time(gemm.m, gemm.n, gemm.k, curve, batch=gemm.batch) / (efficiency * gemm.rate)
-    data = gemm_time(gemm.m, gemm.k, gemm.n, curve, batch=gemm.batch)
-    weight = gemm_time(gemm.k, gemm.n, gemm.m, curve, batch=gemm.batch) if gemm.weight else 0.0
-    return (data + weight) / (efficiency * gemm.rate)
+    (seconds,) = kernel_seconds((gemm,), curve, backward)
+    return seconds / (efficiency * gemm.rate)
+
+
+def kernel_seconds(gemms: Sequence[Gemm], curve: GemmCurve, backward: bool) -> list[FloatArray]:
+    """Time of each product forward, or of its data and weight gradients, as isolated kernels [s].
+
+    All in one call: for few plans a call of numpy takes longer than what it works out.
+    """
+    if not gemms:
+        return []
+    kernels = [(each.m, each.k, each.n, each.batch) for each in gemms if backward]
+    kernels += [(each.k, each.n, each.m, each.batch) for each in gemms if backward and each.weight]
+    kernels = kernels or [(each.m, each.n, each.k, each.batch) for each in gemms]
+    shape = np.broadcast_shapes(*{np.broadcast(each.m, each.n, each.k, each.batch).shape for each in gemms})
+    table = np.empty((4, len(kernels), *shape))
+    for row, kernel in enumerate(kernels):
+        for column, size in enumerate(kernel):
+            table[column, row] = size
+    rows, columns, depth, count = table
+    times = gemm_time(rows, columns, depth, curve, batch=count)
+    weights = iter(times[len(gemms) :])
+    ahead = zip(gemms, times, strict=False)
+    return [time + next(weights) if backward and each.weight else time for each, time in ahead]
 
 
 def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
@@ -235,12 +254,18 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
-    for product in layer.gemms:
-        chosen = narrow_product(stack.features.narrow_products, product.name)
-        quantised = job.quantised and product.low_precision and chosen
-        rate = scale * (recipe.rate if quantised else 1.0)
-        gemm = gemm + gemm_seconds(product, low if quantised else high, rate, backward)
-        if quantised:
+    quantised = [_quantised(job, product) for product in layer.gemms]
+    wide, narrow = (
+        iter(
+            kernel_seconds(
+                [product for product, one in zip(layer.gemms, quantised, strict=True) if one == which], curve, backward
+            )
+        )
+        for which, curve in ((False, high), (True, low))
+    )
+    for product, one in zip(layer.gemms, quantised, strict=True):
+        gemm = gemm + next(narrow if one else wide) / (scale * (recipe.rate if one else 1.0) * product.rate)
+        if one:
             casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
@@ -250,6 +275,11 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
         "attention": core,
         "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts + added, job),
     }
+
+
+def _quantised(job: Job, product: Gemm) -> bool:
+    chosen = narrow_product(job.stack.features.narrow_products, product.name)
+    return job.quantised and product.low_precision and chosen
 
 
 def _kernels(job: Job, layer: Layer) -> FloatArray | float:
