@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -268,6 +269,14 @@ class Plans:
     def placed(self, placements: Sequence[Placement]) -> Plans:
         """The same plans with their layers placed so."""
         return replace(self, placements=tuple(placements) if any(placements) else None)
+
+    @cached_property
+    def representatives(self) -> dict[tuple[str, ...], tuple[Plans, IntArray]]:
+        """What optimizer.objectives.arrays.distinct has found of these plans, by the variables that it was asked for.
+
+        A fit prices the same plans hundreds of times.
+        """
+        return {}
 
     def plan(self, index: int) -> Plan:
         """One plan of the batch as a scalar value."""

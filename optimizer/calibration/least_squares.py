@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,8 +94,12 @@ def solve(
     start = np.clip([to_unit(name, guess[name]) for name in names], 0.02, 0.98)
     count = len(names)
 
+    @lru_cache(maxsize=1)  # the slopes are asked for where the residuals just were
+    def errors_at(place: tuple[float, ...]) -> FloatArray:
+        return errors(values_at(names, place))
+
     def residuals(unit: FloatArray) -> FloatArray:
-        return np.concatenate([errors(values_at(names, unit)), prior * (unit - centre)])
+        return np.concatenate([errors_at(tuple(unit)), prior * (unit - centre)])
 
     def loss(squares: FloatArray) -> FloatArray:
         root = np.sqrt(1.0 + squares[: len(squares) - count])
@@ -103,7 +108,7 @@ def solve(
         return np.concatenate([far, np.stack([squares[len(squares) - count :], one, 0 * one])], axis=1)
 
     def slopes(unit: FloatArray) -> FloatArray:
-        return np.concatenate([derivatives(errors, names, unit), prior * np.eye(count)])
+        return np.concatenate([derivatives(errors, names, unit, errors_at(tuple(unit))), prior * np.eye(count)])
 
     found = least_squares(residuals, start, jac=slopes, bounds=(0, 1), loss=loss, f_scale=SCALE, max_nfev=evaluations)
     return Solution(
@@ -117,10 +122,12 @@ def solve(
 
 
 def derivatives(
-    errors: Callable[[Mapping[str, float]], FloatArray], names: Sequence[str], unit: FloatArray
+    errors: Callable[[Mapping[str, float]], FloatArray], names: Sequence[str], unit: FloatArray, here: FloatArray
 ) -> FloatArray:
-    """Derivative of every error by every parameter on its unit scale [1]: one row an error, one column a parameter."""
-    here = errors(values_at(names, unit))
+    """Derivative of every error by every parameter on its unit scale [1]: one row an error, one column a parameter.
+
+    here: the errors at `unit`.
+    """
     columns = []
     for index, place in enumerate(unit):
         moved = unit.copy()
@@ -129,7 +136,7 @@ def derivatives(
     return np.stack(columns, axis=1) if columns else np.zeros((len(here), 0))
 
 
-def values_at(names: Sequence[str], unit: FloatArray) -> dict[str, float]:
+def values_at(names: Sequence[str], unit: Sequence[float] | FloatArray) -> dict[str, float]:
     """Parameters at places between their bounds."""
     return {name: from_unit(name, u) for name, u in zip(names, unit, strict=True)}
 

@@ -99,7 +99,7 @@ def refitted(
 
     unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
-    jacobian = derivatives(partial(errors, runs), free, unit)
+    jacobian = derivatives(partial(errors, runs), free, unit, at_fit)
     pull = PRIOR * np.eye(len(free))
     away = np.array([to_unit(name, home[name]) for name in free]) - unit
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12

@@ -13,7 +13,6 @@ from optimizer.calibration.predict import Batch, batches
 from optimizer.calibration.runs import Run
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.stack import Stack
 
@@ -87,7 +86,7 @@ def predicted_memory(
     reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
     for batch in grouped:
         job = batch.under(parameters)
-        held = stage_memory(bill_of(job, batch.plans), stages_of(job.model, batch.plans))
+        held = stage_memory(bill_of(job, batch.plans), batch.stages)
         places, fullest = list(batch.places), held.reserved.argmax(axis=0)
         reserved[places] = held.reserved.max(axis=0)
         fragments = np.take_along_axis(held.terms["fragmentation"], fullest[None], axis=0)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from optimizer.calibration.runs import Run
 from optimizer.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.price import Step, price
 from optimizer.plan import Knobs, Plan, Plans
 from optimizer.stack import Stack
@@ -24,6 +25,11 @@ class Batch:
     job: Job
     plans: Plans
     places: tuple[int, ...]
+
+    @cached_property
+    def stages(self) -> Stages:
+        """What the stages of the plans hold, whatever the parameters."""
+        return stages_of(self.job.model, self.plans)
 
     def under(self, parameters: Mapping[str, float]) -> Job:
         """The job with some parameters of its stack replaced."""
@@ -75,9 +81,7 @@ def step_times(grouped: Sequence[Batch], count: int, parameters: Mapping[str, fl
     seconds = np.full(count, np.nan)
     for batch in grouped:
         bill = bill_of(batch.under(parameters), batch.plans)
-        seconds[list(batch.places)] = Step(
-            bill=bill, stages=stages_of(bill.job.model, batch.plans), knobs=Knobs()
-        ).seconds
+        seconds[list(batch.places)] = Step(bill=bill, stages=batch.stages, knobs=Knobs()).seconds
     return seconds
 
 

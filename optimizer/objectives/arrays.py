@@ -25,6 +25,13 @@ def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     >>> found.tp.tolist(), index.tolist()
     ([2, 4], [0, 0, 1])
     """
+    key = tuple(names)
+    if key not in plans.representatives:
+        plans.representatives[key] = _distinct(plans, key)
+    return plans.representatives[key]
+
+
+def _distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     code = np.zeros(len(plans), dtype=np.int64)
     size = 1
     for name in names:
