@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +251,7 @@ class Model:
             layer = self.moe_shared_params + self.experts.count * self.expert_params
         return self.mtp_layers * (layer + 2 * self.hidden**2 + 3 * self.norm_params)
 
-    @property
+    @cached_property
     def params(self) -> int:
         """All parameters, without multi-token-prediction layers [parameters].
 
@@ -263,7 +264,7 @@ class Model:
             layers += self.moe_layers * (self.moe_shared_params + self.experts.count * self.expert_params)
         return layers + self.embedding_params + self.head_params + self.final_norm_params
 
-    @property
+    @cached_property
     def active_params(self) -> int:
         """Parameters used by one token: routed experts count `top_k` times instead of `count` [parameters]."""
         if self.experts is None:

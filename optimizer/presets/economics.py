@@ -68,6 +68,7 @@ def _price(row: Row) -> Price:
     )
 
 
+@cache
 def find_price(quantity: str, *names: str) -> Price | None:
     """The row of this quantity for the first of the names that has one.
 
@@ -85,6 +86,7 @@ def _table(quantity: str) -> Mapping[str, Price]:
     return {price.name: price for price in reversed(load_prices()) if price.quantity == quantity}
 
 
+@cache
 def default_price(quantity: str) -> Price:
     """The row that holds when a user names nothing else.
 

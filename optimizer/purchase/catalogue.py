@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import ceil
 
 from optimizer.errors import InputError
@@ -23,6 +24,12 @@ def power_curve(design: Design, values: Mapping[str, float]) -> PowerCurve:
 
     Raises InputError when the device's power limit is not known.
     """
+    limit = power_limit(design)
+    return replace(_usual_curve(design), limit=limit * values["gpu_power"], host=values["host_share"] * limit)
+
+
+@lru_cache(maxsize=1024)
+def _usual_curve(design: Design) -> PowerCurve:
     device, limit = design.cluster.device, power_limit(design)
     floor, slope = (find_price(f"power_{part}", device.name, REFERENCE_CURVE) for part in ("floor", "slope"))
     if floor is None or slope is None:
@@ -30,10 +37,10 @@ def power_curve(design: Design, values: Mapping[str, float]) -> PowerCurve:
     switch = find_price("switch_power", "infiniband-ndr")
     network = float(switch_power(switch.value, fabric_of(design).switches, design.gpus)) if switch else 0.0
     return PowerCurve(
-        limit=limit * values["gpu_power"],
+        limit=limit,
         floor=floor.value,
         slope=slope.value,
-        host=values["host_share"] * limit,
+        host=0.0,
         network=network,
         measured=floor.name == device.name,
     )
@@ -65,8 +72,15 @@ def fabric_of(design: Design, gpus: int = 0) -> Fabric:
 
 def network_price(design: Design, gpus: int, spread: float) -> float:
     """Price of the network of `gpus` GPUs [USD]: switches and links x spread, and NICs that the servers lack."""
+    links, cards = _network(design, gpus)
+    return links * spread + cards
+
+
+@lru_cache(maxsize=1024)
+def _network(design: Design, gpus: int) -> tuple[float, float]:
+    """Price of switches and links, and of the NICs that the servers lack [USD]; draws of many cases ask again."""
     mine, usual = fabric_of(design, gpus), fabric_of(as_sold(design), gpus)
-    return mine.price() * spread + max(0, mine.nics - usual.nics) * default_price("nic_400g").value
+    return mine.price(), max(0, mine.nics - usual.nics) * default_price("nic_400g").value
 
 
 def added_network(design: Design, gpus: int, spread: float) -> float:
@@ -75,6 +89,7 @@ def added_network(design: Design, gpus: int, spread: float) -> float:
     return max(0.0, network_price(design, gpus, spread) - usual)
 
 
+@lru_cache(maxsize=1024)
 def as_sold(design: Design) -> Design:
     """The design with the network that its cluster has by itself."""
     return replace(design, nic=0.0, oversubscription=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,8 +132,8 @@ def step_energy(
     slowdown = capped_slowdown(busy, curve.floor, cap)
     phases: dict[str, tuple[FloatArray, FloatArray]] = {
         COMPUTE: (slowdown, np.minimum(busy, cap)),
-        STREAM: (np.asarray(1.0), np.minimum(device_power(STREAMING_UTILISATION, curve.floor, curve.slope), cap)),
-        WAIT: (np.asarray(1.0), np.minimum(device_power(WAITING_UTILISATION, curve.floor, curve.slope), cap)),
+        STREAM: (np.asarray(1.0), _steady(STREAMING_UTILISATION, curve.floor, curve.slope, cap)),
+        WAIT: (np.asarray(1.0), _steady(WAITING_UTILISATION, curve.floor, curve.slope, cap)),
     }
     wall, gpu = np.asarray(0.0), np.asarray(0.0)
     for term, seconds in time.items():
@@ -147,6 +148,12 @@ def step_energy(
         network=wall * curve.network,
         peak_power=phases[COMPUTE][1] * curve.limit + curve.host + curve.network,
     )
+
+
+@lru_cache(maxsize=256)
+def _steady(utilisation: float, floor: float, slope: float, cap: float) -> FloatArray:
+    """Share of the limit that a phase without matrix products takes [1]."""
+    return np.minimum(device_power(utilisation, floor, slope), cap)
 
 
 def switch_power(power: ArrayLike, switches: ArrayLike, gpus: ArrayLike) -> FloatArray:
