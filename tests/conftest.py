@@ -34,7 +34,7 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def gpt3_job() -> Job:
     """GPT-3 175B on 1,024 H100, 1,536 sequences of 2,048 tokens."""
     return Job(

@@ -140,7 +140,7 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
 
 
 @settings(
-    max_examples=cases(40, sample=15),
+    max_examples=cases(40, sample=10),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

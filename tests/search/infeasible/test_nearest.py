@@ -67,7 +67,7 @@ def other_batches(job: Job) -> Iterator[Job]:
             yield replace(job, global_batch=other)
 
 
-@settings(max_examples=cases(60, sample=12), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=cases(60, sample=8), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataObject) -> None:
     question = Question(job=job)

@@ -22,6 +22,7 @@ from optimizer.plan import Knobs, Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
 from optimizer.search.lattice.knobs import columns
+from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.thorough import cases
@@ -49,28 +50,27 @@ def kept(job: Job, one: Plan, knobs: Knobs) -> float:
 )
 def test_no_answer_keeps_more_there_than_there_is(model: str, gpus: int, hbm: float) -> None:
     """Half of what the free answer keeps on the host is given: what is found then is no faster and stays within it."""
-    free = plan(asked(model, gpus, hbm, 0.0), trials=0, top=1)
-    assert free.plan is not None
+    free = best_plan(asked(model, gpus, hbm, 0.0), Tuning(trials=0))
+    assert free is not None
     assert free.knobs.offload > 0
     needed = kept(free.job, free.plan, free.knobs)
     tight = asked(model, gpus, hbm, 8 * needed / 2 / 0.8)
     assert host_room(tight) == pytest.approx(needed / 2)
-    found = plan(tight, trials=0, top=1)
+    found = plan(tight, trials=0, top=0)
     if found.plan is None:
         assert found.status == "infeasible"
         assert any("host" in clash.reason for clash in found.conflict)
         return
     assert found.estimate is not None
-    assert free.estimate is not None
     assert kept(tight, found.plan, found.knobs) <= needed / 2 * (1 + 1e-9)
     assert found.estimate.step_time >= free.estimate.step_time * (1 - 1e-9)
 
 
 def test_room_enough_changes_nothing() -> None:
     job = asked("llama3-8b", 8, 22e9, 0.0)
-    free, roomy = (
-        plan(replace(job, cluster=replace(job.cluster, host_memory=each)), trials=0, top=1) for each in (0.0, 2e12)
-    )
+    free, roomy = (best_plan(job.with_host_memory(each), Tuning(trials=0)) for each in (0.0, 2e12))
+    assert free is not None
+    assert roomy is not None
     assert (free.plan, free.knobs) == (roomy.plan, roomy.knobs)
 
 
@@ -110,7 +110,7 @@ def test_activations_there_count_against_the_same_room(model: str, gpus: int, hb
     before, found = 0.0, []
     for host in (0.0, 1.2e11, 2e10):
         job = moved(model, gpus, hbm, host, recompute="none")
-        answer = plan(job, trials=0, top=1, priced_risk=False)
+        answer = plan(job, trials=0, top=0, priced_risk=False)
         if answer.plan is None:
             assert answer.status == "infeasible"
             assert answer.conflict
@@ -140,11 +140,11 @@ def test_layouts_hold_it_stage_by_stage() -> None:
     """Where the even split is too much for the host, layers move to stages with fewer micro-batches in flight."""
     pins: dict[str, int | str] = {"tp": 2, "pp": 4, "ep": 8, "vpp": 1, "micro_batch": 1, "recompute": "none"}
     job = moved("mixtral-8x7b", 64, 80e9, 0.0, **pins, activation_offload=100)
-    free = plan(job.with_limits(hbm=141e9, bubble=1.0), trials=0, top=1, priced_risk=False)
+    free = plan(job.with_limits(hbm=141e9, bubble=1.0), trials=0, top=0, priced_risk=False)
     assert free.plan is not None
     room = kept(job, free.plan, Knobs()) * 0.9
     tight = job.with_host_memory(node_memory(job, room)).with_limits(hbm=141e9, bubble=1.0)
-    found = plan(tight, trials=0, top=1, priced_risk=False)
+    found = plan(tight, trials=0, top=0, priced_risk=False)
     assert found.plan is not None
     assert found.status == "optimal"
     assert kept(tight, found.plan, found.knobs) <= room * (1 + 1e-9)
@@ -157,8 +157,8 @@ def test_a_conflict_names_the_host_and_what_would_do() -> None:
     clash = {clash.rule: clash for clash in plan(job, trials=0).conflict}["host-activations"]
     assert "activations on the host must fit in 1 GB per GPU" in clash.reason
     enough = float(clash.relaxation.rpartition("-> ")[2].removesuffix(" GB").replace(",", "")) * 1e9
-    assert plan(job.with_host_memory(enough), trials=0).plan is not None
-    assert plan(job.with_host_memory(enough - STEP), trials=0, explained=False).plan is None
+    assert best_plan(job.with_host_memory(enough), Tuning(trials=0)) is not None
+    assert best_plan(job.with_host_memory(enough - STEP), Tuning(trials=0)) is None
 
 
 def test_activations_there_are_found_out() -> None:

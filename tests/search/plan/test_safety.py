@@ -24,11 +24,12 @@ from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import small_job
+from tests.thorough import cases
 
 EVEN = {"fixed": {"layout": "even"}}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25, sample=10), deadline=None)
 @given(risk=st.sampled_from([0.02, 0.1, 0.25, 0.5]), hbm=st.floats(3e9, 20e9))
 def test_the_answer_is_the_fastest_plan_that_is_sure_enough(risk: float, hbm: float) -> None:
     """Against every plan of the lattice, evenly split, by its chance; and the fastest that is predicted to fit."""

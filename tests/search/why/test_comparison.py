@@ -15,7 +15,7 @@ from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import broken_alone, differences, pinned_job, why_not
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def answer(gpt3_job: Job) -> Answer:
     return plan(gpt3_job, trials=0)
 

@@ -17,7 +17,7 @@ from optimizer.search.why.what_binds import Sensitivity, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(gpt3_job: Job) -> Sensitivity:
     result = sensitivity(gpt3_job)
     assert result is not None
