@@ -41,7 +41,7 @@ def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[.
     runs = [
         replace(run, step_time=(run.step_time or 1.0) * 3.0) if place in bad else run for place, run in enumerate(runs)
     ]
-    found = calibrate(runs, lab, evaluations=8)
+    found = calibrate(runs, lab, evaluations=5)
     assert {run.id for run, _ in found.suspects} == {runs[place].id for place in bad}
     assert found.stack["gemm_efficiency"] == pytest.approx(TRUTH["gemm_efficiency"], rel=0.05)
     assert all(z < -4 for _, z in found.suspects)  # predicted far below what these rows say
@@ -49,7 +49,7 @@ def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[.
 
 def test_a_calibrated_stack_survives_its_file(measured: Callable[..., Path], tmp_path: Path, lab: Stack) -> None:
     runs = read_runs(measured(TRUTH, noise=0.02), lab)[::3]
-    found = calibrate(runs, lab, name="mine", date="2026-11", evaluations=6)
+    found = calibrate(runs, lab, name="mine", date="2026-11", evaluations=4)
     path = tmp_path / "mine.toml"
     write_stack(found.stack, path)
     again = read_stack(path)
