@@ -158,7 +158,7 @@ def answers(target: str, jobs: int, seed: int = 0) -> Iterator[Answer]:
     """Answers to so many jobs of a target."""
     random, found = Random(f"{target}{seed}"), 0
     while found < jobs:
-        answer = plan(drawn(random, target), top=0, trials=0, priced_risk=False, explained=False)
+        answer = plan(drawn(random, target), top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
         if answer.plan is None:
             continue
         found += 1

@@ -64,7 +64,7 @@ def answers(random: Random, jobs: int, targets: tuple[str, ...] = ("", *STACKS))
     while found < jobs:
         target = targets[found % len(targets)]
         job = drawn(random, target) if target else megatron_job(random)
-        answer = plan(job, top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False)
+        answer = plan(job, top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False, read_twice=False)
         if answer.plan is not None:
             found += 1
             yield answer
