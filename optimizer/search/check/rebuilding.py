@@ -20,7 +20,7 @@ from optimizer.search.check.cut_short import as_far_as_known
 from optimizer.search.check.plan_rules import possible, priced
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.oracle import Sweep, Tuning, sweep
+from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.band import bounds_of
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.laid_out import Bounds
@@ -63,9 +63,14 @@ class Searched:
         return priced(self.job, self.plan, self.knobs) if self.plan else None
 
     @cached_property
+    def space(self) -> Space:
+        """Every plan of the lattice, priced once."""
+        return Space(self.job, structural(self.job))
+
+    @cached_property
     def swept(self) -> Sweep:
         """Every plan of the lattice at its own knobs."""
-        return sweep(self.job, structural(self.job), self.tuning)
+        return fold(self.job, self.space, self.tuning)
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -74,8 +79,7 @@ class Searched:
             return NO_BOUNDS
         if self.job.layout_given:
             return replace(NO_BOUNDS, knob_bound=self.swept.knob_bound)
-        space = Space(self.job, structural(self.job))
-        return bounds_of(self.job, space, self.tuning, self._even, self.estimate.step_time)
+        return bounds_of(self.job, self.space, self.tuning, self._even, self.estimate.step_time)
 
     @cached_property
     def _even(self) -> float:

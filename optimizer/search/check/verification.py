@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from optimizer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
 from optimizer.constraints.given_layout import laid_out
-from optimizer.constraints.rules import structural
 from optimizer.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -21,7 +20,7 @@ from optimizer.search.check.cut_short import is_cut_short
 from optimizer.search.check.plan_rules import Finding, priced, rule_findings
 from optimizer.search.check.rebuilding import Searched, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
-from optimizer.search.lattice.oracle import sweep
+from optimizer.search.lattice.oracle import fold
 from optimizer.search.plan.alternatives import runners_up, structure
 from optimizer.search.plan.safety import at_even_risk
 
@@ -167,7 +166,7 @@ def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
     claimed = fastest.estimate.step_time if fastest else main.estimate.step_time
     if fastest:
         yield from _broken(bold, fastest.plan, fastest.knobs, "safety.fastest")
-    swept = sweep(bold, structural(bold), main.tuning)
+    swept = fold(bold, (replace(bill, job=bold) for bill in main.space), main.tuning)
     even = float(swept.points.seconds[swept.best]) if swept.points is not None and swept.best >= 0 else np.inf
     yield Finding(
         name="safety",
