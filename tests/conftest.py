@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -106,6 +107,22 @@ def infeasible_answer(gpt3_job: Job) -> Answer:
     """A proof that there is no plan."""
     clash = Clash(rule="memory", reason="the smallest plan needs 410 GB of 80 GB", relaxation="48 GPUs instead of 8")
     return Answer(status="infeasible", job=gpt3_job, conflict=(clash,))
+
+
+@cache
+def _answers() -> Callable[..., Answer]:
+    """The planner, which keeps what it has answered."""
+    from optimizer.search.plan.planner import plan
+
+    return cache(plan)
+
+
+@pytest.fixture
+def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is done with an answer: one job under the same options is planned once in all of them."""
+    from optimizer.search.plan import planner
+
+    monkeypatch.setattr(planner, "plan", _answers())
 
 
 @pytest.fixture

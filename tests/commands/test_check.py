@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64")
 PLAN = (*SMALL, "--trials", "0")
 

@@ -17,6 +17,7 @@ def run(*extra: str, question: list[str] = QUESTION) -> Result:
     return CliRunner().invoke(cli, [*question, *extra])
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_json_is_the_whole_of_stdout() -> None:
     result = run("--json", "--deadline", "2000d")
     assert result.exit_code == 0, result.output
@@ -31,12 +32,14 @@ def test_two_runs_print_the_same_bytes() -> None:
     assert run(*options).stdout == run(*options).stdout
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_an_impossible_deadline_exits_with_three_and_names_the_nearest() -> None:
     result = run("--deadline", "1h")
     assert result.exit_code == 3
     assert "Nearest with" in result.stdout
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_files_and_formats(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = run("--markdown", "--html", str(page), "--min-gpus-for", "100d", "--buy")
@@ -47,6 +50,7 @@ def test_files_and_formats(tmp_path: Path) -> None:
     assert run("--csv").stdout.startswith("front,device,cluster,gpus")
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_a_portfolio_of_runs(tmp_path: Path) -> None:
     runs = tmp_path / "runs.csv"
     runs.write_text("model,tokens\nllama3-8b,1e12\nllama2-7b,2e12\n", encoding="utf-8")
@@ -62,6 +66,7 @@ def test_a_portfolio_of_runs(tmp_path: Path) -> None:
     assert "One after the other: Llama-3 8B from day 0 to day" in " ".join(text.split())
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_each_run_of_a_portfolio_may_have_its_own_date(tmp_path: Path) -> None:
     runs = tmp_path / "runs.csv"
     question = ["pareto", "--portfolio", str(runs), "--hardware", "h100", "--gpus", "64"]

@@ -26,6 +26,7 @@ def ask(path: Path, *rows: str, words: bool = False) -> Any:
     return " ".join(result.stdout.split()) if words else json.loads(result.stdout)
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_a_quote_beyond_the_value_that_is_told_changes_the_choice(tmp_path: Path) -> None:
     path = tmp_path / "quotes.csv"
     firm = "b200,on_demand,5,5,5,USD/h"

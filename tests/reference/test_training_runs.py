@@ -9,7 +9,8 @@ from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.points import Point, Workshop
-from optimizer.search.plan.planner import plan
+from optimizer.search.lattice.oracle import Tuning
+from optimizer.search.plan.best import best_plan
 
 DAY = 86400.0
 
@@ -53,7 +54,7 @@ def test_deepseek_v3_lies_around_the_published_gpu_hours() -> None:
         global_batch=15360,
         dtype="fp8",
     )
-    answer = plan(job, trials=0)
-    assert answer.estimate is not None
+    answer = best_plan(job, Tuning(trials=0))
+    assert answer is not None
     steps = 14.8e12 / (15360 * 4096)
     assert steps * answer.estimate.step_time * 2048 / 3600 == pytest.approx(2664e3, rel=0.25)
