@@ -144,7 +144,7 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
 
 def test_the_core_of_rules_that_clash_names_some_of_them_only() -> None:
     """Eight GPUs under tp = 3: no plan satisfies the rules named, and where one satisfies all none is named."""
-    job = small_job(8, fixed={"tp": 3})
+    job = small_job(8, fixed={"tp": 3}, max_micro_batch=2, max_vpp=2)
     rules = structural(job)
     points = Plans.joined(list(lattice(job, [])))
     names = core(job, rules, points)
