@@ -88,7 +88,7 @@ def fit_times(
         prior=prior,
         evaluations=evaluations,
     )
-    return Fit(solution=found, residuals=errors(found.parameters))
+    return Fit(solution=found, residuals=found.errors)
 
 
 def table_weights(runs: Sequence[Run]) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +21,10 @@ EDGE = 0.005  # on the unit scale: nearer to a bound than this is on it
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Parameters at the least cost: places between their bounds, homes of their priors, and the curvature there."""
+    """Parameters at the least cost: places between their bounds, homes of their priors, and the curvature there.
+
+    errors: of every run there.
+    """
 
     names: tuple[str, ...]
     unit: FloatArray
@@ -29,6 +32,7 @@ class Solution:
     information: FloatArray
     cost: float
     evaluations: int
+    errors: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -118,6 +122,7 @@ def solve(
         information=np.asarray(found.jac.T @ found.jac / SCALE**2),
         cost=float(found.cost / SCALE**2),
         evaluations=int(found.nfev),
+        errors=found.fun[: len(found.fun) - count],
     )
 
 
