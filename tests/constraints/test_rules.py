@@ -206,8 +206,12 @@ def test_pins_are_checked_where_they_are_read() -> None:
 
 def every_plan(job: Job) -> Plans:
     """All factorisations of the GPUs and the batch, whatever other rules say, thinned to 500."""
-    plans = Plans.joined(list(lattice(job, [GpuProduct(), Batch()])))
-    return plans.take(np.arange(0, len(plans), max(1, len(plans) // 500)))
+    parts = list(lattice(job, [GpuProduct(), Batch()]))
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    step = max(1, ends[-1] // 500)
+    return Plans.joined(
+        [part.take(slice((len(part) - end) % step, None, step)) for part, end in zip(parts, ends, strict=True)]
+    )
 
 
 def values_of(job: Job, variable: str) -> tuple[int, ...]:
