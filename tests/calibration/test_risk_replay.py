@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from optimizer.calibration.risk_replay import answer, replay
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.runs import Run
 from optimizer.calibration.validation import Priced
 from optimizer.job import Job
 from optimizer.plan import Plan
 from optimizer.tools.risk_replay import RISKS, table
-
-MEASURED = Path(__file__).parents[3] / "shared" / "measured" / "runs.csv"
+from tests.measured import MEASURED, measured_runs
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def test_less_risk_picks_the_plan_with_room(members: list[Priced]) -> None:
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="needs the measured runs")
 def test_answers_at_ten_percent_rarely_go_out_of_memory_and_cost_little() -> None:
-    runs = [run for run in read_runs(MEASURED) if run.job is not None]
+    runs = [run for run in measured_runs() if run.job is not None]
     bold, safe = replay(runs, (0.5, 0.1))
     assert bold.groups == safe.groups >= 20
     assert safe.rate < 0.10

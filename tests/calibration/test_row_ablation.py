@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from optimizer.calibration.row_ablation import ablated
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.runs import Run
 from optimizer.objectives.step.price import price
 from optimizer.plan import Plans
-
-MEASURED = Path(__file__).parents[3] / "shared" / "measured" / "moe_runs.csv"
+from tests.measured import MEASURED, measured_runs
 
 
 def test_a_row_that_names_no_known_step_says_nothing() -> None:
@@ -33,7 +30,7 @@ def step(run: Run) -> float:
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="needs ../shared")
 def test_every_step_of_the_guide_that_is_modelled_is_as_long_as_it_says_or_so() -> None:
-    runs = [run for run in read_runs(MEASURED) if run.id.startswith("GB2-")]
+    runs = [run for run in measured_runs("moe_runs.csv") if run.id.startswith("GB2-")]
     assert len(runs) == 13
     times = [step(run) for run in runs]
     measured = [run.step_time or 0.0 for run in runs]

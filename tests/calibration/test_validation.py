@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ from optimizer.calibration.scores import Verdicts, choice_of, errors_of, ranks, 
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import validate
 from optimizer.presets.files import presets_folder
-
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "measured" / "runs.csv"
+from tests.measured import MEASURED, measured_runs
 
 
 def changed(run: Run, factor: float = 1.0, **row: str) -> Run:
@@ -128,9 +126,9 @@ def test_published_runs_are_predicted() -> None:
 
 
 def test_every_measured_row_has_an_answer() -> None:
-    if not SHARED.exists():
+    if not MEASURED.exists():
         pytest.skip("the measured runs are not here")
-    runs = read_runs(SHARED)
+    runs = measured_runs()
     found = validate(runs)
     assert [row.run.id for row in found.rows] == [run.id for run in runs]
     for row in found.rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,22 +10,23 @@ import pytest
 from optimizer.calibration.fit import fit_times
 from optimizer.calibration.least_squares import TOLD
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.runs import Run
 from optimizer.presets import load_stack, stack_names
+from tests.measured import MEASURED, measured_runs
 
-MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
-FILES = (MEASURED, MEASURED.with_name("moe_runs.csv"))
+FILES = ("runs.csv", "moe_runs.csv")
+HERE = all((MEASURED / file).exists() for file in FILES)
 FITTED_TO = {"megatron-core": ("nemo-2024", "megatron-bridge-2025")}  # the stacks whose runs tell it
 MARGIN = 1.15  # numbers in the files are rounded, and fits to part of the runs judged by all of them
 
 
 @cache
 def measured() -> tuple[Run, ...]:
-    rows = [run for file in FILES for run in read_runs(file)]
+    rows = [run for file in FILES for run in measured_runs(file)]
     return tuple(run for run in rows if run.job is not None and not run.doubted and run.step_time)
 
 
-@pytest.mark.skipif(not all(file.exists() for file in FILES), reason="the measured runs are not beside the checkout")
+@pytest.mark.skipif(not HERE, reason="the measured runs are not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
 def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     """The spread after the runs, at the shipped values, is at most TOLD of the prior's."""
