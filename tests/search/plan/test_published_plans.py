@@ -20,7 +20,7 @@ from optimizer.search.why.comparison import Comparison, Pins, why_not
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A run and the plan that its authors chose."""
+    """A run and the plan that its authors chose; larger micro-batches than `largest` are not looked at."""
 
     model: str
     cluster: str
@@ -29,6 +29,7 @@ class Published:
     global_batch: int
     pins: Pins
     stack: str = "megatron-core"
+    largest: int = 16
 
     def job(self, bubble: float) -> Job:
         """The run as a question; it ran, so that what is predicted to fit will do."""
@@ -40,7 +41,7 @@ class Published:
             seq_len=self.seq_len,
             global_batch=self.global_batch,
         )
-        return job.with_limits(bubble=bubble, oom_risk=EVEN_RISK)
+        return job.with_limits(bubble=bubble, oom_risk=EVEN_RISK, max_micro_batch=self.largest)
 
 
 A100 = Published(
@@ -76,6 +77,7 @@ RUNS = {
         seq_len=4096,
         global_batch=15_360,
         pins={"tp": 1, "pp": 16, "ep": 64, "dp": 128, "zero_stage": 1},
+        largest=2,
     ),
 }
 # These pipelines idle longer than the default ceiling of 10 % allows.
