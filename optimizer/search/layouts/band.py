@@ -22,7 +22,7 @@ from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.laid_out import Bounds, Candidate, Held, LaidOut
 from optimizer.search.layouts.layout import Layout, even_layout
-from optimizer.search.layouts.leanest_layout import fitting_layout, solver_free
+from optimizer.search.layouts.leanest_layout import fitting_layout
 from optimizer.search.layouts.problem import problem_of
 from optimizer.search.layouts.shares import (
     Prospects,
@@ -356,7 +356,7 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
         split = replace(candidate(even), proven=True)
         if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return split
-    if solver_free(problem) and fitting_layout(problem) is None:
+    if problem.vpp == 1 and fitting_layout(problem) is None:
         return np.inf
     search.solved.add(number)
     try:

@@ -16,16 +16,15 @@ import numpy as np
 
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.errors import Infeasible, TimeLimit
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.host_room import ROUNDING
 from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.loads import Loads
-from optimizer.search.layouts.problem import LayoutProblem, recomputable
+from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.program import LayoutProgram
 from optimizer.search.layouts.shaped import Shaped, fastest
 
-FIRST = 0.02  # of the solver's deterministic time, about seconds, for programs without interleaving to begin with
-ROUNDED = 1e-6  # relative: what the rounding of times in the program may make of the objective
+FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,35 +103,21 @@ def best_assignment(
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + W + max_s U_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step, W: what
-    virtual stages of unlike length lose [s]. The solver does not know W: where its layout of interleaved virtual stages
-    loses any, it is held against the fastest of all shapes (search/layouts/shapes.py). `effort` limits the solver's
-    deterministic time. Raises Infeasible when no layout fits with a pipeline of `at_most` [s], TimeLimit when none was
-    found in time.
+    virtual stages of unlike length lose [s]. With virtual stages the layouts are those of search/layouts/shapes.py, all
+    of them compared; else CP-SAT finds the best of all. `effort` limits its deterministic time. Raises Infeasible when
+    no layout fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
 
     Source of the objective: objectives/step/price.py.
     """
-    effort_of = _Effort(seed=seed, time_limit=time_limit, effort=effort)
-    shape = shaped_layout(problem, fastest(problem, at_most)) if problem.vpp > 1 else None
-    if problem.shaped:
-        if shape is None:
+    if problem.vpp > 1:
+        layout = shaped_layout(problem, fastest(problem, at_most))
+        if layout is None:
             raise Infeasible(_why(problem))
-        return shape
-    variables = LayoutProgram(problem, min(at_most, shape.objective * (1 - ROUNDED)) if shape else at_most)
-    try:
-        values, optimal = effort_of.solve(variables)
-    except Infeasible:
-        if shape is None:
-            raise
-        return shape
-    except TimeLimit:
-        if shape is None:
-            raise
-        return replace(shape, proven=False)
+        return layout
+    variables = LayoutProgram(problem, at_most)
+    values, optimal = _Effort(seed=seed, time_limit=time_limit, effort=effort).solve(variables)
     layout = _layout(variables, values, optimal)
-    least = layout.objective - layout.stalled if optimal else 0.0
-    if shape and shape.objective <= layout.objective:
-        return replace(shape, proven=optimal, least=least)
-    return replace(layout, least=least)
+    return replace(layout, least=layout.objective if optimal else 0.0)
 
 
 def shaped_layout(problem: LayoutProblem, shape: Shaped | None) -> Layout | None:
@@ -155,12 +140,11 @@ class _Effort:
     def solve(self, variables: LayoutProgram) -> tuple[Sequence[int], bool]:
         """A solution, and whether it is proven the best.
 
-        Some programs without interleaving that take a minute otherwise are solved at once with every constraint in the
-        linear relaxation; most others take longer so.
+        Some programs that take a minute otherwise are solved at once with every constraint in the linear relaxation;
+        most others take longer so.
         """
         problem, start = variables.problem, perf_counter()
-        tries = [(FIRST, False), (FIRST, True)] if problem.vpp == 1 else []
-        for effort, relaxed in (*tries, (self.effort, False)):
+        for effort, relaxed in ((FIRST, False), (FIRST, True), (self.effort, False)):
             left = None if self.time_limit is None else self.time_limit - (perf_counter() - start)
             answer = variables.program.solve(self.seed, left, effort, relaxed=relaxed)
             if answer.status in (OPTIMAL, INFEASIBLE):
@@ -168,7 +152,7 @@ class _Effort:
         if answer.status == INFEASIBLE:
             raise Infeasible(_why(problem))
         if answer.values is None:
-            raise TimeLimit(f"no layout of {problem.pp} x {problem.vpp} virtual stages was found in time")
+            raise TimeLimit(f"no layout of {problem.pp} stages was found in time")
         return answer.values, answer.status == OPTIMAL
 
 
@@ -209,23 +193,6 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
             left -= again[kind]
         recomputed.append(again)
     return assess(problem, runs, recomputed)
-
-
-def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[Runs]:
-    """What each virtual stage holds: so many transformer layers; prediction layers so many virtual stages before the
-    last one.
-    """
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
-    places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - ahead, HEAD: problem.virtual_stages - 1}
-    runs: list[Runs] = []
-    for virtual, count in enumerate(counts):
-        held, names = names[:count], names[count:]
-        here = [run for run in ends if places[run[0]] == virtual]
-        before = [run for run in here if run[0] == EMBEDDING]
-        after = [run for run in here if run[0] != EMBEDDING]
-        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
-    return runs
 
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:

@@ -29,16 +29,15 @@ def fitting_layout(problem: LayoutProblem, time_limit: float | None = None) -> L
     """A layout that fits in the problem's memory, or None when there is none. Raises TimeLimit when that is not known
     in time [s].
     """
-    if problem.shaped:
+    if problem.vpp > 1:
         lean = shaped_layout(problem, leanest(problem))
         return lean if lean and lean.fits(problem) else None
     if problem.even:
         even = leanest_recomputed(problem, placed_layout(problem, Placement()))
         return even if even.fits(problem) else None
-    if problem.vpp == 1:
-        layout, possible = filled(problem)
-        if not possible or (layout and layout.fits(problem)):
-            return layout
+    layout, possible = filled(problem)
+    if not possible or (layout and layout.fits(problem)):
+        return layout
     try:
         return leanest_assignment(problem, time_limit=time_limit)
     except Infeasible:
@@ -62,11 +61,6 @@ def leanest_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float
         else:
             best, high = found, max(found.memory)
     return best
-
-
-def solver_free(problem: LayoutProblem) -> bool:
-    """Whether it can mostly be told without a solver if a layout fits."""
-    return problem.vpp == 1 or problem.shaped
 
 
 def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -13,7 +13,17 @@ from optimizer.job import PLACING, RECOMPUTED, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
-from optimizer.objectives.pipeline.stages import DENSE, LAYERS, MOE, MTP, Runs, kinds_of, layer_sequence
+from optimizer.objectives.pipeline.stages import (
+    DENSE,
+    EMBEDDING,
+    HEAD,
+    LAYERS,
+    MOE,
+    MTP,
+    Runs,
+    kinds_of,
+    layer_sequence,
+)
 from optimizer.objectives.step.host_room import host_room
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
@@ -26,10 +36,6 @@ RECOMPUTED_BY = {
     BY_VIRTUAL_STAGE: "recomputes equally many layers on every virtual stage",
     ALL_LAYERS: "recomputes all layers or none",
 }
-NEARLY_EVEN = (
-    "at most one layer more or less than their share on the first and the last two virtual stages, and as many on all "
-    "others, but for one layer more in a row of them"
-)
 FEW = 3  # runs of transformer layers of one kind above which kinds are said to alternate
 
 
@@ -78,14 +84,6 @@ class LayoutProblem:
     def virtual_stages(self) -> int:
         """Virtual stages of the whole pipeline."""
         return self.pp * self.vpp
-
-    @property
-    def shaped(self) -> bool:
-        """Whether its layouts are those of search/layouts/shapes.py alone: interleaved, and pinned, or of kinds that
-        alternate, for which a solver needs long.
-        """
-        pinned = all(low == high for low, high in virtual_stage_limits(self))
-        return self.vpp > 1 and (pinned or alternates(self.sequence))
 
     @property
     def layers(self) -> int:
@@ -156,14 +154,21 @@ def firsts(sequence: Runs) -> tuple[int, ...]:
     return (*range(1, max(runs[:-1], default=0) + 1), sum(runs))
 
 
-def alternates(sequence: Runs) -> bool:
-    """Whether dense layers and mixtures take turns in a model, and do not just follow each other once.
-
-    >>> from optimizer.presets import load_model
-    >>> [alternates(layer_sequence(load_model(name))) for name in ("gpt3", "deepseek-v3", "llama4-maverick")]
-    [False, False, True]
+def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[Runs]:
+    """What each virtual stage holds: so many transformer layers; prediction layers so many virtual stages before the
+    last one.
     """
-    return sum(kind in (DENSE, MOE) for kind, _ in sequence) > FEW
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
+    places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - ahead, HEAD: problem.virtual_stages - 1}
+    runs: list[Runs] = []
+    for virtual, count in enumerate(counts):
+        held, names = names[:count], names[count:]
+        here = [run for run in ends if places[run[0]] == virtual]
+        before = [run for run in here if run[0] == EMBEDDING]
+        after = [run for run in here if run[0] != EMBEDDING]
+        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+    return runs
 
 
 def layouts_searched(job: Job) -> str:
@@ -188,16 +193,11 @@ def _cuts_searched(job: Job) -> str:
     most = min(job.limits.max_vpp, features.max_vpp)
     if "interleaved" not in features.schedules or int(pinned.get("vpp", most)) < 2 or int(pinned.get("pp", 2)) < 2:
         return ""
-    if alternates(layer_sequence(job.model)):
-        return (
-            "Dense layers and mixtures alternate: the layouts of interleaved plans are those that are nearly even: "
-            f"{NEARLY_EVEN}."
-        )
-    recomputing = "; none less where some layers are recomputed" if job.recomputes_alike else ""
+    recomputing = "; inside, none holds less where some layers are recomputed" if job.recomputes_alike else ""
     return (
-        "Virtual stages of interleaved plans hold at most one layer more or less than their share, and fewer in the "
-        f"last ones{recomputing}. Where the layout of these that is fastest if no stage waits makes some wait, it is "
-        f"held against all that are nearly even: {NEARLY_EVEN}."
+        "The layouts of interleaved plans are nearly even: virtual stages hold as many layers each, but for one more "
+        "in a row of them, and for the first and the last two, which hold at most one more than their share; where "
+        f"these are few, every layout whose virtual stages differ by one at most from their share{recomputing}."
     )
 
 

@@ -11,12 +11,11 @@ import numpy as np
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.step.time_terms import before_last, passes_beside
-from optimizer.search.layouts.dealing import dealings, dealt
 from optimizer.search.layouts.problem import (
     FEW,
     LayoutProblem,
-    partly_recomputed_limits,
     recomputable,
+    runs_of,
     virtual_stage_limits,
 )
 
@@ -25,25 +24,17 @@ MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up
 
 
 class LayoutProgram:
-    """Transformer layers of each kind on each place, a virtual stage, and those that every stage recomputes.
+    """Transformer layers of each kind on each stage of a pipeline without interleaving, and those that it recomputes.
 
-    Where there are few runs of layers of one kind a place holds a number of each. Where kinds alternate, the cuts
-    between places are variables, and a table says how many mixtures lie ahead of a cut. Interleaved layers of one kind
-    are `folded`: only how many a stage holds matters, places are stages, and the solution is dealt to virtual stages.
+    Where there are few runs of layers of one kind a stage holds a number of each. Where kinds alternate, the cuts
+    between stages are variables, and a table says how many mixtures lie ahead of a cut.
     """
 
-    def __init__(
-        self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False, folded: bool = True
-    ) -> None:
-        """The program of layouts whose pipeline takes `at_most` [s] where no stage waits; a `lean` one asks for the
-        least memory instead. `folded`: where that can be.
-        """
+    def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
+        """The program of layouts whose pipeline takes `at_most` [s]; a `lean` one asks for the least memory instead."""
         self.problem, self.program = problem, Program()
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
-        alike = len(set(self.names)) <= 1
-        self.folded = folded and alike and not self.predicting and problem.vpp > 1 and not problem.even
-        self.places = problem.pp if self.folded else problem.virtual_stages
         one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
         self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
         self.ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
@@ -53,16 +44,15 @@ class LayoutProgram:
         self.predicted = self._predict()
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
         if problem.alike:
-            # How many first layers of every virtual stage are recomputed, all and prediction layers where `whole`.
+            # How many first layers of every stage are recomputed, all and prediction layers where `whole`.
             self.first, self.whole = self.program.variable(1, len(self.names)), self.program.variable(0, 1)
+            self.program.linear([(self.first, 1), (self.whole, -len(self.names))], 0, None)
         self.again: list[dict[str, list[Term]]] = []
         self.layers = self._counted(runs) if len(runs) <= FEW else self._cut()
         self._follow()
         self.held = [self._held(stage) for stage in range(problem.pp)]
-        choose = self._recomputed if not problem.alike else self._dealt_alike if self.folded else self._recomputed_alike
+        choose = self._recomputed_alike if problem.alike else self._recomputed
         self.recomputed = [choose(stage) for stage in range(problem.pp)]
-        if problem.alike:
-            self._bound_first()
         # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
         self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
@@ -75,30 +65,21 @@ class LayoutProgram:
             if at_most < inf and not problem.filled:
                 self._keep_within(at_most)
 
-    def _limits(self) -> list[tuple[int, int]]:
-        """Fewest and most transformer layers on each place."""
-        total, limits = len(self.names), virtual_stage_limits(self.problem)
-        if self.folded:
-            stages = [limits[stage :: self.problem.pp] for stage in range(self.problem.pp)]
-            return [(sum(low for low, _ in s), min(total, sum(high for _, high in s))) for s in stages]
-        return limits
-
     def _predict(self) -> list[int]:
-        """Prediction layers by place: together, in the last place of their stage, with the embedding only if alone.
+        """Prediction layers by stage: together, with the embedding only if alone.
 
         Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
         """
         if not self.predicting:
             return []
-        first = self.places - self.problem.pp
-        free = [place > first or place == self.places - 1 for place in range(self.places)]
+        free = [stage > 0 or self.problem.pp == 1 for stage in range(self.problem.pp)]
         found = [self.program.choice((0, self.predicting) if here else (0,)) for here in free]
         self.program.linear([(place, 1) for place in found], self.predicting, self.predicting)
         return found
 
     def _counted(self, runs: Sequence[tuple[str, int]]) -> list[dict[str, list[Term]]]:
-        """Layers of every run on each place; a place holds some only if the run before ends there or earlier."""
-        limits, earlier, total_before = self._limits(), None, 0
+        """Layers of every run on each stage; a stage holds some only if the run before ends there or earlier."""
+        limits, earlier, total_before = virtual_stage_limits(self.problem), None, 0
         so_long: list[list[Term]] = [[] for _ in limits]
         again: list[int | None] = [None for _ in limits]
         self.again = [{} for _ in limits]
@@ -113,7 +94,7 @@ class LayoutProgram:
                     so_far: list[Term] = [(before, 1) for before in earlier[: place + 1]]
                     self.program.linear([*so_far, (ended, -total_before)], 0, total_before)
                     self.program.linear([(number, 1), (ended, -total)], -total, 0)
-                if self.problem.alike and not self.folded:
+                if self.problem.alike:
                     so_long[place].append((number, 1))
                     here = self._first_of(so_long[place])
                     before = again[place]
@@ -126,16 +107,16 @@ class LayoutProgram:
         return found
 
     def _cut(self) -> list[dict[str, list[Term]]]:
-        """Layers of both kinds on each place, as differences between the cuts around it."""
+        """Layers of both kinds on each stage, as differences between the cuts around it."""
         total = len(self.names)
         ahead = [self.names[:cut].count(MOE) for cut in range(total + 1)]
-        inner = [self.program.variable(0, total) for _ in range(self.places - 1)]
+        inner = [self.program.variable(0, total) for _ in range(self.problem.pp - 1)]
         cuts = [self.program.choice((0,)), *inner, self.program.choice((total,))]
         mixtures = [self.program.variable(0, ahead[-1]) for _ in cuts]
         for cut, before in zip(cuts, mixtures, strict=True):
             self.program.allow((cut, before), list(enumerate(ahead)))
         found: list[dict[str, list[Term]]] = []
-        for place, (low, high) in enumerate(self._limits()):
+        for place, (low, high) in enumerate(virtual_stage_limits(self.problem)):
             whole: list[Term] = [(cuts[place + 1], 1), (cuts[place], -1)]
             moe: list[Term] = [(mixtures[place + 1], 1), (mixtures[place], -1)]
             self.program.linear(whole, low, high)
@@ -151,27 +132,26 @@ class LayoutProgram:
         return found
 
     def _first_of(self, layers: Sequence[Term]) -> int:
-        """How many of these layers, the first of a virtual stage, are recomputed."""
+        """How many of these layers, the first of a stage, are recomputed."""
         total = len(self.names)
         count = self.program.variable(0, total)
         self.program.linear([(count, -1), *layers], 0, 0)
         return self.program.lesser(count, self.first, total)
 
     def _follow(self) -> None:
-        """No place is empty, and prediction layers follow all others."""
-        last = self.places - 1
-        for place, kinds in enumerate(self.layers):
+        """No stage is empty, and prediction layers follow all others."""
+        last = self.problem.pp - 1
+        for stage, kinds in enumerate(self.layers):
             here = [term for terms in kinds.values() for term in terms]
             if self.predicted:
-                ends = (place == 0) + (place == last)
-                self.program.linear([*here, (self.predicted[place], 1)], 1 - ends, None)
-                earlier: list[Term] = [(before, len(self.names)) for before in self.predicted[:place]]
+                ends = (stage == 0) + (stage == last)
+                self.program.linear([*here, (self.predicted[stage], 1)], 1 - ends, None)
+                earlier: list[Term] = [(before, len(self.names)) for before in self.predicted[:stage]]
                 scaled = [(variable, sign * self.predicting) for variable, sign in here]
                 self.program.linear([*scaled, *earlier], None, len(self.names) * self.predicting)
 
     def _held(self, stage: int) -> dict[str, int]:
-        """Layers of each kind on all places of a stage."""
-        places = range(stage, self.places, self.problem.pp)
+        """Layers of each kind on a stage."""
         last = self.problem.pp - 1
         found = {
             EMBEDDING: self.program.choice((int(stage == 0),)),
@@ -179,11 +159,9 @@ class LayoutProgram:
         }
         for kind in dict.fromkeys(self.names):
             found[kind] = self.program.variable(0, self.names.count(kind))
-            here = [term for place in places for term in self.layers[place][kind]]
-            self.program.linear([(found[kind], -1), *here], 0, 0)
+            self.program.linear([(found[kind], -1), *self.layers[stage][kind]], 0, 0)
         if self.predicted:
-            found[MTP] = self.program.variable(0, self.predicting)
-            self.program.linear([(found[MTP], -1), *((self.predicted[place], 1) for place in places)], 0, 0)
+            found[MTP] = self.predicted[stage]
         return found
 
     def _recomputed(self, stage: int) -> dict[str, int]:
@@ -199,7 +177,7 @@ class LayoutProgram:
         return found
 
     def _recomputed_alike(self, stage: int) -> dict[str, int]:
-        """Layers of each kind among the first ones of a stage's virtual stages; prediction layers if all layers are."""
+        """Layers of each kind among the first ones of a stage; prediction layers if all layers are."""
         found = {}
         for kind in recomputable(self.problem):
             held = self.held[stage][kind]
@@ -211,38 +189,8 @@ class LayoutProgram:
                     [(found[kind], 1), (held, -1), (self.whole, -self.predicting)], -self.predicting, None
                 )
                 continue
-            places = range(stage, self.places, self.problem.pp)
-            here = [term for place in places for term in self.again[place][kind]]
-            self.program.linear([(found[kind], -1), *here], 0, 0)
+            self.program.linear([(found[kind], -1), *self.again[stage][kind]], 0, 0)
         return found
-
-    def _dealt_alike(self, stage: int) -> dict[str, int]:
-        """The same where places are stages of one kind of layers: what they recompute if their layers are dealt so."""
-        (kind,) = self.held[stage].keys() - {EMBEDDING, HEAD}
-        found = self.program.variable(0, len(self.names))
-        total = len(self.names)
-        low, high = self._limits()[stage]
-        rows = {(layers, total, layers) for layers in range(low, high + 1)}
-        mine = tuple(partly_recomputed_limits(self.problem)[stage :: self.problem.pp])
-        for first in range(1, max(most for _, most in mine) + 1):
-            rows |= {(layers, first, again) for layers, again in dealings(mine, first)[-1]}
-        self.program.allow((self.held[stage][kind], self.first, found), sorted(rows))
-        return {kind: found}
-
-    def _bound_first(self) -> None:
-        """All layers are recomputed, or so many of the first ones as a virtual stage may hold where some are."""
-        total, limits = len(self.names), partly_recomputed_limits(self.problem)
-        most = min(total - self.folded, max(high for _, high in limits))
-        self.program.linear([(self.first, 1), (self.whole, -total)], 0, None)
-        self.program.linear([(self.first, 1), (self.whole, most - total)], None, most)
-        if self.folded:
-            return
-        for (low, high), (least, largest), kinds in zip(self._limits(), limits, self.layers, strict=True):
-            here = [term for terms in kinds.values() for term in terms]
-            if least > low:
-                self.program.linear([*here, (self.whole, least)], least, None)
-            if largest < high:
-                self.program.linear([*here, (self.whole, -total)], None, largest)
 
     def _fit(self, stage: int) -> None:
         """The stage's bytes stay within its memory, with the largest layer that is being recomputed."""
@@ -277,20 +225,20 @@ class LayoutProgram:
         self.program.linear([(n, ceil(each[k] / grain)) for k, n in self.held[stage].items()], None, MEMORY_STEPS)
 
     def _slowest(self, at_most: float) -> float:
-        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, none recomputed: (t - sum / v) / (m - 1/v).
+        """Ticks of the slowest stage's layers in a pipeline of `at_most` t, none recomputed: (t - sum) / (m - 1).
 
         Rounding may add half a tick for each layer.
         """
         problem = self.problem
         whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
-        times = problem.microbatches - 1 / problem.vpp
+        times = problem.microbatches - 1
         if times <= 0 or at_most == inf:
             return inf
-        slowest = (at_most + problem.filled - whole / problem.vpp) / times - problem.seconds
+        slowest = (at_most + problem.filled - whole) / times - problem.seconds
         return slowest / self.tick + len(self.names) + 3
 
     def _minimise(self, limit: float) -> None:
-        """(vpp m - 1) slowest + recomputing of all stages + vpp x the longest that a stage takes once per step.
+        """(m - 1) slowest + recomputing of all stages + the longest that a stage takes once per step.
 
         Without recomputing the stages' sum is constant.
         """
@@ -303,7 +251,7 @@ class LayoutProgram:
             busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
             busy += [(recomputed, extra[kind]) for kind, recomputed in self.recomputed[stage].items()]
             self.program.linear([*busy, (slowest, -1)], None, 0)
-        weight = problem.vpp * problem.microbatches - 1
+        weight = problem.microbatches - 1
         cost: list[Term] = [(slowest, weight)] if weight else []
         cost += [(recomputed, extra[kind]) for stage in self.recomputed for kind, recomputed in stage.items()]
         longest = self.once()
@@ -314,7 +262,7 @@ class LayoutProgram:
             self.program.linear([*cost, (end, -1)], None, -(total + beside))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
-        cost.append((longest, 1 if problem.filled else problem.vpp))
+        cost.append((longest, 1))
         self.longest, self.cost = longest, cost
         self.program.minimise(cost)
 
@@ -326,9 +274,9 @@ class LayoutProgram:
         if any(costs.spared for costs in problem.kinds.values()):
             longest = self.once(spared=True)
         cost = [(longest if variable == self.longest else variable, factor) for variable, factor in self.cost]
-        weight = problem.vpp * problem.microbatches - 1
+        weight = problem.microbatches - 1
         whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence)
-        ticks = (problem.vpp * at_most - whole - (problem.pp + weight) * problem.seconds) / self.tick
+        ticks = (at_most - whole - (problem.pp + weight) * problem.seconds) / self.tick
         self.program.linear(cost, None, int(ticks + (weight + 1) * (len(self.names) + 3)))
 
     def once(self, *, spared: bool = False) -> int:
@@ -356,44 +304,14 @@ class LayoutProgram:
         return longest
 
     def runs(self, values: Sequence[int]) -> list[Runs]:
-        """The runs of layers on each virtual stage in a solution."""
-        numbers = [
+        """The runs of layers on each stage in a solution."""
+        counts = [
             sum(sign * values[variable] for terms in kinds.values() for variable, sign in terms)
             for kinds in self.layers
         ]
-        counts, found, start = self._dealt(numbers, values) if self.folded else numbers, [], 0
-        for virtual, count in enumerate(counts):
-            held = self.names[start : start + count]
-            start += count
-            runs = [(EMBEDDING, 1)] * (virtual == 0) + [(kind, held.count(kind)) for kind in dict.fromkeys(held)]
-            runs += [(MTP, self.predicting)] * bool(self.predicted and values[self.predicted[virtual]])
-            found.append((*runs, *[(HEAD, 1)] * (virtual == len(counts) - 1)))
-        return found
+        ahead = next((len(counts) - 1 - stage for stage, held in enumerate(self.predicted) if values[held]), 0)
+        return runs_of(self.problem, counts, ahead)
 
     def first_layers(self, values: Sequence[int]) -> int:
-        """How many first layers of every virtual stage are recomputed; 0 for all, or where each stage differs."""
+        """How many first layers of every stage are recomputed; 0 for all, or where each stage differs."""
         return 0 if not self.problem.alike or values[self.whole] else values[self.first]
-
-    def _dealt(self, stages: Sequence[int], values: Sequence[int]) -> list[int]:
-        """The layers of every stage dealt to its virtual stages, each time to the shortest that may have one more.
-
-        Where some are recomputed, so that the stage recomputes as many as was found.
-        """
-        if first := self.first_layers(values):
-            found, bounds = [0] * self.problem.virtual_stages, partly_recomputed_limits(self.problem)
-            for stage, total in enumerate(stages):
-                (again,) = (values[variable] for variable in self.recomputed[stage].values())
-                every = slice(stage, None, self.problem.pp)
-                found[every] = dealt(tuple(bounds[every]), first, total, again)
-            return found
-        limits, last = virtual_stage_limits(self.problem), self.problem.virtual_stages - 1
-        head, layer = (self.problem.kinds[kind].seconds for kind in (HEAD, self.names[0]))
-        counts = [low for low, _ in limits]
-        for stage, total in enumerate(stages):
-            mine = range(stage, self.problem.virtual_stages, self.problem.pp)
-            for _ in range(total - sum(counts[virtual] for virtual in mine)):
-                free = [virtual for virtual in mine if counts[virtual] < limits[virtual][1]]
-                counts[
-                    min(free, key=lambda virtual: (counts[virtual] * layer + head * (virtual == last), virtual))
-                ] += 1
-        return counts

@@ -156,7 +156,7 @@ def _exhaustion(job: Job, certificate: Certificate) -> str:
         return f"{priced}, each with its one layout; {certificate.fitting:,} fit.{_only(job)}"
     solved = "the even splits reach their bounds"
     if certificate.solved:
-        solved = f"CP-SAT found the best layout of {certificate.solved:,} of them"
+        solved = f"{certificate.solved:,} of them got the best of their layouts"
     return (
         f"{priced}; evenly split, {certificate.fitting:,} fit. With any layout, {certificate.band:,} have a bound "
         f"below the best even split; {solved}, and the bounds rule out the others.{_only(job)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -11,7 +10,6 @@ from optimizer.job import Job
 from optimizer.objectives.step.price import price
 from optimizer.plan import Placement, Plan, Plans
 from optimizer.search.check.plan_rules import placement_findings
-from optimizer.search.layouts.dealing import dealings, dealt
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
 from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, RECOMPUTE_BY, Features
@@ -96,17 +94,3 @@ def test_the_first_layers_of_a_mixture_are_its_dense_ones() -> None:
     assert one > two > twelve == whole
     dense, _, _, mixture, _ = costs.time["gemm"].tolist()
     assert dense > mixture  # products of 6,144 columns, not of twice 1,024
-
-
-def test_layers_are_dealt_so_that_a_stage_recomputes_what_was_found() -> None:
-    limits = ((1, 2), (1, 2), (0, 2))
-    for first in (1, 2):
-        listed = {
-            (sum(counts), sum(min(first, n) for n in counts))
-            for counts in product(*(range(low, high + 1) for low, high in limits))
-        }
-        assert dealings(limits, first)[-1] == listed
-        for layers, again in listed:
-            counts = dealt(limits, first, layers, again)
-            assert all(low <= n <= high for n, (low, high) in zip(counts, limits, strict=True))
-            assert (sum(counts), sum(min(first, n) for n in counts)) == (layers, again)

@@ -13,9 +13,15 @@ from optimizer.job import Job
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.plan import Plan, Plans
 from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.layouts.layout import Layout, assess, best_assignment, recomputed_alike, runs_of, shaped_layout
+from optimizer.search.layouts.layout import Layout, assess, recomputed_alike, shaped_layout
 from optimizer.search.layouts.loads import Loads
-from optimizer.search.layouts.problem import LayoutProblem, layout_problem, partly_recomputed_limits, recomputable
+from optimizer.search.layouts.problem import (
+    LayoutProblem,
+    layout_problem,
+    partly_recomputed_limits,
+    recomputable,
+    runs_of,
+)
 from optimizer.search.layouts.shaped import fastest, leanest
 from optimizer.search.layouts.shapes import FEW, Shapes, every, nearly_even, shapes_of
 from tests.search.layouts.test_layout import random_problem
@@ -87,19 +93,6 @@ def test_the_leanest_shape_is_that_of_exhaustion(seed: int) -> None:
     found = shaped_layout(problem, leanest(problem))
     assert found is not None
     assert max(found.memory) == pytest.approx(min(max(layout.memory) for layout in listed), rel=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_no_layout_of_few_layers_is_faster_than_the_best(seed: int) -> None:
-    """The solver knows of no waiting and the shapes of no bound: together they find the best, stalled or not."""
-    problem = interleaved(seed)
-    shape = shaped_layout(problem, fastest(problem))
-    if shape is None:
-        return
-    best = best_assignment(problem)
-    assert best.proven
-    assert best.objective == pytest.approx(shape.objective, rel=1e-5)
-    assert best.least <= best.objective * (1 + 1e-6)
 
 
 def test_many_layouts_cost_what_each_of_them_does() -> None:
