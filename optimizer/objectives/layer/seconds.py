@@ -254,18 +254,14 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
-    quantised = [_quantised(job, product) for product in layer.gemms]
-    wide, narrow = (
-        iter(
-            kernel_seconds(
-                [product for product, one in zip(layer.gemms, quantised, strict=True) if one == which], curve, backward
-            )
-        )
-        for which, curve in ((False, high), (True, low))
-    )
-    for product, one in zip(layer.gemms, quantised, strict=True):
-        gemm = gemm + next(narrow if one else wide) / (scale * (recipe.rate if one else 1.0) * product.rate)
-        if one:
+    wide = [product for product in layer.gemms if not _quantised(job, product)]
+    narrow = [product for product in layer.gemms if _quantised(job, product)]
+    isolated = {False: iter(kernel_seconds(wide, high, backward)), True: iter(kernel_seconds(narrow, low, backward))}
+    for product in layer.gemms:
+        quantised = _quantised(job, product)
+        seconds = next(isolated[quantised])
+        gemm = gemm + seconds / (scale * (recipe.rate if quantised else 1.0) * product.rate)
+        if quantised:
             casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
