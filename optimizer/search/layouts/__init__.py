@@ -1,1 +1,1 @@
-"""Which layers lie on which stage, and which of them are recomputed: bounds, then CP-SAT."""
+"""Which layers lie on which stage, and which of them are recomputed: bounds, then CP-SAT or all shapes."""

@@ -1,4 +1,4 @@
-"""The best layout over the whole lattice: bounds first, then CP-SAT for the few plans that could still win.
+"""The best layout over the whole lattice: bounds first, then a search for the few plans that could still win.
 
 bound of every plan at any knobs  ->  band below the best so far, tuned  ->  layouts, lowest bound first  ->  LaidOut
 """
@@ -337,7 +337,7 @@ def _own(tuning: Tuning, bill: Bill) -> KnobColumns | None:
 
 
 def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Candidate | float:
-    """The best layout of one of the plans: the even split if it meets the bound, or that of others, else CP-SAT's.
+    """The best layout of one of the plans: the even split if it meets the bound, or that of others, else what is found.
 
     Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
     """

@@ -42,9 +42,9 @@ class LaidOut:
 
     candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
     layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
-    band: plans whose bound is below the best even split, `solved` of them with CP-SAT. `complete`: no layout that could
-    be better was left out for want of time or effort. placed: what `place` found for runners-up, by the plan without a
-    layout.
+    band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
+    layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
+    the plan without a layout.
     """
 
     best: Candidate | None

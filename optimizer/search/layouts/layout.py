@@ -1,6 +1,6 @@
-"""Which layers every pipeline stage holds, and how many of them it recomputes: proven best with CP-SAT.
+"""Which layers every pipeline stage holds, and how many of them it recomputes: the best, proven.
 
-layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT)  ->  Layout
+layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT; all shapes of virtual stages)  ->  Layout
 """
 
 from __future__ import annotations
