@@ -6,8 +6,10 @@ import pytest
 
 from tests.invariants.run import Tally, bettered
 
+BROKEN = (9052, 9154, 9175)  # once: interleaved layouts of short sequences
 
-@pytest.mark.parametrize("seed", range(6))
+
+@pytest.mark.parametrize("seed", [*range(6), *BROKEN])
 def test_nothing_better_makes_an_answer_slower(seed: int) -> None:
     tally = Tally(patience=5.0)
     bettered(tally, seed)

@@ -12,8 +12,10 @@ from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
 from tests.invariants.run import Tally, seconds
 
+BROKEN = (9054,)  # once: fewer virtual stages, which were searched better
 
-@pytest.mark.parametrize("seed", range(8))
+
+@pytest.mark.parametrize("seed", [*range(8), *BROKEN])
 def test_no_restriction_beats_the_free_answer(seed: int) -> None:
     random, tally = Random(seed), Tally(patience=5.0)
     answer = tally.drawn(random)
