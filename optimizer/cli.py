@@ -102,6 +102,9 @@ def _guarded() -> Iterator[None]:
             _no_output()
             _report(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere")
             raise click.exceptions.Exit(InputError.exit_code) from None
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _report(f"no file or folder can have so long a name: {error.filename}")
+            raise click.exceptions.Exit(InputError.exit_code) from None
         _report(
             f"internal error: {type(error).__name__}: {error}\n"
             f"This is a bug. Please report it with the command line and the traceback that "

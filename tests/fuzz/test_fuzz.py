@@ -45,6 +45,8 @@ FOUND = (
     ("options", ["--model", "x\ud800", "--gpus", "8"]),
     ("options", ["--model", "/dev/zero", "--gpus", "8"]),
     ("options", ["--model", "", "--gpus", "8"]),
+    ("options", ["--model", "llama3-8b", "--gpus", "8", "--export", "x" * 300]),
+    ("trial", ["trial", "--model", "llama3-8b", "--gpus", "8", "--out", LONG]),
     ("prices", ["prices", "--prices", "\0"]),
     ("prices", ["prices", "--prices", "/dev/zero"]),
     ("presets", ["presets", "show", "gpt3", "x" * 5000]),
