@@ -129,7 +129,7 @@ def _of_search(item: Searched) -> Iterator[Finding]:
     swept, claims, label = item.swept, item.claims, f"certificate of {item.job.dtype}"
     if item.plan is None:
         if claims.proven:
-            fitting = "some of which fit" if item.fits else "none of which fits, however its layers lie"
+            fitting = "some of which fit" if item.fits else "none of which fits under any layout that is searched"
             reason = f"{swept.space:,} plans satisfy the rules but memory, {fitting}"
             yield Finding(name=f"{label}: no plan", holds=not item.fits, reason=reason)
         return

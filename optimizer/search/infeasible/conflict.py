@@ -228,7 +228,8 @@ def _leanest(question: Question, least: float) -> str:
     settled = question.job.layout_given
     offloaded = question.job.most_offload and question.memory.knobs.offload
     host = " with as much optimizer state on the host as its memory takes" if offloaded else ""
-    return f"; the leanest plan reserves {least / GB:.1f} GB{host}{'' if settled else ', however its layers lie'}"
+    layouts = "" if settled else ", under any layout that is searched"
+    return f"; the leanest plan reserves {least / GB:.1f} GB{host}{layouts}"
 
 
 def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:

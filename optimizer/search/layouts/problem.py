@@ -193,11 +193,12 @@ def _cuts_searched(job: Job) -> str:
     most = min(job.limits.max_vpp, features.max_vpp)
     if "interleaved" not in features.schedules or int(pinned.get("vpp", most)) < 2 or int(pinned.get("pp", 2)) < 2:
         return ""
-    recomputing = "; inside, none holds less where some layers are recomputed" if job.recomputes_alike else ""
+    recomputing = "; where some layers are recomputed, only these may hold less" if job.recomputes_alike else ""
     return (
         "The layouts of interleaved plans are nearly even: virtual stages hold as many layers each, but for one more "
-        "in a row of them, and for the first and the last two, which hold at most one more than their share; where "
-        f"these are few, every layout whose virtual stages differ by one at most from their share{recomputing}."
+        "in a row of them, and for the first and the last two, which may hold one more than their share, rounded up, "
+        "or fewer; or every stage holds so many more than the one before; where that leaves few, all others within one "
+        f"of their share, and fewer at the ends, are searched too{recomputing}."
     )
 
 
@@ -225,7 +226,8 @@ def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
 
 
 def partly_recomputed_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
-    """The same where every virtual stage recomputes some of its layers: as even as can be, but for the last ones.
+    """The same where every virtual stage recomputes some of its layers: none but the first and the last ones holds less
+    than its share.
 
     Cuts that give a virtual stage less to recompute would stall the schedule.
     """
@@ -233,7 +235,4 @@ def partly_recomputed_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     if problem.vpp == 1 or all(low == high for low, high in limits):
         return limits
     share, last = problem.layers // problem.virtual_stages, problem.virtual_stages - problem.pp
-    return [
-        (low if virtual >= last else max(low, share), min(high, share + 1))
-        for virtual, (low, high) in enumerate(limits)
-    ]
+    return [(max(low, share) if 0 < virtual < last else low, high) for virtual, (low, high) in enumerate(limits)]

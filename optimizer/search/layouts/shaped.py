@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 
 import numpy as np
 
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP
+from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.plan import IntArray
 from optimizer.search.layouts.loads import Loads, by_stage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.shapes import Shapes, shapes_of
+from optimizer.search.layouts.table import LayerCosts
 
 AT_ONCE = 64  # shapes whose schedules are run together
+SECONDS = (
+    "forward",
+    "backward",
+    "recompute",
+    "weight",
+    "once",
+    "spared",
+    "reduced",
+    "gathered",
+    "cover_backward",
+    "cover_forward",
+)
 SAME = 1e-9  # relative: times that are equal but for rounding
 
 
@@ -61,6 +75,34 @@ def leanest(problem: LayoutProblem) -> Shaped | None:
     """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, mixtures before dense
     layers, or all virtual stages their first layers. It may not fit; None where there is no shape.
     """
+    kinds = tuple((kind, replace(cost, **dict.fromkeys(SECONDS, 0.0))) for kind, cost in problem.kinds.items())
+    rest = problem.sequence, problem.pp, problem.vpp, problem.in_flight, problem.fixed, problem.even, problem.alike
+    return _leanest(kinds, *rest)
+
+
+@lru_cache(maxsize=256)
+def _leanest(
+    kinds: tuple[tuple[str, LayerCosts], ...],
+    sequence: Runs,
+    pp: int,
+    vpp: int,
+    in_flight: tuple[float, ...],
+    fixed: float,
+    even: bool,
+    alike: bool,
+) -> Shaped | None:
+    problem = LayoutProblem(
+        kinds=dict(kinds),
+        sequence=sequence,
+        pp=pp,
+        vpp=vpp,
+        microbatches=1,
+        in_flight=in_flight,
+        usable=0.0,
+        fixed=fixed,
+        even=even,
+        alike=alike,
+    )
     shapes = shapes_of(problem)
     if not len(shapes):
         return None
@@ -69,12 +111,12 @@ def leanest(problem: LayoutProblem) -> Shaped | None:
         needs = np.stack([np.where(may, loads.memory.max(axis=1), inf) for loads, may in ways])
         least, row = (int(place) for place in np.unravel_index(np.argmin(needs), needs.shape))
         return _shaped(shapes, ways[least][0], np.full(len(shapes), (0, *firsts(problem.sequence))[least]), row)
-    kinds = sorted(recomputable(problem), key=(MOE, DENSE).index)
+    names = sorted(recomputable(problem), key=(MOE, DENSE).index)
     none = Loads(problem=problem, held=shapes.held, recomputed={})
-    some = [replace(none, recomputed={kind: none.stages[kind] for kind in kinds[:n]}) for n in range(len(kinds) + 1)]
+    some = [replace(none, recomputed={kind: none.stages[kind] for kind in names[:n]}) for n in range(len(names) + 1)]
     needs = np.stack([loads.memory for loads in some])
     way, row = np.argmin(needs, axis=0), int(np.argmin(needs.min(axis=0).max(axis=1)))
-    again = {kind: np.where(way > n, none.stages[kind], 0) for n, kind in enumerate(kinds)}
+    again = {kind: np.where(way > n, none.stages[kind], 0) for n, kind in enumerate(names)}
     return _shaped(shapes, replace(none, recomputed=again), np.zeros(len(shapes), dtype=np.int64), row)
 
 

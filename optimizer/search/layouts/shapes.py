@@ -1,12 +1,12 @@
 """Layouts of virtual stages that are all compared: every one where there are few, else those inside within one layer
-of each other and any number at the ends.
+of each other and any number at the ends, and those with more on every later stage.
 
 They depend on the model and the pipeline, and not on what anything costs: what is cheaper for all is so for the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -47,7 +47,7 @@ class Shapes:
 
 
 def shapes_of(problem: LayoutProblem) -> Shapes:
-    """The shapes of a problem: all layouts if they are FEW, else the even split and those `nearly_even`."""
+    """The shapes of a problem: all layouts if they are FEW, else the even split, the `nearly_even` and the `graded`."""
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
 
 
@@ -58,10 +58,10 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
     ends = {kind: count for kind, count in sequence if kind not in before}
     counts = every(limits, len(names))
     if counts is None:
-        even = np.array(virtual_stages((), len(names), pp, len(limits) // pp))
-        counts, (low, high) = nearly_even(limits, len(names)), np.array(limits).T
-        counts = np.vstack([even[None], counts[(counts != even).any(axis=1)]])
-        counts = counts[((low <= counts) & (counts <= high)).all(axis=1)]
+        even = [virtual_stages((), len(names), pp, len(limits) // pp)]
+        counts = np.vstack([even, nearly_even(limits, len(names)), *graded(limits, len(names), pp)])
+        low, high = np.array(limits).T
+        counts = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0)
     # Prediction layers follow all others: in the last virtual stage, or in the one before where that has none.
     sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
     ahead = np.repeat([0, 1], [len(counts), len(sooner)])
@@ -114,3 +114,21 @@ def nearly_even(limits: Limits, total: int) -> IntArray:
         found.append(np.pad(middle, ((0, 0), (1, 2)), constant_values=((0, 0), (first, beside))))
         found[-1][:, -1] = last
     return np.concatenate(found)
+
+
+def graded(limits: Limits, total: int, pp: int) -> Iterator[IntArray]:
+    """Layers on each virtual stage where every stage but the last holds so many more than the one before, which keeps
+    more micro-batches. Stages deal theirs to their virtual stages evenly, the last also to all but the last one.
+
+    >>> [counts.tolist() for counts in graded(((0, 2), (1, 2), (1, 2), (0, 2)), 6, 2)][-2:]
+    [[1, 2, 1, 2], [1, 4, 1, 0]]
+    """
+    vpp, others = len(limits) // pp, pp - 1
+    for last, more in product(range(sum(high for _, high in limits[others::pp]) + 1), range(vpp + 1 if pp > 2 else 1)):
+        first, left = divmod(total - last - more * others * (others - 1) // 2, others)
+        stages = tuple(first + more * stage + (stage >= others - left) for stage in range(others))
+        if first >= 0:
+            dealt = np.array(virtual_stages((*stages, last), total, pp, vpp))
+            ended = dealt.copy()
+            ended[others::pp] = *virtual_stages((), last, 1, vpp - 1), 0
+            yield from (dealt, ended)

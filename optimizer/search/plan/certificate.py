@@ -128,7 +128,7 @@ def status_of(certificate: Certificate) -> str:
 def _method(job: Job, certificate: Certificate) -> str:
     plans, found = f"{certificate.space:,} plans", certificate.best < float("inf")
     if not found and certificate.proven:
-        where = "laid out as asked" if job.layout_given else "however its layers lie"
+        where = "laid out as asked" if job.layout_given else "under any layout that is searched"
         words = f"None of the {plans} that satisfy the other rules fits in memory, {where}."
         return words + (_only(job) if certificate.space else "")
     if not found:

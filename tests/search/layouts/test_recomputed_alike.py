@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job
+from optimizer.job import Job, Limits
 from optimizer.objectives.step.price import price
 from optimizer.plan import Placement, Plan, Plans
+from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import placement_findings
+from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
 from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, RECOMPUTE_BY, Features
@@ -22,8 +24,6 @@ def recomputing_by(job: Job, by: str) -> Job:
 
 def test_gpt3_on_small_a100s_gets_a_plan_that_megatron_can_run(gpt3_job: Job) -> None:
     """Four layers of 96 recomputed would be faster; the software cannot, and the proof is over what it can."""
-    from optimizer.presets import load_cluster
-
     job = replace(gpt3_job, cluster=load_cluster("dgx-a100-80")).with_limits(hbm=22e9, oom_risk=0.5)
     runs, ideal = plan(job, top=1), plan(recomputing_by(job, BY_STAGE), top=1)
     assert runs.plan
@@ -94,3 +94,34 @@ def test_the_first_layers_of_a_mixture_are_its_dense_ones() -> None:
     assert one > two > twelve == whole
     dense, _, _, mixture, _ = costs.time["gemm"].tolist()
     assert dense > mixture  # products of 6,144 columns, not of twice 1,024
+
+
+def interleaved_gemma(model: str, gpus: int, hbm: float, **fixed: str) -> Job:
+    return Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=gpus,
+        seq_len=8192,
+        global_batch=240,
+        limits=Limits(hbm=hbm, ranges={"vpp": (2, 16)}, fixed=fixed),
+    )
+
+
+def test_a_layout_by_hand_with_more_layers_than_its_share_does_not_beat_the_search() -> None:
+    """62 layers on nine virtual stages: one of eight and the first four of each recomputed was faster once."""
+    found = best_plan(interleaved_gemma("gemma3-27b", 12, 40e9))
+    by_hand = best_plan(
+        interleaved_gemma("gemma3-27b", 12, 40e9, layers_per_stage="7,8,7,7,7,7,7,7,5", recompute_layers="12,12,12")
+    )
+    assert found
+    assert by_hand
+    assert found.estimate.step_time <= by_hand.estimate.step_time * (1 + 1e-9)
+
+
+def test_a_tight_memory_gets_stages_that_hold_less_the_more_they_keep() -> None:
+    """The last stage, with the head, holds eight layers of 42 and keeps the fewest micro-batches."""
+    found = best_plan(interleaved_gemma("gemma2-9b", 6, 22.5e9))
+    assert found
+    assert found.plan.vpp > 1
+    assert found.estimate.reserved <= 22.5e9

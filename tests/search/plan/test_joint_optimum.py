@@ -94,12 +94,12 @@ def recomputations(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> Itera
 
 
 def alike(job: Job, given_plan: Plan, counts: tuple[int, ...]) -> bool:
-    """Whether virtual stages differ by one layer at most, but for those of the last round, which may hold fewer."""
+    """Whether no virtual stage holds less than its share, but for the first and those of the last round."""
     if given_plan.vpp == 1 or not job.stack.features.uneven_stages:
         return True
     share = job.model.layers // len(counts)
     last = len(counts) - given_plan.pp
-    return all(n <= share + 1 and (n >= share or place >= last) for place, n in enumerate(counts))
+    return all(n >= share or not 0 < place < last for place, n in enumerate(counts))
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
