@@ -17,7 +17,7 @@ from optimizer.search.layouts.shapes import Shapes, shapes_of
 from optimizer.search.layouts.table import LayerCosts
 
 AT_ONCE = 64  # shapes whose schedules are run together
-SECONDS = (
+SECONDS = (  # fields of LayerCosts that no memory depends on
     "forward",
     "backward",
     "recompute",
@@ -91,6 +91,7 @@ def _leanest(
     even: bool,
     alike: bool,
 ) -> Shaped | None:
+    """The same, of the fields of LayoutProblem that decide about memory: thousands of plans share a few of these."""
     problem = LayoutProblem(
         kinds=dict(kinds),
         sequence=sequence,

@@ -18,7 +18,7 @@ from optimizer.plan import IntArray, virtual_stages
 from optimizer.search.layouts.loads import by_stage
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
 
-FEW = 1000  # layouts
+FEW = 1000  # layouts, up to which every one is listed
 Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
 
 
@@ -51,7 +51,7 @@ def shapes_of(problem: LayoutProblem) -> Shapes:
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)  # of up to 20 MB each
 def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
     names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
     before = {kind: np.cumsum([0, *(name == kind for name in names)]) for kind in dict.fromkeys(names)}
