@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from optimizer.interruption import SHELLS, Stop
+from optimizer.base.interruption import SHELLS, Stop
 
 
 def main() -> None:

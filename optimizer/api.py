@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
 
 Number = int | float | str
 Value = str | int | float | bool | Sequence[str | int | float | bool]

@@ -12,6 +12,9 @@ from typing import Any
 
 import click
 
+from optimizer.base.errors import InputError, OptimizerError, shortened
+from optimizer.base.interruption import INTERRUPTED, asked
+from optimizer.base.names import terminal_text, without_passwords
 from optimizer.commands.batch import batch
 from optimizer.commands.calibrate import calibrate
 from optimizer.commands.check import check
@@ -29,9 +32,6 @@ from optimizer.commands.sensitivity import sensitivity
 from optimizer.commands.timeline import timeline
 from optimizer.commands.trial import trial
 from optimizer.commands.validate import validate
-from optimizer.errors import InputError, OptimizerError, shortened
-from optimizer.interruption import INTERRUPTED, asked
-from optimizer.names import terminal_text, without_passwords
 from optimizer.page.command import page
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"
@@ -47,7 +47,7 @@ optimize --model ./config.json --gpus 64 --device a100-80 --fix tp=8 --json
 
 
 class Optimize(click.Group):
-    """The group that turns every failure into one message on stderr and the exit code of optimizer.errors."""
+    """The group that turns every failure into one message on stderr and the exit code of optimizer.base.errors."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -115,7 +115,7 @@ def _guarded() -> Iterator[None]:
 
 def _meant(word: str) -> str:
     """What to write instead of `plan`, or of the name of a model, where a command is expected; "" for other words."""
-    from optimizer.presets.models import known_model
+    from optimizer.catalog.models import known_model
 
     if word == "plan":
         return " To plan needs none: optimize --model gpt3 --gpus 1024"
@@ -143,7 +143,7 @@ def _told(message: str) -> str:
 def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     """Print the release and end."""
     if asked and not ctx.resilient_parsing:
-        from optimizer.release import release
+        from optimizer.base.release import release
 
         click.echo(f"optimize, version {release()}")
         ctx.exit()

@@ -54,7 +54,7 @@ class Combination:
 
 def combinations() -> Iterator[Combination]:
     """All of them, in an order that does not change while the presets do not."""
-    from optimizer.presets import cluster_names, device_names, load_stack, model_names, stack_names
+    from optimizer.catalog import cluster_names, device_names, load_stack, model_names, stack_names
 
     for stack in stack_names():
         device = (load_stack(stack).devices or ("h100",))[0]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from optimizer.answer import Alternative, Answer, Certificate, Clash, NearTies
-from optimizer.job import Job, Limits
+from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, NearTies
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_model, load_stack
 from tests.browser import chromium_here
 
 # Own presets and defaults of whoever runs the tests change no test.

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import TimeLimit
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
-from optimizer.errors import TimeLimit
 
 Install = Callable[[Answer | BaseException], list[dict[str, Any]]]
 GPT3 = ("--model", "gpt3", "--gpus", "1024")

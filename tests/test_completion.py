@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from optimizer.catalog import names_of
 from optimizer.cli import cli
-from optimizer.presets import names_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

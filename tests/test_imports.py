@@ -61,5 +61,5 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_plan_stays_the_function_after_its_namesake_module_was_imported() -> None:
-    code = "import optimizer.plan\nfrom optimizer.plan import Plan\nfrom optimizer import plan\n"
+    code = "import optimizer.job.plan\nfrom optimizer.job.plan import Plan\nfrom optimizer import plan\n"
     loaded(f"{code}assert callable(plan), plan")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from optimizer.catalog.offers import load_offers
 from optimizer.cli import cli
-from optimizer.presets.offers import load_offers
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "quotes.csv"
 KINDS = ("h100", "b200", "mi300x")

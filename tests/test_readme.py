@@ -2,7 +2,7 @@
 
 import re
 
-from optimizer.tools.docs.site import README, file_of
+from maintain.docs.site import README, file_of
 
 TEXT = file_of(README).read_text(encoding="utf-8")
 

@@ -16,8 +16,8 @@ import yaml
 from click.testing import CliRunner
 
 import optimizer
+from optimizer.base.release import NOT_INSTALLED, release
 from optimizer.cli import cli
-from optimizer.release import NOT_INSTALLED, release
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

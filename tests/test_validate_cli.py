@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from optimizer.catalog import load_stack
 from optimizer.cli import cli
-from optimizer.presets import load_stack
-from optimizer.stack import PARAMETERS
+from optimizer.job.stack import PARAMETERS
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "id,model,gpu,gpus,tp,micro_batch,global_batch,step_time_s,stack,quality,status\n"

@@ -17,7 +17,7 @@ from typing import Any
 from bench.planners.score import FORMAT, HERE
 from optimizer.calibration.row_recipe import switched_off
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.presets.files import presets_folder
+from optimizer.catalog.files import presets_folder
 
 ALIKE = ("source", "model", "gpu", "seq_len", "dtype")  # runs that share these are ranked against each other
 COUNTS = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")

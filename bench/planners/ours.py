@@ -11,7 +11,7 @@ from typing import Any
 from bench.planners.score import FORMAT
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import priced
-from optimizer.presets.files import presets_folder
+from optimizer.catalog.files import presets_folder
 
 TITLE = "mfu-optimizer"
 

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.base.errors import InputError
 from optimizer.calibration import settle
 from optimizer.calibration.fit import TIME_PARAMETERS, Fit, fit_times
 from optimizer.calibration.groups import device_name, gathered, model_name, source_name
@@ -16,11 +17,10 @@ from optimizer.calibration.intervals import time_errors, with_intervals
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, errors_of
-from optimizer.errors import InputError
-from optimizer.model import Provenance
+from optimizer.catalog import load_stack, stack_names
+from optimizer.job.model import Provenance
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.presets import load_stack, stack_names
-from optimizer.stack import PARAMETERS, Stack
 
 SLOW_LAUNCH = 3e-5  # the second start: a host that launches kernels slowly is another valley of the loss
 STARTS: tuple[Mapping[str, float], ...] = ({}, {"launch": SLOW_LAUNCH})

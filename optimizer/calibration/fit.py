@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.least_squares import PRIOR, Solution, solve
 from optimizer.calibration.predict import Batch, batches, step_times
 from optimizer.calibration.runs import Run
-from optimizer.errors import InputError
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.stack import Stack
 
 TIME_PARAMETERS = (
     "gemm_efficiency",

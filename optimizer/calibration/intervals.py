@@ -17,6 +17,8 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.calibration.shared_quantile import shared_quantile
+from optimizer.catalog.intervals import errors_of_others
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import (
     EXPERTS,
@@ -32,8 +34,6 @@ from optimizer.objectives.step.interval import (
     mfu,
     recomputes_something,
 )
-from optimizer.presets.intervals import errors_of_others
-from optimizer.stack import Stack
 
 __all__ = ["Interval", "conformal", "half_widths", "interval", "with_intervals"]
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.arrays import FloatArray
-from optimizer.stack import PARAMETERS, PRIOR_SPREAD
 
 SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
 PRIOR = SCALE / PRIOR_SPREAD  # weight of a parameter's distance against a run's error, whose spread is SCALE

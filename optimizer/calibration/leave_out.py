@@ -14,9 +14,9 @@ from optimizer.calibration.groups import like_runs
 from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, to_unit, values_at
 from optimizer.calibration.ranges import ranges_of
 from optimizer.calibration.runs import Run
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import COORDINATES
-from optimizer.stack import Stack
 
 REWEIGHTINGS = 6
 DEFAULTS = Stack(name="defaults")

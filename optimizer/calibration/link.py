@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Device, Link, Tier
-from optimizer.model import Provenance
+from optimizer.base.errors import InputError
+from optimizer.catalog.readers.nccl_tests import CollectiveSample
+from optimizer.job.hardware import Cluster, Device, Link, Tier
+from optimizer.job.model import Provenance
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.protocols import quantities
 from optimizer.objectives.network.topology import span
-from optimizer.readers.nccl_tests import CollectiveSample
 
 FITTED = "-fitted"
 # smallest and largest factor on rates, on the latency of steps, on that of collectives

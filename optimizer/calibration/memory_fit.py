@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from optimizer.calibration.least_squares import PRIOR, SCALE, Solution, solve
 from optimizer.calibration.predict import Batch, batches
 from optimizer.calibration.runs import Run
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.stack import Stack
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
 # what the framework took from the device, what tensors took of that, and all that is used of it, with its context

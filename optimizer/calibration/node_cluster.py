@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Link
-from optimizer.names import one_line, toml_string
-from optimizer.presets import link_names, load_link
-from optimizer.readers.nvidia_topo import Topology
+from optimizer.base.errors import InputError
+from optimizer.base.names import one_line, toml_string
+from optimizer.catalog import link_names, load_link
+from optimizer.catalog.readers.nvidia_topo import Topology
+from optimizer.job.hardware import Cluster, Link
 
 PCIE_LINKS = tuple(f"pcie{generation}" for generation in range(3, 8))
 

@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.calibration.runs import Run
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.price import Step, price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.stack import Stack
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.stack import GRAPHED, UNFUSED
+from optimizer.job.stack import GRAPHED, UNFUSED
 
 _STEP = re.compile(r"cumulative step of one ablation: ([^;(]+)", re.IGNORECASE)
 # What each step of the guide changes of a stack's features, in its order; its routing is forced to be even throughout.

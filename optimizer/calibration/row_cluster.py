@@ -10,9 +10,9 @@ from math import log10
 from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_network import all_reduce_benchmark, named_fabric, network_bandwidth, nvlink_share
 from optimizer.calibration.row_numbers import integer
-from optimizer.hardware import Cluster
-from optimizer.presets import load_cluster, load_link
-from optimizer.presets.hardware import with_network
+from optimizer.catalog import load_cluster, load_link
+from optimizer.catalog.hardware import with_network
+from optimizer.job.hardware import Cluster
 
 Row = Mapping[str, str]
 BENCHMARK_STEPS = 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from optimizer.errors import InputError, UnknownName
-from optimizer.presets import preset_device
+from optimizer.base.errors import InputError, UnknownName
+from optimizer.catalog import preset_device
 
 _NVIDIA = re.compile(r"gb300|gb200|b300|b200|h200|h800|h100|h20|a800|a100|v100|l40s|a10g")
 _AMD = re.compile(r"mi\d{3}[a-z]?")

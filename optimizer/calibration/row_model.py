@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from optimizer.base.errors import InputError, UnknownName
 from optimizer.calibration.row_numbers import integer, number
-from optimizer.errors import InputError, UnknownName
-from optimizer.model import Experts, Model
-from optimizer.presets import model_spellings, preset_model
-from optimizer.readers.model_checks import impossible
+from optimizer.catalog import model_spellings, preset_model
+from optimizer.catalog.readers.model_checks import impossible
+from optimizer.job.model import Experts, Model
 
 Row = Mapping[str, str]
 GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import nan
 
-from optimizer.errors import InputError
-from optimizer.units import HUGE, LARGEST
+from optimizer.base.errors import InputError
+from optimizer.base.units import HUGE, LARGEST
 
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),

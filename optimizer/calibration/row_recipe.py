@@ -9,11 +9,11 @@ from typing import Any
 
 from optimizer.calibration.row_ablation import ablated
 from optimizer.calibration.row_release import container, drops_tokens
-from optimizer.hardware import Cluster
-from optimizer.recomputation import RECOMPUTE, written
+from optimizer.job.hardware import Cluster
+from optimizer.job.recomputation import RECOMPUTE, written
+from optimizer.job.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
 from optimizer.scripts.megatron_args import expanded
 from optimizer.scripts.software import switched
-from optimizer.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
 
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
@@ -24,7 +24,7 @@ _SCOPE = re.compile(r"cuda_graph_scope=\[?([^\]=]*)\]?")
 _AWAY = re.compile(r"activation offload(?:ing)?:? ([a-z_\d]+(?:,\s?[a-z_\d]+)*)", re.IGNORECASE)
 _OFF = re.compile(r"\b(?:ub_)?(?:(tp)_comm_overlap|overlap_(p2p)_comm)=false\b")
 _MODULES = re.compile(r"recompute_modules=\[([^\]]*)\]")
-# what tables call the modules of optimizer.recomputation
+# what tables call the modules of optimizer.job.recomputation
 _WORDS = {
     **dict.fromkeys(("norm", "norms", "layer_norm"), "layernorm"),
     **dict.fromkeys(("act", "activation"), "moe_act"),

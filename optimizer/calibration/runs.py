@@ -11,6 +11,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.files import MB, read_bytes
+from optimizer.base.units import GB, GiB
 from optimizer.calibration.row_cluster import read_cluster
 from optimizer.calibration.row_corrections import corrected
 from optimizer.calibration.row_device import device_name
@@ -31,18 +34,15 @@ from optimizer.calibration.row_recipe import (
 )
 from optimizer.calibration.row_release import as_released
 from optimizer.calibration.usual_batch import in_usual_micro_batches
-from optimizer.errors import InputError, InvalidFile
-from optimizer.files import MB, read_bytes
-from optimizer.job import Job
+from optimizer.catalog import preset_device, preset_stack, stack_names
+from optimizer.catalog.readers.text import decoded
+from optimizer.catalog.stacks import DEFAULT_STACK, default_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.stack import Stack
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.layer.cost import share_there
 from optimizer.objectives.pipeline.stages import filled_stages
-from optimizer.plan import Plan
-from optimizer.presets import preset_device, preset_stack, stack_names
-from optimizer.presets.stacks import DEFAULT_STACK, default_stack
-from optimizer.readers.text import decoded
-from optimizer.stack import Stack
-from optimizer.units import GB, GiB
-from optimizer.variables import DISPATCHERS
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")

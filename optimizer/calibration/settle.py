@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Solution
-from optimizer.stack import PARAMETERS, Fixed, Stack
+from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 Fitted = TypeVar("Fitted")
 UNTOLD = "these runs do not tell it"

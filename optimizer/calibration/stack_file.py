@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.files import replace_file
-from optimizer.names import toml_string
-from optimizer.stack import FEATURES, PARAMETERS, Features, Stack
+from optimizer.base.files import replace_file
+from optimizer.base.names import toml_string
+from optimizer.job.stack import FEATURES, PARAMETERS, Features, Stack
 
 
 def stack_toml(stack: Stack) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.base.names import one_line, toml_string
 from optimizer.calibration.link import FITTED
-from optimizer.hardware import Link, Tier
-from optimizer.names import one_line, toml_string
+from optimizer.job.hardware import Link, Tier
 
 
 def link_lines(link: Link, like: str = "") -> list[str]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
 
 LARGEST = 256  # samples: no run that we know has more in a micro-batch
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from optimizer.commands.best_use import best_use_of, hinted
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import ANY, merged, storage_url
-from optimizer.variables import LIMITS
+from optimizer.job.variables import LIMITS
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
 
 FAST, SIMPLE = "fast", "simple"
 EVERY_STRUCTURE = 10**6
@@ -74,7 +74,7 @@ def answered(
 
 
 def limits_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that are limits out of the others; keyed by the fields of optimizer.job.Limits."""
+    """Take the options that are limits out of the others; keyed by the fields of optimizer.job.job.Limits."""
     pinned = merged(options.pop("fix"))
     limits = {field: options.pop(option) for option, field in LIMITS.items()}
     return {**limits, "max_tp": limits["max_tp"] or 0, **pinned}

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer import files
+from optimizer.base import files
+from optimizer.base.errors import InputError, PartialFailure
+from optimizer.base.interruption import INTERRUPTED, asked
+from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.numbers import Whole
@@ -20,13 +23,10 @@ from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError, PartialFailure
-from optimizer.interruption import INTERRUPTED, asked
-from optimizer.units import is_count
 
 if TYPE_CHECKING:
-    from optimizer.job import Job
-    from optimizer.presets.offers import PriceBook
+    from optimizer.catalog.offers import PriceBook
+    from optimizer.job.job import Job
     from optimizer.sweep.batch import Engine
     from optimizer.sweep.expansion import Combination
     from optimizer.sweep.store import Store

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.waiting import progress
-from optimizer.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
     from optimizer.search.lattice.oracle import Tuning
     from optimizer.search.plan.best import Known
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs, write_output
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.calibration.runs import Run
-    from optimizer.stack import Stack
+    from optimizer.job.stack import Stack
 
 HELP = """Fit the parameters of a software stack to your measured runs, and measure how sure it then is.
 
@@ -103,7 +103,7 @@ def _runs_of(path: Path, name: str) -> tuple[Stack, list[Run]]:
     Raises InputError when the rows name several stacks and none was chosen.
     """
     from optimizer.calibration.runs import read_runs
-    from optimizer.presets import load_stack
+    from optimizer.catalog import load_stack
 
     rows = read_runs(path)
     named = Counter(run.stack_name for run in rows if run.row.get("stack"))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from optimizer.base.errors import InputError, InvalidFile, UnknownName
+from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.completion import paths
 from optimizer.commands.plan import job_options
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError, InvalidFile, UnknownName
-from optimizer.files import read_stream
 
 if TYPE_CHECKING:
-    from optimizer.model import Model
-    from optimizer.search.check.answer_file import SavedAnswer
+    from optimizer.answer.saved import SavedAnswer
+    from optimizer.job.model import Model
 
 BROKEN = 3
 HELP = """Check an answer: every rule, every value by finding it again, and the bound by listing all plans.
@@ -95,7 +95,7 @@ def _refuse(names: Sequence[str]) -> None:
 
 
 def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
-    from optimizer.search.check.answer_file import read_answer
+    from optimizer.answer.saved import read_answer
 
     places = {name: options[name] or "" for name in PLACES}
     try:
@@ -108,7 +108,7 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
 
 
 def _text(plan: str) -> str:
-    from optimizer.readers.text import decoded, readable
+    from optimizer.catalog.readers.text import decoded, readable
 
     if plan != "-":
         return readable(plan, "give the output of optimize --json")
@@ -123,12 +123,12 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     if options["model"] is None:
         raise click.UsageError("missing --model, as in: optimize check --megatron-args launch.sh --model llama3-70b")
 
-    from optimizer.job import EVEN_RISK, Limits
-    from optimizer.presets import load_model, load_stack
+    from optimizer.answer.saved import SavedAnswer
+    from optimizer.catalog import load_model, load_stack
+    from optimizer.job.job import EVEN_RISK, Limits
     from optimizer.scripts.question import STACKS, Controls, question_of
     from optimizer.scripts.read import read_files, read_launch
     from optimizer.scripts.software import switched
-    from optimizer.search.check.answer_file import SavedAnswer
 
     limits = limits_of(options)
     if not risked:

@@ -13,8 +13,8 @@ from optimizer.commands.study import Output, study_job, study_options, study_pla
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
-    from optimizer.job import Job
-    from optimizer.plan import Knobs, Plan
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Knobs, Plan
 
 HELP = """What a plan sends: messages, volume, hops, latency and energy, per layer and per step.
 
@@ -66,7 +66,7 @@ def communication(
 
 
 def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output: Output) -> None:
-    from optimizer.answer import job_dict, plan_dict
+    from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.studies.communication import communication as study_of
     from optimizer.studies.report import communication as report
 
@@ -92,7 +92,7 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
 
 
 def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output: Output) -> None:
-    from optimizer.answer import job_dict
+    from optimizer.answer.answer import job_dict
     from optimizer.studies.report import strategies as report
     from optimizer.studies.strategies import STRATEGIES, compare
 
@@ -107,7 +107,7 @@ def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output:
 def _judge(
     job: Job, plan: Plan, knobs: Knobs, names: tuple[str, ...], assumed: tuple[str, ...], output: Output
 ) -> None:
-    from optimizer.answer import job_dict, plan_dict
+    from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.studies.communication import communication as study_of
     from optimizer.studies.networks import bottleneck
     from optimizer.studies.networks import network as network_of

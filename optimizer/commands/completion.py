@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.errors import OptimizerError
+from optimizer.base.errors import OptimizerError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -21,7 +21,7 @@ def presets_of(*kinds: str) -> Complete:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        from optimizer.presets import names_of
+        from optimizer.catalog import names_of
 
         if incomplete.startswith((".", "/", "~")):
             return paths(ctx, param, incomplete)
@@ -47,7 +47,7 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Launchers of a plan."""
     from click.shell_completion import CompletionItem
 
-    from optimizer.target import TARGETS
+    from optimizer.job.target import TARGETS
 
     return [CompletionItem(name) for name in TARGETS if name.startswith(incomplete)]
 
@@ -56,7 +56,7 @@ def variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     """Variables of a plan, as `--fix` pins them."""
     from click.shell_completion import CompletionItem
 
-    from optimizer.plan import Plan
+    from optimizer.job.plan import Plan
 
     names = (name.replace("_", "-") for name in Plan.__dataclass_fields__)
     return [CompletionItem(f"{name}=") for name in names if name.startswith(incomplete)]

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from optimizer.config import config_folder, shown
-from optimizer.errors import InputError, InvalidFile, nearest
+from optimizer.base.config import config_folder, shown
+from optimizer.base.errors import InputError, InvalidFile, nearest
 
 FILE = "defaults.toml"
 ALLOWED = (
@@ -59,7 +59,7 @@ def read_defaults(path: Path) -> dict[str, Any]:
     """The defaults in a file by option, nothing where there is none; raises InvalidFile with every problem."""
     if not os.path.exists(path):  # nor where it lies out of reach
         return {}
-    from optimizer.readers.text import read_toml
+    from optimizer.catalog.readers.text import read_toml
 
     document = read_toml(path, "give one key for each option")
     found = {key.replace("-", "_"): value for key, value in document.items()}
@@ -95,7 +95,7 @@ def option_texts(name: str, value: Any) -> Iterator[str]:
 def _word(value: Any) -> str:
     """One value, or a list of them, as text."""
     if isinstance(value, Path):
-        from optimizer.presets.places import spelled
+        from optimizer.catalog.places import spelled
 
         return spelled(value)
     if isinstance(value, bool):

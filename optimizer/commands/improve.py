@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.numbers import DOLLARS, TOKENS
@@ -16,13 +17,12 @@ from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
 from optimizer.commands.values import Variable, words
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError, InvalidFile
 
 if TYPE_CHECKING:
+    from optimizer.catalog.offers import PriceBook
     from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
     from optimizer.improve.worth import Run
-    from optimizer.presets.offers import PriceBook
     from optimizer.scripts.question import Controls, Question
     from optimizer.scripts.read import File
 
@@ -110,7 +110,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
 
 def _refuse_logs(paths: Sequence[str]) -> None:
     """Raise InvalidFile where one of the files is a training log, which the reader of launches cannot tell."""
-    from optimizer.logs.log import read_log
+    from optimizer.diagnose.log import read_log
 
     for path in paths:
         try:
@@ -153,8 +153,8 @@ def _taken(found: Improvement, take: str) -> Edit | None:
 def _run(tokens: float | None, price: float | None, prices: PriceBook, question: Question) -> Run | None:
     if not tokens:
         return None
+    from optimizer.catalog.offers import quote
     from optimizer.improve.worth import Run
-    from optimizer.presets.offers import quote
 
     cluster = question.job.cluster
     if price:

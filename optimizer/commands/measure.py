@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from optimizer.base.errors import InputError
+from optimizer.base.files import free_for
 from optimizer.commands import options
 from optimizer.commands.output import write_output
 from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
-from optimizer.files import free_for
 
 OUT = click.Path(dir_okay=False, path_type=Path)
 SHORTEST, LONGEST = 10.0, 600.0  # s

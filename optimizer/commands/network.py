@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
 from optimizer.commands.numbers import COUNT, Whole
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
-    from optimizer.hardware import Link
-    from optimizer.readers.nvidia_topo import Topology
+    from optimizer.catalog.readers.nvidia_topo import Topology
+    from optimizer.job.hardware import Link
 
 LINK_NAMES = presets_of("link")
 WIDTH = 80  # columns of a terminal
@@ -63,8 +63,8 @@ def calibrate_link(
 ) -> None:
     """Read every log, fit, print the tier."""
     from optimizer.calibration.link import fit_link
-    from optimizer.presets import load_link
-    from optimizer.readers.nccl_tests import read_nccl_tests
+    from optimizer.catalog import load_link
+    from optimizer.catalog.readers.nccl_tests import read_nccl_tests
 
     with waiting("fitting"):
         samples = [sample for log in logs for sample in read_nccl_tests(log, kind, ranks)]
@@ -92,9 +92,9 @@ def calibrate_link(
 @options.force()
 def topology(file: Path, link: str | None, device: str, network: str | None, out: Path | None, force: bool) -> None:
     """Read the matrix, print what it means, write the cluster."""
-    from optimizer.presets import load_link
-    from optimizer.readers.nvidia_topo import read_topo
-    from optimizer.units import show
+    from optimizer.base.units import show
+    from optimizer.catalog import load_link
+    from optimizer.catalog.readers.nvidia_topo import read_topo
 
     if (out is None) != (not device):
         raise click.UsageError("--out and --device go together: a cluster file needs the GPUs of the node")
@@ -114,7 +114,7 @@ def topology(file: Path, link: str | None, device: str, network: str | None, out
 def _write_cluster(node: Topology, out: Path, device: str, link: str | None, network: str | None, force: bool) -> None:
     """Write the file, where nothing is in its way that may not be overwritten."""
     from optimizer.calibration.node_cluster import NodeCluster
-    from optimizer.presets import load_device, load_link, preset_cluster
+    from optimizer.catalog import load_device, load_link, preset_cluster
 
     if out.suffix != ".toml":
         raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from optimizer.errors import InputError
-from optimizer.units import LARGEST, amount, is_count, parse, whole
+from optimizer.base.errors import InputError
+from optimizer.base.units import LARGEST, amount, is_count, parse, whole
 
 MOST_TRIALS = 10_000
 MOST_TOKENS, MOST_DOLLARS, LONGEST_SEARCH = 1e18, 1e15, 1e7

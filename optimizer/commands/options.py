@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from optimizer.base.files import HTML
 from optimizer.commands.completion import presets_of, targets, variables
 from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import BATCH, COUNT, SEED, SEQUENCE, TRIALS
 from optimizer.commands.output import OutFile
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS
 from optimizer.commands.values import Bytes, Fixed, Flex, Formats, Share, joined
-from optimizer.files import HTML
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from optimizer.errors import InputError
-from optimizer.files import free_for, replace_file
+from optimizer.base.errors import InputError
+from optimizer.base.files import free_for, replace_file
 
 OUTPUTS = ("html", "csv_file", "out")  # parameters of commands that name what is written
 
@@ -34,7 +34,7 @@ class OutFile(click.Path):
 def write_output(path: Path, text: str, kind: str) -> None:
     """Write a file in one step, and say so on stderr.
 
-    Raises InputError for an input of the running command, and as optimizer.files.replace_file.
+    Raises InputError for an input of the running command, and as optimizer.base.files.replace_file.
     """
     refuse_inputs(path)
     replace_file(path, text, kind)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.base.errors import InputError
+from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.numbers import COUNT, MOST_TRIALS, TOKENS, Whole
 from optimizer.commands.pareto_values import Money, Named, Positive
@@ -19,8 +21,6 @@ from optimizer.commands.request import STACKS
 from optimizer.commands.study import write_page
 from optimizer.commands.values import Fixed, joined
 from optimizer.commands.waiting import progress, waiting
-from optimizer.errors import InputError
-from optimizer.units import is_count
 
 if TYPE_CHECKING:
     from optimizer.commands.pareto_request import Question

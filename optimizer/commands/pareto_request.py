@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.units import amount, parse, whole
+from optimizer.catalog.economics import default_price
+from optimizer.catalog.readers.text import read_text
+from optimizer.catalog.usual_batch import EACH, LEAST
 from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size, stages
 from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
 from optimizer.commands.values import AT_MOST, merged
 from optimizer.commands.waiting import progress
-from optimizer.errors import InputError, InvalidFile
-from optimizer.job import QUANTISED, Limits
-from optimizer.presets.economics import default_price
-from optimizer.presets.usual_batch import EACH, LEAST
-from optimizer.readers.text import read_text
-from optimizer.units import amount, parse, whole
+from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
-    from optimizer.hardware import Cluster
-    from optimizer.presets.offers import PriceBook
+    from optimizer.catalog.offers import PriceBook
+    from optimizer.job.hardware import Cluster
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
     from optimizer.purchase.grid import Grid
     from optimizer.purchase.staged import Delivery
@@ -77,7 +77,7 @@ class Question:
 
 def question_of(wish: Wish, bounds: Bounds) -> Question:
     """The question a buyer asked. Raises InputError for a name, number or combination that cannot be used."""
-    from optimizer.presets import load_stack
+    from optimizer.catalog import load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
     from optimizer.purchase.grid import Grid
@@ -182,7 +182,7 @@ def _best_counts(
 
 def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
     """The price book behind the prices that were typed and the quotes of --prices."""
-    from optimizer.presets.offers import book_of, quote
+    from optimizer.catalog.offers import book_of, quote
 
     clusters = {kind.kind: kind.cluster for kind in kinds}
     typed = [("--rent", wish.term or "on_demand", wish.rents, 3600.0), ("--purchase", "purchase", wish.prices, 1.0)]
@@ -202,7 +202,7 @@ def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
 
 
 def _clusters(hardware: str) -> Mapping[str, Cluster]:
-    from optimizer.presets import load_cluster
+    from optimizer.catalog import load_cluster
 
     names = [name.strip() for name in hardware.split(",") if name.strip()]
     if not names:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.errors import InputError
-from optimizer.units import parse, whole
+from optimizer.base.errors import InputError
+from optimizer.base.units import parse, whole
 
 if TYPE_CHECKING:
     from optimizer.purchase.staged import Delivery

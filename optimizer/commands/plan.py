@@ -21,7 +21,7 @@ from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from optimizer.presets.offers import PriceBook
+    from optimizer.catalog.offers import PriceBook
 
 TERMS = ("on_demand", "capacity_block", "reserved_1y", "reserved_3y", "spot")
 TERM = click.option(
@@ -31,6 +31,6 @@ PRICES = click.option(
 
 def book(prices_file: Path | None, term: str = "", provider: str = "") -> PriceBook:
     """The price book as the options say. Raises InputError for a file or a name that cannot be used."""
-    from optimizer.presets.offers import book_of
+    from optimizer.catalog.offers import book_of
 
     return book_of(prices_file, term, provider)

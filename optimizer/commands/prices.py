@@ -14,7 +14,7 @@ from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.study import show
 
 if TYPE_CHECKING:
-    from optimizer.presets.offers import Offer
+    from optimizer.catalog.offers import Offer
 
 HELP = """List the price book: every offer, by device, with its date, grade and row; your quotes first.
 
@@ -38,9 +38,9 @@ def prices(
     *, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool, html: Path | None
 ) -> None:
     """Choose the rows, print them."""
-    from optimizer.presets import load_cluster
-    from optimizer.presets.offers import OLD, RENTS
-    from optimizer.presets.rows import plain
+    from optimizer.catalog import load_cluster
+    from optimizer.catalog.offers import OLD, RENTS
+    from optimizer.catalog.rows import plain
 
     found = book(prices_file, term, provider)
     wanted = load_cluster(device).device.name if device else ""
@@ -69,8 +69,8 @@ def prices(
 
 def _plain(offer: Offer, today: date, taken: bool) -> dict[str, Any]:
     """One offer as plain values; money per GPU."""
-    from optimizer.presets.offers import OLD, RENTS
-    from optimizer.units import DAY
+    from optimizer.base.units import DAY
+    from optimizer.catalog.offers import OLD, RENTS
 
     rent = offer.term in RENTS
     size, unit = (3600.0, "usd_per_gpu_hour") if rent else (1.0, "usd_per_gpu")

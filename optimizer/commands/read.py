@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError, InvalidFile
-from optimizer.files import read_stream
 
 if TYPE_CHECKING:
-    from optimizer.logs.diagnosis import Diagnosis
-    from optimizer.logs.held_to import HeldTo
-    from optimizer.logs.measured import Measured
+    from optimizer.diagnose.diagnosis import Diagnosis
+    from optimizer.diagnose.held_to import HeldTo
+    from optimizer.diagnose.measured import Measured
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 PLAN = "give what optimize --json printed"
@@ -69,7 +69,7 @@ def read(
     html: Path | None,
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
-    from optimizer.logs.measured import read_runs_of
+    from optimizer.diagnose.measured import read_runs_of
 
     if plan and scripts:
         raise click.UsageError("give one of --plan and --script")
@@ -82,8 +82,8 @@ def read(
         diagnoses = _diagnoses(runs, held)
     if append is not None:
         _append(append, runs, held)
-    from optimizer.logs.report.as_json import logs_json
-    from optimizer.logs.report.text import logs_report
+    from optimizer.diagnose.report.as_json import logs_json
+    from optimizer.diagnose.report.text import logs_report
 
     text = (lambda: logs_json(runs, diagnoses, held)) if as_json else None
     show("What the log says", html, lambda: logs_report(runs, diagnoses, held), text)
@@ -91,9 +91,9 @@ def read(
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """Columns of a table of runs that were typed; raises InputError for others."""
+    from optimizer.base.errors import nearest
     from optimizer.calibration.row_numbers import number_problems
-    from optimizer.errors import nearest
-    from optimizer.logs.row import COLUMNS
+    from optimizer.diagnose.row import COLUMNS
 
     found = {}
     for pair in pairs:
@@ -111,22 +111,22 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
 
 def _held(plan: str) -> HeldTo:
     """The answer that the run is held to; raises InputError for one without a plan."""
-    from optimizer.logs.held_to import held_to_answer
-    from optimizer.search.check.answer_file import read_answer
+    from optimizer.answer.saved import read_answer
+    from optimizer.diagnose.held_to import held_to_answer
 
     return held_to_answer(read_answer(_text(plan), "stdin" if plan == "-" else plan), plan)
 
 
 def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, str], cluster: str) -> HeldTo:
     """The launch that the run is held to; what it leaves open the logs may say."""
-    from optimizer.logs.held_to import held_to_script
-    from optimizer.logs.measured import read_runs_of
+    from optimizer.diagnose.held_to import held_to_script
+    from optimizer.diagnose.measured import read_runs_of
 
     return held_to_script(scripts, told, read_runs_of(logs, told), cluster)
 
 
 def _text(plan: str) -> str:
-    from optimizer.readers.text import decoded, readable
+    from optimizer.catalog.readers.text import decoded, readable
 
     try:
         return decoded(read_stream(sys.stdin.buffer)) if plan == "-" else readable(plan, PLAN)
@@ -138,15 +138,15 @@ def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis 
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if held is None:
         return [None] * len(runs)
-    from optimizer.logs.causes.question import Question
-    from optimizer.logs.diagnosis import diagnose
+    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.diagnosis import diagnose
 
     question = Question(job=held.job, plan=held.plan, knobs=held.knobs)
     return [diagnose(question, run, held.unlike(run)) if run.steady else None for run in runs]
 
 
 def _append(path: Path, runs: Sequence[Measured], held: HeldTo | None) -> None:
-    from optimizer.logs.row import append_rows, row_of
+    from optimizer.diagnose.row import append_rows, row_of
 
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written: its folder does not exist")

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
-from optimizer.errors import InputError
-from optimizer.stack import ROUTING
+from optimizer.job.stack import ROUTING
 
 if TYPE_CHECKING:
-    from optimizer.hardware import Cluster
-    from optimizer.job import Job
-    from optimizer.model import Model
-    from optimizer.stack import Stack
+    from optimizer.job.hardware import Cluster
+    from optimizer.job.job import Job
+    from optimizer.job.model import Model
+    from optimizer.job.stack import Stack
 
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
@@ -45,7 +45,7 @@ PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits, `settings`
-    fields of the model, cluster or stack to change, as in "layers=4". `routing` is one of optimizer.stack.ROUTING or
+    fields of the model, cluster or stack to change, as in "layers=4". `routing` is one of job.stack.ROUTING or
     the load of the busiest expert rank over the mean.
     """
 
@@ -68,12 +68,12 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
 
     Raises InputError for a name, number or combination that cannot be used.
     """
-    from optimizer.job import EVEN_RISK, Job, Limits
+    from optimizer.catalog import load_model, load_stack
+    from optimizer.catalog.settings import Asked, with_settings
+    from optimizer.catalog.stacks import default_stack
+    from optimizer.job.job import EVEN_RISK, Job, Limits
+    from optimizer.job.target import held_to
     from optimizer.objectives.step.safe_memory import risk_of
-    from optimizer.presets import load_model, load_stack
-    from optimizer.presets.settings import Asked, with_settings
-    from optimizer.presets.stacks import default_stack
-    from optimizer.target import held_to
 
     if request.gpus < 1:
         raise InputError(f"--gpus must be at least 1, but got {request.gpus}")
@@ -138,7 +138,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
 
 def _as_read(typed: str, model: Model) -> list[str]:
     """How a model file was understood: its owner knows these counts. Nothing for the name of a preset."""
-    from optimizer.presets.places import file_of
+    from optimizer.catalog.places import file_of
 
     path = file_of(typed)
     if path is None:
@@ -170,10 +170,10 @@ def routing_settings(text: str) -> tuple[str, ...]:
 
 def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     """What was taken of the user's own presets, and where a preset and a file have one name."""
-    from optimizer.config import shown
-    from optimizer.presets import KINDS
-    from optimizer.presets.own import own_file
-    from optimizer.presets.places import clash, file_of
+    from optimizer.base.config import shown
+    from optimizer.catalog import KINDS
+    from optimizer.catalog.own import own_file
+    from optimizer.catalog.places import clash, file_of
 
     said = []
     for kind, name in names.items():
@@ -190,14 +190,14 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
 
 def _stack_of(target: str) -> str:
     """The stack that a target is priced with unless another is asked for, "" for the device's usual one."""
-    from optimizer.target import LAUNCHERS
+    from optimizer.job.target import LAUNCHERS
 
     return LAUNCHERS[target].stack if target in LAUNCHERS else ""
 
 
 def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
     """The stack for this target; InputError where the target does not run on the cluster's devices."""
-    from optimizer.target import LAUNCHERS, aimed
+    from optimizer.job.target import LAUNCHERS, aimed
 
     device = cluster.device
     if target in LAUNCHERS and device.vendor not in LAUNCHERS[target].vendors:
@@ -208,8 +208,8 @@ def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:
-    from optimizer.presets import load_cluster, load_device
-    from optimizer.presets.places import file_of
+    from optimizer.catalog import load_cluster, load_device
+    from optimizer.catalog.places import file_of
 
     if request.device and file_of(request.device):
         raise InputError(
@@ -236,8 +236,8 @@ def _seq_len(model: Model, assumed: list[str]) -> int:
 
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
-    from optimizer.presets import preset_model
-    from optimizer.presets.usual_batch import divisible_batch, usual_tokens
+    from optimizer.catalog import preset_model
+    from optimizer.catalog.usual_batch import divisible_batch, usual_tokens
 
     published = PUBLISHED_BATCHES.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
@@ -255,7 +255,7 @@ def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
 
 def _usual(tokens: int, gpus: int) -> str:
     """Why a batch is as large as it is, where nobody published one for the model."""
-    from optimizer.presets.usual_batch import EACH, LEAST
+    from optimizer.catalog.usual_batch import EACH, LEAST
 
     if tokens == LEAST:
         return "about 4Mi tokens per step"

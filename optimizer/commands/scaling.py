@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from optimizer.base.errors import InputError
+from optimizer.base.units import is_count, parse
 from optimizer.commands.study import Output, study_job, study_options
 from optimizer.commands.values import Counts
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
-from optimizer.units import is_count, parse
 
 HELP = """How a job scales: MFU and throughput over GPU counts, for plain data parallelism and for the best plans.
 
@@ -61,7 +61,7 @@ def scaling(
     """Study the job at each count and print both series."""
     output, counts = Output.taken(options), sorted(set(gpus))
     job, assumed = study_job(counts[0], fix, hbm_limit, options)
-    from optimizer.answer import job_dict
+    from optimizer.answer.answer import job_dict
     from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
 

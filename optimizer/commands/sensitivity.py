@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from optimizer.base.errors import Infeasible
 from optimizer.commands import options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options, required_job
@@ -14,7 +15,6 @@ from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import show
 from optimizer.commands.values import Counts
 from optimizer.commands.waiting import waiting
-from optimizer.errors import Infeasible
 
 HELP = """Plan a job again with more of each thing, and show what that buys.
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.base.files import HTML
+from optimizer.base.names import without_passwords
 from optimizer.commands import options
 from optimizer.commands.output import write_output
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import merged
 from optimizer.commands.waiting import waiting
-from optimizer.files import HTML
-from optimizer.names import without_passwords
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from optimizer.job import Job
-    from optimizer.plan import Knobs, Plan
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Knobs, Plan
     from optimizer.reports.table import Record
     from optimizer.studies.room import Room
 
@@ -57,8 +57,8 @@ def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
 
     Raises Infeasible where there is none, InputError where the pins leave several or none.
     """
-    from optimizer.errors import Infeasible, InputError
-    from optimizer.plan import Knobs
+    from optimizer.base.errors import Infeasible, InputError
+    from optimizer.job.plan import Knobs
 
     if best:
         from optimizer.search.plan.planner import plan

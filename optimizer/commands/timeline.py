@@ -42,7 +42,7 @@ def timeline(
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     output = Output.taken(options)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
-    from optimizer.answer import job_dict, plan_dict
+    from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.exports.layout import runs_layout
     from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.base.errors import InputError
 from optimizer.commands import numbers, options
 from optimizer.commands.answering import limits_of
 from optimizer.commands.plan import job_options, required_job
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.study import show
 from optimizer.commands.waiting import waiting
-from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.trial.verdict import Verdict
@@ -99,7 +99,7 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     with waiting("writing launch files"):
         start(trials)
     click.echo(f"wrote {out}", err=True)
-    from optimizer.presets.offers import PriceBook
+    from optimizer.catalog.offers import PriceBook
     from optimizer.trial.as_json import started_dict
     from optimizer.trial.report import started_report
 
@@ -176,7 +176,7 @@ def _verdict(folder: Path, tokens: float | None) -> Verdict:
 
 def _places(named: dict[str, str]) -> dict[str, str]:
     """Where files that were named lie, whatever folder they are read from later."""
-    from optimizer.presets.places import file_of
+    from optimizer.catalog.places import file_of
 
     files = {name: file_of(value) for name, value in named.items() if value}
     return {name: str(path.resolve()) for name, path in files.items() if path and path.exists()}

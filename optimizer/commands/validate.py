@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optimizer.base.files import CSV, HTML
 from optimizer.commands import options
 from optimizer.commands.output import OutFile, write_output
 from optimizer.commands.waiting import waiting
-from optimizer.files import CSV, HTML
 
 if TYPE_CHECKING:
     from optimizer.calibration.runs import Run
@@ -62,7 +62,7 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
 def measured_runs(path: Path | None) -> tuple[str, list[Run]]:
     """The runs of a file, or the published ones, and what to call them."""
     from optimizer.calibration.runs import read_runs
-    from optimizer.presets.files import presets_folder
+    from optimizer.catalog.files import presets_folder
 
     if path is not None:
         return path.name, read_runs(path)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from optimizer.base.errors import InputError
+from optimizer.base.units import parse, whole
 from optimizer.commands.numbers import COUNT
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, written
-from optimizer.errors import InputError
-from optimizer.units import parse, whole
 
 MOST_COUNTS = 200
 AT_MOST = "at-most:"
@@ -70,7 +70,7 @@ class Formats(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The names in small letters, joined by commas; "" for none."""
-        from optimizer.job import DTYPES
+        from optimizer.job.job import DTYPES
 
         names = [part.strip().lower() for part in str(value).split(",") if part.strip()]
         wrong = [name for name in names if name not in DTYPES and not (self.several and names == [ANY])]
@@ -227,7 +227,7 @@ def storage_url(text: str) -> str:
 
 
 def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
-    """Pins as the fields of optimizer.job.Limits; raises InputError when one variable is pinned in two ways.
+    """Pins as the fields of optimizer.job.job.Limits; raises InputError when one variable is pinned in two ways.
 
     >>> merged((("tp", 8), ("pp", (2, 8)), ("vpp", frozenset({6, 1}))))
     {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}

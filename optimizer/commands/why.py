@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optimizer.base.errors import InputError
 from optimizer.commands.values import Pin, merged
 from optimizer.constraints.pin_text import Pinned, pin_texts
-from optimizer.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
     from optimizer.search.why.comparison import Comparison
 
 

@@ -7,14 +7,14 @@ from itertools import product
 
 import numpy as np
 
+from optimizer.base.errors import InputError
+from optimizer.base.units import is_count
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
-from optimizer.errors import InputError
-from optimizer.job import EVEN, LAYERS, LAYOUT, PLACING, RECOMPUTED, Job
-from optimizer.plan import Placement, Plan, Plans, balanced, virtual_stages
-from optimizer.recomputation import RECOMPUTE
-from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
-from optimizer.units import is_count
+from optimizer.job.job import EVEN, LAYERS, LAYOUT, PLACING, RECOMPUTED, Job
+from optimizer.job.plan import Placement, Plan, Plans, balanced, virtual_stages
+from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 
 FULL = RECOMPUTE.index("full")
 

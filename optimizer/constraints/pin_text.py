@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from optimizer.errors import InputError, nearest
-from optimizer.units import is_count
-from optimizer.variables import UNLIMITED, VARIABLES
+from optimizer.base.errors import InputError, nearest
+from optimizer.base.units import is_count
+from optimizer.job.variables import UNLIMITED, VARIABLES
 
-# What people type besides the names of optimizer.plan.Plan.
+# What people type besides the names of optimizer.job.plan.Plan.
 SHORT_NAMES = {short: name for name, variable in VARIABLES.items() for short in variable.typed} | {
     "layers": "layers_per_stage",
     "recomputed": "recompute_layers",
@@ -40,8 +40,8 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
     (('layout', 'even'), ('layers_per_stage', '19,20,21,20'))
     """
     from optimizer.constraints.given_layout import counts
-    from optimizer.job import EVEN, LAYOUT, PLACING
-    from optimizer.recomputation import written
+    from optimizer.job.job import EVEN, LAYOUT, PLACING
+    from optimizer.job.recomputation import written
 
     key = name.lower().replace("-", "_")
     key = SHORT_NAMES.get(key, key)
@@ -67,7 +67,7 @@ def pinned(name: str, text: str) -> tuple[str, Pinned]:
 
 
 def _value(key: str, text: str, choices: Sequence[str]) -> Value:
-    from optimizer.recomputation import MODES, MODULES, SIGN
+    from optimizer.job.recomputation import MODES, MODULES, SIGN
 
     if ".." in text:
         kind = "has no ranges" if choices else "takes a range or a list, not both"

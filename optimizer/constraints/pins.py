@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.base.errors import InputError, nearest
 from optimizer.constraints.pin_text import Pinned
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
-from optimizer.errors import InputError, nearest
-from optimizer.job import PLACING, Job
-from optimizer.plan import FIELDS, Plans
-from optimizer.recomputation import wanted
-from optimizer.variables import UNLIMITED, VARIABLES
+from optimizer.job.job import PLACING, Job
+from optimizer.job.plan import FIELDS, Plans
+from optimizer.job.recomputation import wanted
+from optimizer.job.variables import UNLIMITED, VARIABLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def listed(values: Sequence[int | str | bool]) -> str:
 
 
 def as_limits(pinned: Mapping[str, Pinned]) -> dict[str, Any]:
-    """Pins as the fields of optimizer.job.Limits: a value is fixed, two ends are a range, a set is a choice.
+    """Pins as the fields of optimizer.job.job.Limits: a value is fixed, two ends are a range, a set is a choice.
 
     >>> as_limits({"tp": 8, "pp": (2, 8), "vpp": frozenset({6, 1})})
     {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}

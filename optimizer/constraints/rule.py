@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.constraints.program import Program
-from optimizer.job import Job
-from optimizer.plan import IntArray, Plans
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plans
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]

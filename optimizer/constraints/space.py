@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.constraints.layers import slack
 from optimizer.constraints.pins import code
-from optimizer.constraints.tp_scale_up import ceiling
-from optimizer.job import PLACING, Job
+from optimizer.constraints.rules.layers import slack
+from optimizer.constraints.rules.tp_scale_up import ceiling
+from optimizer.job.job import PLACING, Job
+from optimizer.job.plan import SCHEDULES, IntArray
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.layer.module_sets import searched_modes
-from optimizer.plan import SCHEDULES, IntArray
-from optimizer.recomputation import RECOMPUTE
 
 WIDEST_TP = 64
 

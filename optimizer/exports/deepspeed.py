@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
-from optimizer.plan import Knobs
+from optimizer.base.errors import InputError
+from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
 
 DEEPSPEED, FSDP = "DeepSpeed", "Accelerate with FSDP2"
 ELEMENT = 2  # bytes of a gradient in a bucket, as the reader takes them

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.base.files import take_place
 from optimizer.exports.deepspeed import (
     accelerate_deepspeed,
     accelerate_fsdp,
@@ -25,11 +26,10 @@ from optimizer.exports.sbatch import sbatch_script
 from optimizer.exports.torchtitan import torchtitan_toml
 from optimizer.exports.torchtitan_model import MAIN, NEW
 from optimizer.exports.torchtitan_python import MODULES, torchtitan_main, torchtitan_python
-from optimizer.files import take_place
-from optimizer.target import LAUNCHERS, target_of
+from optimizer.job.target import LAUNCHERS, target_of
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
 
 
 def _arguments(answer: Answer) -> str:

@@ -10,12 +10,12 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.exports.megatron import COMMUNICATORS, RELEASE, communicators, exported_plan, megatron_arguments
 from optimizer.exports.sbatch import environment, run_arguments
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
 
 GPUS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
 SETTINGS = "/etc/megatron"

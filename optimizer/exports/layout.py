@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.plan import Plan, balanced, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.plan import Plan, balanced, virtual_stages
 
 LETTERS = {EMBEDDING: "E", DENSE: "t", MOE: "t", MTP: "m", HEAD: "L"}
 
@@ -71,7 +71,7 @@ def plan_layout(plan: Plan, model: Model) -> str:
 
     Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> plan_layout(Plan(pp=4, layers_per_stage=(21, 20, 20, 0), mtp_ahead=1), load_model("deepseek-v3"))
     'Et*21|t*20|t*20m|L'
     """

@@ -9,18 +9,18 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.exports.megatron_model import lacking, model_flags
+from optimizer.job.plan import Knobs
+from optimizer.job.recomputation import RESCALED, modules_of
 from optimizer.objectives.kernels.activations import offloaded_modules
-from optimizer.plan import Knobs
-from optimizer.recomputation import RESCALED, modules_of
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.model import Model
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.model import Model
+    from optimizer.job.plan import Plan
 
 VENDORS = ("NVIDIA", "AMD")
 COMMUNICATORS = "megatron-nccl.json"
@@ -102,7 +102,7 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
 def distributed(plan: Plan, knobs: Knobs) -> bool:
     """Whether the optimizer is Megatron's distributed one: what is offloaded has to be, which changes nothing alone.
 
-    >>> from optimizer.plan import Knobs, Plan
+    >>> from optimizer.job.plan import Knobs, Plan
     >>> distributed(Plan(zero_stage=0), Knobs(offload=0.5)), distributed(Plan(zero_stage=0, dp=2), Knobs(offload=0.5))
     (True, False)
     """

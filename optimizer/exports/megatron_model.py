@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer.model import Experts, Model
+from optimizer.job.model import Experts, Model
 
 ACTIVATIONS: Mapping[str, dict[str, str | None]] = {
     "gelu": {},
@@ -37,7 +37,7 @@ ROUTERS: Mapping[str, dict[str, str | None]] = {
 def lacking(model: Model) -> tuple[str, ...]:
     """What of a model Megatron-LM does not have, in words; nothing where its arguments describe it.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> lacking(load_model("llama3-8b")), lacking(load_model("falcon-7b"))
     ((), ('attention and MLP side by side (parallel blocks)',))
     """
@@ -64,7 +64,7 @@ def lacking(model: Model) -> tuple[str, ...]:
 def differing(model: Model) -> tuple[str, ...]:
     """What Megatron-LM adds to a model that it otherwise has, in words.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> differing(load_model("dbrx"))
     ('every LayerNorm has a bias there, which the model has not',)
     """
@@ -159,7 +159,7 @@ def _learned_router_bias(model: Model) -> bool:
 def layer_pattern(layers: int, experts: Experts) -> str:
     """Which layers are mixtures, as the Python list that --moe-layer-freq evaluates: 1 marks a mixture.
 
-    >>> from optimizer.model import Experts
+    >>> from optimizer.job.model import Experts
     >>> layer_pattern(61, Experts(count=256, top_k=8, ffn_hidden=2048, first_dense_layers=3))
     '([0]*3+[1]*58)'
     """

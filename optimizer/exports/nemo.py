@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.exports.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.exports.megatron import (
     COMMUNICATORS,
@@ -26,14 +26,14 @@ from optimizer.exports.megatron import (
     unexpressed_plan,
 )
 from optimizer.exports.sbatch import environment
+from optimizer.job.plan import Knobs
 from optimizer.objectives.kernels.activations import offloaded_modules
-from optimizer.plan import Knobs
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.model import Model
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.model import Model
+    from optimizer.job.plan import Plan
 
 OLD, NEW, MAIN = "0.3.1", "0.6.0", "main"
 BRIDGE_RELEASES = (OLD, NEW, MAIN)

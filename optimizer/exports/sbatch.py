@@ -11,9 +11,9 @@ from optimizer.exports.megatron import COMMUNICATORS, RELEASE, communicators, ex
 from optimizer.exports.megatron_model import differing
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
 
 CPUS_PER_GPU = 8
 LIMIT = "04:00:00"
@@ -136,7 +136,7 @@ def sbatch_script(answer: Answer) -> str:
 def run_arguments(answer: Answer) -> str:
     """What the run writes and when: a checkpoint about every half an hour, throughput, and one more before it ends.
 
-    >>> from optimizer.answer import Answer
+    >>> from optimizer.answer.answer import Answer
     >>> run_arguments(Answer(status="infeasible", job=None))
     '--save-interval 500 --exit-signal-handler --log-interval 10 --log-throughput'
     """

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.exports.layout import layers_per_virtual_stage
 from optimizer.exports.torchtitan_model import OLD, flavor_of
-from optimizer.plan import Knobs
+from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
 
 RELEASE = OLD
 SCHEDULES: Mapping[str, str] = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
@@ -149,7 +149,7 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
 def parts(plan: Plan, layers: int, head: str = "output") -> list[list[str]]:
     """Modules on every virtual stage, in the order of the forward pass; `head` is what the release calls it.
 
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.job.plan import Plan
     >>> parts(Plan(pp=2), 3)
     [['tok_embeddings', 'layers.0', 'layers.1'], ['layers.2', 'norm', 'output']]
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from optimizer.model import Model
+from optimizer.job.model import Model
 
 OLD, NEW, MAIN = "v0.2.2", "v0.3.0", "main (b5bcd76c6)"
 
@@ -55,11 +55,11 @@ MODELS: Mapping[str, Flavor] = {
 def flavor_of(model: Model, release: str) -> Flavor | None:
     """The model in a release of torchtitan; None where it has none of this shape.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> flavor_of(load_model("llama3-70b"), NEW).recipe, flavor_of(load_model("gpt3"), NEW)
     ('llama3_70b', None)
     """
-    from optimizer.presets import preset_model
+    from optimizer.catalog import preset_model
 
     found = MODELS.get(model.name)
     if found is None or release not in found.releases:

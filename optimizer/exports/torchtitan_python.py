@@ -25,9 +25,9 @@ from optimizer.exports.torchtitan import (
 from optimizer.exports.torchtitan_model import MAIN, NEW, Flavor, flavor_of
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
 
 TEMPLATE = '''\
 """torchtitan {release}: {summary}.

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from optimizer.constraints.rules import structural
+from optimizer.constraints.rules.every import structural
 from optimizer.exports.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
 from optimizer.improve.programs import BUCKETED, OFFLOADING, PLACING, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, knobs_of, state_of
 from optimizer.improve.switches import SWITCHES, captured, useful
-from optimizer.job import EVEN, LAYOUT
-from optimizer.plan import Plan, Plans
+from optimizer.job.job import EVEN, LAYOUT
+from optimizer.job.plan import Plan, Plans
 from optimizer.scripts.question import Question, with_stack
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan

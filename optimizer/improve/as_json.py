@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from optimizer.answer import estimate_dict, job_dict, plan_dict
+from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.improve.edit import Edit
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import State

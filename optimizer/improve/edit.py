@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.improve.state import State
-from optimizer.plan import FIELDS, Plan
+from optimizer.job.plan import FIELDS, Plan
 
 NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
 FOLLOWING = ("dp", "num_microbatches", "schedule")

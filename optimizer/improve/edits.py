@@ -16,10 +16,10 @@ from optimizer.improve.neighbours import neighbours
 from optimizer.improve.programs import BUCKETED, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, current_state, knobs_of, state_of
 from optimizer.improve.switches import capturable, switches
+from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chances
-from optimizer.plan import Plans
 from optimizer.scripts.question import Question, with_stack
 
 BATCHES = (0.5, 2.0, 4.0)

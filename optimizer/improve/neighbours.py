@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plan, Plans
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.arrays import BoolArray
-from optimizer.plan import IntArray, Plan, Plans
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.variables import DISPATCHERS
 
 COUNTED = (
     "tp",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from optimizer.errors import InputError, OptimizerError
+from optimizer.base.errors import InputError, OptimizerError
 from optimizer.improve.edit import SOFTWARE, Edit
 from optimizer.scripts.launch import LACKING
 from optimizer.scripts.megatron_write import FlagChange

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import GB, seconds, show
 from optimizer.improve.as_json import Flags
 from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
@@ -14,7 +15,6 @@ from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
 from optimizer.reports.terms import bar, label, largest_first
 from optimizer.scripts.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
-from optimizer.units import GB, seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.arrays import BoolArray
-from optimizer.plan import Plan, Plans
-from optimizer.recomputation import RECOMPUTE
 from optimizer.scripts.question import Question
 
 # Settings that are switched together: the second does nothing, or cannot be, without the first.

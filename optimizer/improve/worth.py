@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import Offer
 from optimizer.improve.state import State
-from optimizer.presets.offers import Offer
 from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
-from optimizer.units import DAY
 
 
 @dataclass(frozen=True, kw_only=True)

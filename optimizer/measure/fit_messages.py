@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.readers.nccl_tests import CollectiveSample
 
 LOSS_SCALE = 0.1
 

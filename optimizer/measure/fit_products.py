@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.hardware import Device
+from optimizer.job.hardware import Device
 from optimizer.measure.measured import Product
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm import gemm_time

@@ -6,17 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.link import LinkFit, fit_link, scaled_link
 from optimizer.calibration.row_device import device_name
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.catalog import load_cluster, load_device, load_link, preset_device
+from optimizer.catalog.readers.nccl_tests import CollectiveSample
+from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.measure.fit_products import ProductFit, fit_products
 from optimizer.measure.measured import Measured
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.protocols import quantities
-from optimizer.presets import load_cluster, load_device, load_link, preset_device
-from optimizer.readers.nccl_tests import CollectiveSample
 
 FAMILY = {"bfloat16": "bf16", "float16": "fp16"}
 FEWEST = 4  # samples that a link is fitted to

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.base.names import one_line, toml_string
 from optimizer.calibration.tier_toml import tier_lines
-from optimizer.hardware import Device
+from optimizer.job.hardware import Device
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
-from optimizer.names import one_line, toml_string
 
 
 def device_toml(made: Made, measured: Measured, table: str = "") -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optimizer.errors import InvalidFile
-from optimizer.readers.nccl_tests import CollectiveSample
+from optimizer.base.errors import InvalidFile
+from optimizer.catalog.readers.nccl_tests import CollectiveSample
 
 FORMAT, VERSION = "optimize measure", 1
 
@@ -92,9 +92,9 @@ class Measured:
 
 def read_measured(path: str | Path) -> Measured:
     """What a file of the node program says; raises InvalidFile with every problem found."""
+    from optimizer.catalog.readers.problems import validated
+    from optimizer.catalog.readers.text import read_json
     from optimizer.measure.measured_schema import MeasuredTable
-    from optimizer.readers.problems import validated
-    from optimizer.readers.text import read_json
 
     path, problems = Path(path), list[str]()
     raw = read_json(path, "give the measure.json that the program of optimize measure wrote")

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from optimizer.catalog.readers.tables import Count, Positive, Table, Text, Texts, Unsigned, one_of, part
 from optimizer.measure.measured import AttentionTime, Machine, Product, Transfer
 from optimizer.objectives.network.collectives import KINDS
-from optimizer.readers.tables import Count, Positive, Table, Text, Texts, Unsigned, one_of, part
 
 MACHINE: Any = part(
     Machine,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.catalog import load_device
 from optimizer.measure.fit_messages import AlphaBeta, alpha_betas
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
-from optimizer.presets import load_device
 from optimizer.reports.plan_report import notes, title
 from optimizer.reports.table import Column, cell, table
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.kernels.operators import Layer, head_operators, layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 

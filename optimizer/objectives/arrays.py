@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from optimizer.plan import IntArray, Plans
+from optimizer.job.plan import IntArray, Plans
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -19,7 +19,7 @@ TABLE_LIMIT = 1 << 23  # entries of the largest look-up table built instead of s
 def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     """The plans that differ in these variables, and for each plan the index of its representative.
 
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.job.plan import Plan
     >>> plans = Plans.of([Plan(tp=2, dp=4), Plan(tp=2, dp=8), Plan(tp=4, dp=4)])
     >>> found, index = distinct(plans, ["tp"])
     >>> found.tp.tolist(), index.tolist()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from optimizer.base.errors import InputError
 from optimizer.commands.numbers import Whole
-from optimizer.errors import InputError
 
 NEEDED = ("marimo", "starlette", "uvicorn", "zmq")
 HELP = """Plan, learn and show in a browser.

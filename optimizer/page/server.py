@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.guard import LARGEST_BODY, TOKEN, App, Guard
 from optimizer.page.plan.workers import Workers
 from optimizer.page.rooms import LEARN, lab_file, rooms

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer.errors import InputError, nearest
-from optimizer.presets.economics import default_price, find_price
+from optimizer.base.errors import InputError, nearest
+from optimizer.base.units import DAY, HUGE, YEAR, parse
+from optimizer.catalog.economics import default_price, find_price
 from optimizer.purchase.campaign import Assumption
 from optimizer.purchase.ranges import Range
-from optimizer.units import DAY, HUGE, YEAR, parse
 
 # name in a scenario: (quantity of presets/prices.csv, title)
 TITLES: Mapping[str, tuple[str, str]] = {

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Device, Tier
-from optimizer.job import Job, Limits
-from optimizer.model import Model
-from optimizer.presets.offers import USER, PriceBook
-from optimizer.presets.stacks import default_stack, load_stack
-from optimizer.presets.usual_batch import divisible_batch, usual_tokens
+from optimizer.base.errors import InputError
+from optimizer.base.units import whole
+from optimizer.catalog.offers import USER, PriceBook
+from optimizer.catalog.stacks import default_stack, load_stack
+from optimizer.catalog.usual_batch import divisible_batch, usual_tokens
+from optimizer.job.hardware import Cluster, Device, Tier
+from optimizer.job.job import Job, Limits
+from optimizer.job.model import Model
+from optimizer.job.stack import Stack
 from optimizer.purchase.own import own_price
 from optimizer.purchase.ranges import Range
-from optimizer.stack import Stack
-from optimizer.units import whole
 
 AUTO = -1  # as many spare nodes as pay
 
@@ -77,7 +77,7 @@ class Campaign:
     stack: the software on every device; None takes the one that each device usually runs. book: every price that may
     be taken, the user's quotes in front. spares: nodes that stand beside the job, AUTO for as many as pay; None where
     the provider puts in others. flex: how far a batch may move, as a share of it. fixed, ranges and choices
-    pin variables of the inner plans as optimizer.job.Limits does.
+    pin variables of the inner plans as optimizer.job.job.Limits does.
     """
 
     runs: tuple[Run, ...]

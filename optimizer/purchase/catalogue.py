@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 
-from optimizer.errors import InputError
-from optimizer.presets.economics import Price, default_price, find_price
-from optimizer.presets.offers import RENTS, Offer
+from optimizer.base.errors import InputError
+from optimizer.catalog.economics import Price, default_price, find_price
+from optimizer.catalog.offers import RENTS, Offer
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.energy import PowerCurve, switch_power
 from optimizer.purchase.fabric import PORT, Fabric, fabric

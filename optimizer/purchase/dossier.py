@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.presets.offers import Offer
+from optimizer.catalog.offers import Offer
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.catalogue import power_curve, power_limit, price_row, purchase_price
 from optimizer.purchase.front import shortlist

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.formula import COMPUTE, STREAM, WAIT
 from optimizer.objectives.step.time_terms import TIME_TERMS, burning

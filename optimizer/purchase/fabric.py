@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from optimizer.presets.economics import default_price
+from optimizer.catalog.economics import default_price
 
 PORT = 50e9  # one port of 400 Gb/s, one way [B/s]
 RADIX = 64  # ports of a switch

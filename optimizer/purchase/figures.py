@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.base.units import GB
+from optimizer.catalog.economics import default_price, find_price
+from optimizer.catalog.offers import Offer
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.presets.economics import default_price, find_price
-from optimizer.presets.offers import Offer
 from optimizer.purchase.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.catalogue import (
@@ -30,7 +31,6 @@ from optimizer.purchase.money import Ownership, ownership_cost, rent_cost, runni
 from optimizer.purchase.run_cost import GPUS_PER_NODE, committed_cost, wall_time
 from optimizer.purchase.spares import waiting
 from optimizer.purchase.whole import Lot, whole
-from optimizer.units import GB
 
 J_PER_KWH = 3.6e6
 USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.catalogue import bought, is_rack, provisioned_power, rent_offer, rented

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optimizer.catalog.economics import default_price
 from optimizer.objectives.arrays import FloatArray
-from optimizer.presets.economics import default_price
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row
 from optimizer.purchase.points import Point, excesses, figures_in

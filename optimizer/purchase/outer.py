@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.purchase.front import OBJECTIVES, worst_excess
 from optimizer.purchase.grid import Grid
 from optimizer.purchase.points import Point, Rejected, Workshop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.presets.economics import Price, default_price, find_price
+from optimizer.catalog.economics import Price, default_price, find_price
 from optimizer.purchase.ranges import Range
 
 OWN = ("failure_rate", "storage")  # quantities of presets/prices.csv with rows of devices or clusters

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.layer.cost import keeps_there
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_room import on_host
-from optimizer.plan import Plans
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.catalogue import host_memory, paid, power_curve, price_row
 from optimizer.purchase.energy import capped_slowdown

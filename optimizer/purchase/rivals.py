@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import price_row, purchase_price
 from optimizer.purchase.figures import figures

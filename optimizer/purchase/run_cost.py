@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from optimizer.presets.economics import default_price
-from optimizer.presets.offers import Offer
+from optimizer.catalog.economics import default_price
+from optimizer.catalog.offers import Offer
 from optimizer.purchase.checkpoint import Checkpoint, checkpoint
 from optimizer.purchase.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
 from optimizer.purchase.money import rent_cost
@@ -110,7 +110,7 @@ def rental(
 
     Ten days of steps on 1,024 GPUs at 2 USD: 491,520 USD, and what failures, restarts and checkpoints add:
 
-    >>> from optimizer.presets.offers import quote
+    >>> from optimizer.catalog.offers import quote
     >>> found = rental(864000.0, 1024, 8, quote("h100", "on_demand", 2 / 3600, row="-"))
     >>> round(found.cost * found.time.goodput), round(found.time.goodput, 3)
     (491520, 0.989)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.figures import Figures, figures
 from optimizer.purchase.points import Point, figures_in

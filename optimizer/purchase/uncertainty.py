@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from optimizer.catalog.offers import USER, Offer
 from optimizer.objectives.step.interval import Interval, interval
-from optimizer.presets.offers import USER, Offer
 from optimizer.purchase.campaign import Assumption, Campaign
 from optimizer.purchase.catalogue import price_row
 from optimizer.purchase.own import OWN, own_price, own_range

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
     from optimizer.objectives.step.explain import Explanation
     from optimizer.search.why.comparison import Comparison
     from optimizer.search.why.robustness import Robustness

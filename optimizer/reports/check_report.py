@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import GB, seconds
 from optimizer.reports.plan_report import chance, grid, notes, subject, title
-from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import GB, seconds
 from optimizer.reports.plan_report import grid, show_gigabytes, title
 from optimizer.reports.terms import bar, label
-from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer import Clash
+    from optimizer.answer.answer import Clash
     from optimizer.search.why.comparison import Comparison, Difference
 
 BAR = 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
 
 
 def conflict_sections(answer: Answer) -> list[RenderableType]:

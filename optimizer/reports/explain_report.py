@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import show
 from optimizer.objectives.step.explain import Explanation
 from optimizer.reports.terms import label
-from optimizer.units import show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.constraints.memory import percent
+from optimizer.base.units import GB, seconds, show
+from optimizer.constraints.rules.memory import percent
 from optimizer.exports.layout import plan_layout, stage_layers
-from optimizer.job import EVEN_RISK
+from optimizer.job.job import EVEN_RISK
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import chance_to_fit, risk_of, safe_memory
@@ -16,16 +17,15 @@ from optimizer.reports.plan_words import plan_words
 from optimizer.reports.proof_lines import proof_lines, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
 from optimizer.search.plan.simplicity import moving_parts
-from optimizer.units import GB, seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer import Alternative, Answer, Format, Safety
-    from optimizer.job import Job
+    from optimizer.answer.answer import Alternative, Answer, Format, Safety
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Knobs, Plan
     from optimizer.objectives.step.estimate import Estimate
-    from optimizer.plan import Knobs, Plan
 
 BAR = 36
 AT_LIMIT = 0.95

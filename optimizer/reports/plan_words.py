@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.plan import Plan
+from optimizer.job.plan import Plan
 
 SHARED = {
     0: "each with all of the optimizer state",

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from optimizer.config import shown
-from optimizer.errors import UnknownName
-from optimizer.model import Model, Provenance
-from optimizer.presets import KINDS, load_model, load_stack, names_of
-from optimizer.presets.hardware import CLUSTERS, DEVICES, LINKS
-from optimizer.presets.own import own_file, own_files
-from optimizer.presets.places import existing, file_of, spelled
-from optimizer.presets.rows import rows
-from optimizer.stack import PARAMETERS, Stack
+from optimizer.base.config import shown
+from optimizer.base.errors import UnknownName
+from optimizer.catalog import KINDS, load_model, load_stack, names_of
+from optimizer.catalog.hardware import CLUSTERS, DEVICES, LINKS
+from optimizer.catalog.own import own_file, own_files
+from optimizer.catalog.places import existing, file_of, spelled
+from optimizer.catalog.rows import rows
+from optimizer.job.model import Model, Provenance
+from optimizer.job.stack import PARAMETERS, Stack
 
 UNITS: Mapping[str, str] = {
     "published_params": "parameters",
@@ -92,7 +92,7 @@ def find_preset(name: str) -> Preset:
 
 def _of_file(path: Path) -> Preset:
     """What a file describes, by its keys: a model as it is read, with its parameters, anything else key by key."""
-    from optimizer.readers.text import kind_in, readable, toml_of
+    from optimizer.catalog.readers.text import kind_in, readable, toml_of
 
     text = "" if path.is_dir() else readable(path, "give a file of a model, cluster, device or stack")
     kind = (kind_in(toml_of(text, path)) if text and path.suffix != ".json" else "") or "model"
@@ -190,7 +190,7 @@ def _stack_numbers(stack: Stack) -> Iterator[Number]:
                 value=value,
                 unit=parameter.unit,
                 scope=parameter.meaning,
-                source=f"fixed: {known.why}" if known else "default of optimizer/stack.py, not fitted",
+                source=f"fixed: {known.why}" if known else "default of optimizer/job/stack.py, not fitted",
                 grade="B" if known else "C",
             )
     for name, feature in _settings(stack.features):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.presets import KINDS
+from optimizer.catalog import KINDS
 from optimizer.reports.preset_numbers import Number, Preset
 
 if TYPE_CHECKING:

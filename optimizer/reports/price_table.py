@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from optimizer.presets.offers import COMMITMENTS, OFFERS, OLD, RENTS, Offer
-from optimizer.units import DAY
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import COMMITMENTS, OFFERS, OLD, RENTS, Offer
 
 if TYPE_CHECKING:
     from rich.table import Table

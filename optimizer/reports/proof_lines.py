@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.units import seconds
+from optimizer.base.units import seconds
 
 if TYPE_CHECKING:
-    from optimizer.answer import Certificate, NearTies
+    from optimizer.answer.answer import Certificate, NearTies
 
 SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 
@@ -53,7 +53,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: 
 def ties_line(ties: NearTies, *, given: bool = False) -> str:
     """How many plans come close.
 
-    >>> from optimizer.answer import NearTies
+    >>> from optimizer.answer.answer import NearTies
     >>> ties_line(NearTies(within_1_percent=1, within_5_percent=2))
     '1 other plan lies within 1 % of the best, 2 within 5 %, evenly split or as laid out above.'
     >>> ties_line(NearTies())

@@ -9,7 +9,7 @@ from optimizer.reports.plan_report import grid, title
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
     from optimizer.search.why.robustness import Robustness
 
 

@@ -8,7 +8,7 @@ import sys
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from optimizer.names import plain_screen
+from optimizer.base.names import plain_screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from optimizer.names import one_line, terminal_text
+from optimizer.base.names import one_line, terminal_text
 from optimizer.reports.page import rendered
 from optimizer.reports.screen import USUAL
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import seconds
 from optimizer.reports.plan_report import grid, knobs_text, notes, subject, title
 from optimizer.reports.terms import bar
-from optimizer.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from io import StringIO
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from optimizer.names import csv_cell
-from optimizer.units import show
+from optimizer.base.names import csv_cell
+from optimizer.base.units import show
 
 if TYPE_CHECKING:
     from rich.table import Table

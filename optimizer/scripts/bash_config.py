@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from optimizer.base.units import is_count
 from optimizer.scripts.bash import Reading
 from optimizer.scripts.bash_edit import replaced
 from optimizer.scripts.config_file import ConfigFile, plain, written
 from optimizer.scripts.flags import flat
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.pieces import Site, Word, text_of, unknown_in
-from optimizer.units import is_count
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from optimizer.errors import InvalidFile
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.base.errors import InvalidFile
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.bash import Command, Document, Find, Reading, read_bash
 from optimizer.scripts.bash_documents import Options, inner_script
 from optimizer.scripts.bash_edit import edited

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.scripts.arithmetic import whole_number
 from optimizer.scripts.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
 

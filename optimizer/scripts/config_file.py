@@ -11,10 +11,10 @@ from functools import cached_property, reduce
 from math import isfinite
 from typing import Any
 
-from optimizer.errors import InvalidFile
-from optimizer.readers.text import json_of, shown, toml_of
+from optimizer.base.errors import InvalidFile
+from optimizer.base.units import HUGE
+from optimizer.catalog.readers.text import json_of, shown, toml_of
 from optimizer.scripts.torchtitan_python import titan_changed, titan_spans, titan_values
-from optimizer.units import HUGE
 
 Span = tuple[int, int]
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.errors import InvalidFile
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.base.errors import InvalidFile
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.config_file import ConfigFile
 from optimizer.scripts.launch import LARGEST_COUNT, Launch
 from optimizer.scripts.megatron_write import FlagChange

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.job import Job
-from optimizer.plan import Plan
-from optimizer.presets import model_spellings
+from optimizer.base.units import is_count
+from optimizer.catalog import model_spellings
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.config_launch import Values, rest, take, whole
 from optimizer.scripts.launch import Launch
-from optimizer.units import is_count
 
 PROGRAM = "llm-foundry"
 KEYS: Mapping[str, str] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from optimizer.base.units import is_count
 from optimizer.scripts.pieces import Piece, Word
-from optimizer.units import is_count
 
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")

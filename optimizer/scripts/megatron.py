@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from math import lcm, prod
 from typing import Any
 
-from optimizer.errors import InvalidFile
-from optimizer.plan import Plan
+from optimizer.base.errors import InvalidFile
+from optimizer.base.units import is_count
+from optimizer.job.plan import Plan
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import LACKING, Launch
 from optimizer.scripts.machines import LAUNCHER
@@ -31,7 +32,6 @@ from optimizer.scripts.megatron_flags import (
 )
 from optimizer.scripts.megatron_shape import read_shape
 from optimizer.scripts.megatron_software import read_software
-from optimizer.units import is_count
 
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
 MISSPELT = 0.94  # likeness from which on a name counts as another one, misspelt

@@ -10,14 +10,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InvalidFile, nearest
-from optimizer.plan import Knobs, Plan, balanced, virtual_stages
-from optimizer.presets.launchers import MEGATRON_LM, argument_names
-from optimizer.readers.text import read_json, readable
-from optimizer.recomputation import MODULES, RESCALED, named
+from optimizer.base.errors import InvalidFile, nearest
+from optimizer.base.units import LARGEST, is_count
+from optimizer.catalog.launchers import MEGATRON_LM, argument_names
+from optimizer.catalog.readers.text import read_json, readable
+from optimizer.job.plan import Knobs, Plan, balanced, virtual_stages
+from optimizer.job.recomputation import MODULES, RESCALED, named
+from optimizer.job.variables import DISPATCHERS
 from optimizer.scripts.megatron_flags import COUNTS, LISTS, SWITCHES, TEXTS
-from optimizer.units import LARGEST, is_count
-from optimizer.variables import DISPATCHERS
 
 JOB_SETTINGS = ("global_batch", "seq_len", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
 MOST_LAYERS = 10_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optimizer.base.units import is_count
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.machines import LAUNCHER
-from optimizer.units import is_count
 
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {

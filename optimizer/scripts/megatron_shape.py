@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.base.units import is_count
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.megatron_flags import MEGATRON_DEEPSPEED, SHAPE_COUNTS, SHAPE_SWITCHES, whole_number
-from optimizer.units import is_count
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
 TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.job.variables import DISPATCHERS
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.megatron_flags import (
@@ -14,7 +15,6 @@ from optimizer.scripts.megatron_flags import (
     left_open,
     whole_number,
 )
-from optimizer.variables import DISPATCHERS
 
 STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
 BYTES_OF: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}

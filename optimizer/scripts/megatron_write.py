@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.exports.megatron import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.variables import DISPATCHERS
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.megatron_flags import MEGATRON_DEEPSPEED, ULYSSES
-from optimizer.variables import DISPATCHERS
 
 DEGREES: Mapping[str, str] = {
     "--tensor-model-parallel-size": "tp",

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.job import Job
-from optimizer.plan import Plan
-from optimizer.presets import load_model, preset_model
+from optimizer.catalog import load_model, preset_model
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.config_file import ConfigFile, written
 from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag

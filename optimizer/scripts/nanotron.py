@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.config_launch import Values, rest, take, tied
 from optimizer.scripts.launch import Launch
 

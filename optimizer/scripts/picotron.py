@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.job import Job
-from optimizer.plan import Plan
-from optimizer.presets import preset_model
+from optimizer.catalog import preset_model
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.config_launch import Values, rest, take, tied
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.llm_foundry import named

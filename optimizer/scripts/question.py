@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.errors import InvalidFile
-from optimizer.hardware import Cluster
-from optimizer.job import EVEN_RISK, Job, Limits
-from optimizer.model import Model
-from optimizer.plan import Knobs, Plan, balanced
-from optimizer.presets import load_cluster, load_device, load_stack, preset_cluster
+from optimizer.base.errors import InvalidFile
+from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.model import Model
+from optimizer.job.plan import Knobs, Plan, balanced
 from optimizer.scripts.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
 from optimizer.scripts.shape import model_of
 from optimizer.scripts.software import switched, widened

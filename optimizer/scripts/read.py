@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from optimizer.errors import InputError, InvalidFile
-from optimizer.files import read_bytes
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.files import read_bytes
 from optimizer.scripts import deepspeed, llm_foundry, maxtext, megatron_yaml, nanotron, picotron, torchtitan
 from optimizer.scripts.bash import Document, Find, Reading
 from optimizer.scripts.bash_config import TrainingCommand, training_with_config
@@ -50,7 +50,7 @@ class File:
     @property
     def text(self) -> str:
         """Its text."""
-        from optimizer.readers.text import decoded
+        from optimizer.catalog.readers.text import decoded
 
         return decoded(self.data)
 

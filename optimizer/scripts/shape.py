@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from optimizer.model import Experts, LatentAttention, Model, SlidingWindow
-from optimizer.presets import load_model, model_names, preset_model
+from optimizer.catalog import load_model, model_names, preset_model
+from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 from optimizer.scripts.launch import Launch
 
 NEEDED = ("layers", "hidden", "heads")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from optimizer.recomputation import MODES, MODULES
-from optimizer.stack import BY_VIRTUAL_STAGE, Fixed, Stack
-from optimizer.variables import DISPATCHERS
+from optimizer.job.recomputation import MODES, MODULES
+from optimizer.job.stack import BY_VIRTUAL_STAGE, Fixed, Stack
+from optimizer.job.variables import DISPATCHERS
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
@@ -24,7 +24,7 @@ def switched(stack: Stack, said: Mapping[str, Any], zero_stage: int = 1) -> Stac
 
     Data parallelism hides as much of its bytes as the launch overlaps: gradients, and with ZeRO gathered weights.
 
-    >>> from optimizer.stack import Stack
+    >>> from optimizer.job.stack import Stack
     >>> off = switched(Stack(name="mine"), {"reduce_overlap": True, "gather_overlap": False})
     >>> round(off["dp_overlap"] / Stack(name="mine")["dp_overlap"], 3)
     0.667

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.scripts.launch import Launch
 from optimizer.scripts.megatron_write import FlagChange
 

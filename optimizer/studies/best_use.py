@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import Known, Outlook, outlook
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.energy import BITS, Hops, hops
 from optimizer.objectives.network.hops import hop_time
@@ -16,7 +17,6 @@ from optimizer.objectives.network.topology import span
 from optimizer.objectives.step.buckets import rate_of_share
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
 from optimizer.studies.room import Room

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.plan import Plan
 
 BACKWARD_PRODUCTS = 2
 """A weight matrix is multiplied twice in the backward pass: gradients of its input and of itself."""

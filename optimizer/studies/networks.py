@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.errors import InputError
-from optimizer.hardware import Link
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_link
+from optimizer.base.errors import InputError
+from optimizer.base.units import parse, show
+from optimizer.catalog import load_link
+from optimizer.job.hardware import Link
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.studies.communication import CommunicationStudy, Priced, communication, priced
-from optimizer.units import parse, show
 
 BISECTIONS = 60
 FASTEST = 1e15

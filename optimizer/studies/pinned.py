@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.base.errors import InputError
 from optimizer.constraints.given_layout import counts_of
-from optimizer.errors import InputError
-from optimizer.job import LAYERS, LAYOUT, RECOMPUTED, Job
-from optimizer.plan import Plan
+from optimizer.job.job import LAYERS, LAYOUT, RECOMPUTED, Job
+from optimizer.job.plan import Plan
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
 CONTEXT = "the pins do not make a plan for this job"
@@ -19,7 +19,7 @@ def pinned_plan(job: Job, fixed: Mapping[str, int | str | bool]) -> Plan:
 
     Raises InputError, with every necessary rule that the pins break.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> where = {"cluster": load_cluster("h100"), "stack": load_stack("megatron-core")}
     >>> job = Job(model=load_model("llama3-8b"), **where, gpus=64, seq_len=2048, global_batch=128)
     >>> pinned_plan(job, {"tp": 8, "pp": 2}).summary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from optimizer.units import GB
+from optimizer.base.units import GB
 
 
 @dataclass(frozen=True, kw_only=True)

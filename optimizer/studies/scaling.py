@@ -8,13 +8,13 @@ from itertools import product
 
 import numpy as np
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.plan.alternatives import estimate_of
 
 MODES = ("strong", "weak")
@@ -84,7 +84,7 @@ def scaling(job: Job, counts: Sequence[int], mode: str = "strong", planner: Plan
 def job_at(job: Job, gpus: int, first: int, mode: str) -> Job:
     """The job on another number of GPUs. Raises InputError when a weakly scaled batch is no whole number.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> where = {"cluster": load_cluster("h100"), "stack": load_stack("megatron-core")}
     >>> job = Job(model=load_model("llama2-7b"), **where, gpus=8, seq_len=2048, global_batch=256)
     >>> job_at(job, 64, 8, "weak").global_batch, job_at(job, 64, 8, "strong").global_batch

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.constraints.rules import structural
-from optimizer.errors import InputError
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan, Plans
+from optimizer.base.errors import InputError
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.studies.communication import CommunicationStudy, communication
 
 STRATEGIES = ("dp", "fsdp", "tp", "pp")
@@ -39,7 +39,7 @@ class Strategy:
 def pure_plan(job: Job, strategy: str, micro_batch: int = 1) -> Plan:
     """The plan that puts all GPUs of a job into one strategy. Raises InputError for another one.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> where = {"cluster": load_cluster("h100"), "stack": load_stack("megatron-core")}
     >>> job = Job(model=load_model("llama3-8b"), **where, gpus=8, seq_len=2048, global_batch=64)
     >>> pure_plan(job, "pp").num_microbatches, pure_plan(job, "dp").num_microbatches

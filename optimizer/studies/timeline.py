@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
-from optimizer.plan import Knobs, Plan
 from optimizer.search.layouts.band import EFFORT
 from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
 from optimizer.search.layouts.problem import layer_costs, problem_of

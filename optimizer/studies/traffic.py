@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE, modules_of
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.messages import boundary_messages, head_messages, layer_messages, module_messages
 from optimizer.objectives.layer.shapes import shapes_of
@@ -19,8 +21,6 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, L
 from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.once import elements_on
 from optimizer.objectives.step.price import Step
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.recomputation import RECOMPUTE, modules_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.search.lattice.kept_trials import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat

@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from optimizer.answer import job_dict
+from optimizer.answer.answer import job_dict
+from optimizer.base.errors import InputError
 from optimizer.constraints.pins import as_limits
-from optimizer.errors import InputError
-from optimizer.job import Job, Limits
+from optimizer.job.job import Job, Limits
+from optimizer.job.variables import LIMITS
 from optimizer.sweep.study import Study
 from optimizer.sweep.task import Task, content, key_of
-from optimizer.variables import LIMITS
 
 if TYPE_CHECKING:
     from optimizer.sweep.schema import AxesTable
@@ -108,7 +108,7 @@ def _task(
 
 def _asked_in_vain(combination: Combination) -> dict[str, Any]:
     """What was asked, in the words of job_dict as far as they are known."""
-    from optimizer.presets import load_cluster, load_model
+    from optimizer.catalog import load_cluster, load_model
 
     model = load_model(combination.model)
     cluster = load_cluster(combination.cluster or combination.device or "dgx-h100")

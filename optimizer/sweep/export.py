@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.reports.table import csv_text as table_text
 from optimizer.sweep.results import flat, records
 

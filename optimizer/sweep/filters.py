@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from optimizer.errors import InputError, nearest
+from optimizer.base.errors import InputError, nearest
 from optimizer.sweep.results import COLUMNS, flat
 
 Condition = Callable[[Mapping[str, Any]], bool]

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from optimizer.errors import InputError
-from optimizer.interruption import start_server
+from optimizer.base.errors import InputError
+from optimizer.base.interruption import start_server
 from optimizer.sweep.task import Outcome, Task
 from optimizer.sweep.work import failed, work
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
-from optimizer.presets import load_cluster
-from optimizer.presets.offers import Offer, PriceBook, quote
-from optimizer.units import DAY
+from optimizer.base.errors import InputError
+from optimizer.base.units import DAY
+from optimizer.catalog import load_cluster
+from optimizer.catalog.offers import Offer, PriceBook, quote
 
 if TYPE_CHECKING:
-    from optimizer.hardware import Cluster
+    from optimizer.job.hardware import Cluster
 
 COSTS = (
     "usd_per_gpu_hour",

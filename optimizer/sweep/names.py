@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, nearest
+from optimizer.base.errors import InputError, nearest
 
 NAMED = ("models", "clusters", "devices", "stacks")
 
@@ -26,11 +26,11 @@ def expanded(kind: str, names: Iterable[str], folder: Path, where: str, problems
 
 def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
     """What one name or glob stands for; raises InputError when it stands for nothing."""
-    from optimizer import presets
-    from optimizer.presets.places import file_of, spelled
+    from optimizer import catalog
+    from optimizer.catalog.places import file_of, spelled
 
-    load = presets.KINDS[kind.removesuffix("s")][1]
-    known = presets.names_of(kind.removesuffix("s"))
+    load = catalog.KINDS[kind.removesuffix("s")][1]
+    known = catalog.names_of(kind.removesuffix("s"))
     if path := file_of(name, folder):
         if not os.path.exists(path):
             raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.base.units import is_count
 from optimizer.sweep.local import ATTEMPTS, Work
 from optimizer.sweep.task import Outcome, Task
 from optimizer.sweep.work import failed, work
-from optimizer.units import is_count
 
 REACH = 5.0  # to wait for an answer at the address [s]
 AHEAD = 2  # tasks given to each processor of the cluster, so that none waits for us

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from optimizer.job import Limits
-from optimizer.plan import Knobs, Plan
-from optimizer.presets.offers import PriceBook
+from optimizer.catalog.offers import PriceBook
+from optimizer.job.job import Limits
+from optimizer.job.plan import Knobs, Plan
 from optimizer.sweep.money import costs
 from optimizer.sweep.store import Row
 

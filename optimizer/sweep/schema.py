@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 
+from optimizer.base.errors import InputError
+from optimizer.base.units import amount, parse, whole
+from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Table
 from optimizer.constraints.pin_text import pin_texts
-from optimizer.errors import InputError
-from optimizer.readers.tables import Count, Name, Natural, Positive, Table
-from optimizer.units import amount, parse, whole
 
 # What people write for the plural keys: the names of the options of `optimize`.
 SINGULAR = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from optimizer.errors import InputError
-from optimizer.names import without_passwords
+from optimizer.base.errors import InputError
+from optimizer.base.names import without_passwords
 
 STORE = "--store"
 ADVICE = (

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from optimizer.names import without_passwords
+from optimizer.base.names import without_passwords
 from optimizer.sweep.connection import readable, url_of, writable
 from optimizer.sweep.owner import Owner, is_dead
 from optimizer.sweep.storage_errors import NoBatch, StoreError, advice, explained

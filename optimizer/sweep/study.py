@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog.readers.text import read_toml
 from optimizer.constraints.pin_text import Pinned, pinned
-from optimizer.errors import InputError, InvalidFile
-from optimizer.readers.text import read_toml
 from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read_study(path: str | Path) -> Study:
 
     Raises InvalidFile with every problem of the file, InputError when it cannot be read.
     """
-    from optimizer.readers.problems import validated
+    from optimizer.catalog.readers.problems import validated
     from optimizer.sweep.schema import SINGULAR, StudyTable
 
     path, problems = Path(path), list[str]()
@@ -109,7 +109,7 @@ def _incomplete(axes: AxesTable, where: str) -> list[str]:
 
 
 def _dtypes(names: Iterable[str], where: str, problems: list[str]) -> tuple[str, ...]:
-    from optimizer.job import DTYPES
+    from optimizer.job.job import DTYPES
 
     for name in names:
         if name.lower() not in DTYPES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from typing import Any
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.sweep.study import Effort
 
 # Words about a number, not the number: they change no answer.
@@ -51,7 +51,7 @@ class Outcome:
 def content(value: Any) -> Any:
     """Any value of a job as plain values, without the words that change no answer.
 
-    >>> from optimizer.model import SlidingWindow
+    >>> from optimizer.job.model import SlidingWindow
     >>> content((SlidingWindow(size=4096), {"tp": 8}))
     [{'size': 4096, 'global_every': 0}, {'tp': 8}]
     """

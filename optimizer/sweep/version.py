@@ -9,20 +9,7 @@ from pathlib import Path
 
 # Everything that an answer depends on besides the job itself, which is in the key of its result: the code that planning
 # runs, the presets that it reads on the way, and the libraries that search.
-PARTS = (
-    *("answer.py", "job.py", "plan.py", "stack.py", "model.py", "hardware.py", "recomputation.py", "target.py"),
-    *(
-        "config.py",
-        "files.py",
-        "names.py",
-        "units.py",
-        "variables.py",
-        "constraints",
-        "objectives",
-        "presets",
-        "search",
-    ),
-)
+PARTS = ("answer", "base", "catalog", "constraints", "job", "objectives", "search")
 DATA = ("intervals.toml", "kernels.csv", "nccl.csv")
 LIBRARIES = ("ortools", "optuna")
 
@@ -44,7 +31,7 @@ def cost_model_version() -> str:
 
 def sources() -> list[Path]:
     """The files of code and data."""
-    from optimizer.presets.files import presets_folder
+    from optimizer.catalog.files import presets_folder
 
     package = Path(__file__).resolve().parents[1]
     found = [path for part in PARTS for path in sorted((package / part).rglob("*.py")) or [package / part]]

@@ -6,7 +6,7 @@ import platform
 import sys
 from time import perf_counter
 
-from optimizer.errors import OptimizerError
+from optimizer.base.errors import OptimizerError
 from optimizer.sweep.task import Outcome, Task, canonical
 from optimizer.sweep.version import cost_model_version
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from optimizer.answer import job_dict, plan_dict
+from optimizer.answer.answer import job_dict, plan_dict
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import expected_gain
 from optimizer.trial.folder import SCHEMA_VERSION, Trials

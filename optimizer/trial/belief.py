@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import Plans
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.plan import Plans
-from optimizer.recomputation import RECOMPUTE
 
 DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch", "num_microbatches")
 KINDS = ("schedule", "dispatcher")
@@ -52,7 +52,7 @@ class Likeness:
 def features(plans: Plans) -> FloatArray:
     """Where plans lie among each other: doublings of their degrees, and 1 for each choice that differs [1].
 
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.job.plan import Plan
     >>> one, other = features(Plans.of([Plan(tp=2, dp=4), Plan(tp=8, dp=1, recompute="full")]))
     >>> float(np.sum((one - other) ** 2))  # TP: 2 doublings, DP: 2, recomputation: 2
     12.0

@@ -9,15 +9,15 @@ from math import exp, log
 
 import numpy as np
 
+from optimizer.base.errors import Infeasible
 from optimizer.constraints.given_layout import laid_out
-from optimizer.constraints.rules import structural
-from optimizer.errors import Infeasible
-from optimizer.job import EVEN_RISK, Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at, tuned
 from optimizer.search.lattice.oracle import Points, firsts, sweep
 from optimizer.search.plan.alternatives import estimate_of

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optimizer.answer import Answer, job_dict, plan_dict
-from optimizer.errors import InputError, InvalidFile
+from optimizer.answer.answer import Answer, job_dict, plan_dict
+from optimizer.answer.saved import SavedAnswer, read_answer
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog.readers.text import json_of, read_text
 from optimizer.exports.folder import exported, write_texts
-from optimizer.job import Job
-from optimizer.readers.text import json_of, read_text
-from optimizer.search.check.answer_file import SavedAnswer, read_answer
+from optimizer.job.job import Job
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.launch import LAUNCH, MANIFEST, RUNNER, launch_script, run_script, time_limit, trial_name
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
 from optimizer.exports.megatron import COMMUNICATORS, RELEASE, exported_plan, megatron_arguments
 from optimizer.exports.megatron_model import differing
 from optimizer.exports.sbatch import argument_rows, environment
-from optimizer.job import Job
+from optimizer.job.job import Job
 
 LOG, EXIT_CODE, LAUNCH, RUNNER, MANIFEST = "train.log", "exit-code", "launch.sh", "run.sh", "trials.json"
 PREFIX = "trial-"
@@ -200,7 +200,7 @@ def time_limit(slowest: float, steps: int) -> float:
 def gpu_hours(job: Job, step_time: float, steps: int) -> float:
     """What a trial costs, its start included [h].
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"), gpus=8,
     ...     seq_len=2048, global_batch=8)
     >>> gpu_hours(job, 7.5, 20)

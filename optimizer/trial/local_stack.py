@@ -10,17 +10,17 @@ import numpy as np
 from optimizer.calibration.least_squares import PRIOR, Solution, solve
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import with_parameters
-from optimizer.job import Job
-from optimizer.logs.failures import OK, OOM
-from optimizer.model import Provenance
+from optimizer.catalog import stack_names
+from optimizer.diagnose.failures import OK, OOM
+from optimizer.job.job import Job
+from optimizer.job.model import Provenance
+from optimizer.job.plan import KnobColumns, Plans
+from optimizer.job.stack import Stack
+from optimizer.job.target import AT
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.price import price
-from optimizer.plan import KnobColumns, Plans
-from optimizer.presets import stack_names
 from optimizer.search.lattice.knobs import columns, joined_knobs
-from optimizer.stack import Stack
-from optimizer.target import AT
 from optimizer.trial.belief import Likeness
 from optimizer.trial.candidates import Candidates, spread_of
 from optimizer.trial.outcome import Outcome

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optimizer.errors import InputError, InvalidFile
-from optimizer.files import read_bytes
-from optimizer.logs.failures import CRASHED, OK, OOM
-from optimizer.logs.measured import Measured, read_runs_of
-from optimizer.logs.row import contradictions
-from optimizer.readers.text import read_text
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.files import read_bytes
+from optimizer.base.units import is_count
+from optimizer.catalog.readers.text import read_text
+from optimizer.diagnose.failures import CRASHED, OK, OOM
+from optimizer.diagnose.measured import Measured, read_runs_of
+from optimizer.diagnose.row import contradictions
 from optimizer.trial.belief import Belief
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.folder import Trials
 from optimizer.trial.launch import EXIT_CODE, LOG
-from optimizer.units import is_count
 
 WAITING, UNFINISHED = "waiting", "unfinished"
 FEWEST = 5  # steady steps that a trial without an end needs to count

@@ -14,10 +14,10 @@ from optimizer.calibration.leave_out import refitted
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
+from optimizer.catalog import load_stack
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_stack
-from optimizer.stack import PARAMETERS, Stack
 from optimizer.trial.belief import Belief
 from optimizer.trial.candidates import spread_of
 from optimizer.trial.choice import chosen_trials, loss_left, winner

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.logs.failures import CRASHED, OK, OOM
+from optimizer.base.units import GB, seconds
+from optimizer.diagnose.failures import CRASHED, OK, OOM
 from optimizer.reports.plan_report import grid, notes, subject, title
 from optimizer.trial.choice import expected_gain
 from optimizer.trial.launch import RUNNER, gpu_hours
 from optimizer.trial.local_stack import LocalStack
 from optimizer.trial.outcome import Outcome
-from optimizer.units import GB, seconds
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.presets.offers import Offer
+    from optimizer.catalog.offers import Offer
     from optimizer.trial.belief import Belief
     from optimizer.trial.folder import Trials
     from optimizer.trial.verdict import Verdict

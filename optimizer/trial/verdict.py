@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import Next, loss_left, next_trial, winner
 from optimizer.trial.folder import Trials

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optimizer.catalog.hardware import load_cluster
 from optimizer.objectives.network.collectives import KINDS, collective_time
 from optimizer.objectives.network.topology import span
-from optimizer.presets.hardware import load_cluster
 
 
 @pytest.mark.parametrize("kind", KINDS)

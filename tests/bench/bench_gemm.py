@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from optimizer.catalog.hardware import load_device
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for
-from optimizer.presets.hardware import load_device
 
 
 @pytest.mark.parametrize("entries", [100, 10_000, 1_000_000])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from optimizer.constraints.memory import Memory
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import prove
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.planner import plan
 

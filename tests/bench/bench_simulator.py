@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
-from optimizer.plan import Plan
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import best_assignment
 from optimizer.search.layouts.problem import layout_problem
 

@@ -1,6 +1,6 @@
 """What trials are worth on measured runs: `python -m pytest -s tests/bench/bench_trial.py` (some two minutes).
 
-The table in docs/accuracy.md is printed by `python -m optimizer.tools.trial_replay --runs ... --runs ...`.
+The table in docs/accuracy.md is printed by `python -m maintain.trial_replay --runs ... --runs ...`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maintain.trial_replay import curves, scenarios, table
 from optimizer.calibration.runs import read_runs
-from optimizer.tools.trial_replay import curves, scenarios, table
 from optimizer.trial.replay import expected_losses
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "measured"

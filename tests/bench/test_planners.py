@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from bench.planners import baselines, figures, jobs, ours, schemas
 from bench.planners.score import HERE, Unreadable, kendall, main, read_predictions, regret, score, spearman
 from optimizer.calibration.runs import read_runs
-from optimizer.presets.files import presets_folder
+from optimizer.catalog.files import presets_folder
 
 JOBS = json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
 

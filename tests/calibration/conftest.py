@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.stack import Features, Stack
+from optimizer.job.stack import Features, Stack
 
 Rows = list[dict[str, str]]
 LAB = Stack(

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.calibrate import calibrate, informed
 from optimizer.calibration.fit import fit_times, table_weights
 from optimizer.calibration.least_squares import from_unit, to_unit
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
-from optimizer.errors import InputError
-from optimizer.readers.stack_file import read_stack
-from optimizer.stack import PARAMETERS, Stack
+from optimizer.catalog.readers.stack_file import read_stack
+from optimizer.job.stack import PARAMETERS, Stack
 
 TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
 

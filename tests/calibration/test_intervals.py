@@ -14,13 +14,13 @@ from optimizer.calibration.leave_out import HeldOut, held_out
 from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.shared_quantile import weighted_quantile
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model
+from optimizer.catalog.hardware import with_network
+from optimizer.catalog.intervals import errors_of_others, pooled_intervals
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.stack import Features, Stack
 from optimizer.objectives.step.interval import STARVED_MFU, difficulty, interval, mfu, outside
-from optimizer.plan import Plan
-from optimizer.presets import load_cluster, load_model
-from optimizer.presets.hardware import with_network
-from optimizer.presets.intervals import errors_of_others, pooled_intervals
-from optimizer.stack import Features, Stack
 
 FREE = ("gemm_efficiency", "hbm_efficiency", "launch", "step_overhead")
 FITTED = Stack(

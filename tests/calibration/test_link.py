@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.link import fit_link, predicted, scaled_link
-from optimizer.errors import InputError
-from optimizer.hardware import Link
-from optimizer.readers.nccl_tests import CollectiveSample, read_nccl_tests
+from optimizer.catalog.readers.nccl_tests import CollectiveSample, read_nccl_tests
+from optimizer.job.hardware import Link
 
-DATA = Path(__file__).resolve().parents[1] / "readers" / "data"
+DATA = Path(__file__).resolve().parents[1] / "catalog" / "readers" / "data"
 NVLINK3 = Link(name="nvlink3", bandwidth=300e9, latency=1e-6)
 NDR = Link(name="infiniband-ndr", bandwidth=50e9, latency=2e-6, efficiency=0.96)
 

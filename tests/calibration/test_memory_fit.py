@@ -8,7 +8,7 @@ import pytest
 from optimizer.calibration.memory_fit import counted, fit_memory, predicted_memory
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.stack import Stack
+from optimizer.job.stack import Stack
 
 TRUTH = {"fragmentation": 0.12, "workspace": 0.8e9, "activation_factor": 1.3, "logit_memory": 12.0}
 

@@ -3,8 +3,8 @@ import pytest
 
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 
 
 def test_batches_hold_every_run_once(gpt_runs: list[Run]) -> None:

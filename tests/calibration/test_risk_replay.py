@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from maintain.risk_replay import RISKS, table
 from optimizer.calibration.risk_replay import answer, replay
 from optimizer.calibration.runs import Run
 from optimizer.calibration.validation import Priced
-from optimizer.job import Job
-from optimizer.plan import Plan
-from optimizer.tools.risk_replay import RISKS, table
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from tests.measured import MEASURED, measured_runs
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from optimizer.calibration.row_ablation import ablated
 from optimizer.calibration.runs import Run
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 from tests.measured import MEASURED, measured_runs
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from optimizer.calibration.row_corrections import CORRECTIONS, corrected
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.presets import stack_names
+from optimizer.catalog import stack_names
 
 COLUMNS = (
     "source,table,stack,model,layers,hidden,heads,vocab,seq_len,gpu,gpus,tp,micro_batch,global_batch,"

@@ -16,9 +16,9 @@ from optimizer.calibration.row_recipe import (
     usual_vpp,
 )
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.catalog import load_cluster, load_model
+from optimizer.job.stack import Features, Stack
 from optimizer.objectives.pipeline.stages import filled_stages
-from optimizer.presets import load_cluster, load_model
-from optimizer.stack import Features, Stack
 
 COLUMNS = (
     "model,gpu,gpus,gpus_per_node,dp,tp,micro_batch,global_batch,seq_len,dtype,recompute,framework,step_time_s,notes\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.row_model import read_model
-from optimizer.errors import InputError
 
 
 @pytest.mark.parametrize(

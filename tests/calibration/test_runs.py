@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.calibration.report.validation import _refusals
 from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_network import network_bandwidth
 from optimizer.calibration.row_numbers import number_problems
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import validate
-from optimizer.errors import InputError, InvalidFile
-from optimizer.presets import load_device
+from optimizer.catalog import load_device
 
 SHORT = "model,gpu,gpus,micro_batch,global_batch,step_time_s\n"
 

@@ -14,7 +14,7 @@ from optimizer.calibration.fit import fit_times, table_weights
 from optimizer.calibration.least_squares import PRIOR, RUNS_PER_PARAMETER, SCALE, TOLD, Solution
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.settle import UNTOLD, anew
-from optimizer.stack import PARAMETERS, Fixed, Stack
+from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 TRUTH = {"gemm_efficiency": 0.72, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.calibrate import calibrate
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.validation import validate
-from optimizer.errors import InputError
-from optimizer.stack import Stack
+from optimizer.job.stack import Stack
 
 HEADER = "id,model,gpu,gpus,tp,pp,vpp,micro_batch,global_batch,seq_len,step_time_s\n"
 

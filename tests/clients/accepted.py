@@ -19,16 +19,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names
 from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.sbatch import environment
 from optimizer.exports.torchtitan_model import MODELS
 from optimizer.exports.torchtitan_python import function_of
-from optimizer.job import Job
-from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names
+from optimizer.job.job import Job
+from optimizer.job.target import LAUNCHERS, aimed, held_to
 from optimizer.search.plan.planner import plan
-from optimizer.target import LAUNCHERS, aimed, held_to
 
 HERE = Path(__file__).parent
 STACKS: Mapping[str, tuple[str, ...]] = {

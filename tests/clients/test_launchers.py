@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.catalog.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
 from optimizer.exports.nemo import BRIDGE_RELEASES
 from optimizer.exports.torchtitan_model import MAIN, NEW, OLD
-from optimizer.presets.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
 from optimizer.scripts.python_config import config_functions
 from optimizer.scripts.read import read_files
 from optimizer.scripts.torchtitan_python import titan_values

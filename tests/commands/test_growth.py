@@ -139,7 +139,7 @@ def test_an_end_is_heard_where_ctrl_c_is_ignored(name: str) -> None:
     """As in what a script starts with &: a library's import that is interrupted fails in its own way."""
     program = (
         "import os, signal\n"
-        "from optimizer.interruption import Stop, asked\n"
+        "from optimizer.base.interruption import Stop, asked\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "Stop().listen()\n"
         "try:\n"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from optimizer.catalog import load_cluster, load_link
+from optimizer.catalog.readers.nccl_tests import read_nccl_tests
+from optimizer.catalog.readers.nvidia_topo import read_topo
 from optimizer.cli import cli
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
-from optimizer.presets import load_cluster, load_link
-from optimizer.readers.nccl_tests import read_nccl_tests
-from optimizer.readers.nvidia_topo import read_topo
 
-DATA = Path(__file__).resolve().parents[1] / "readers" / "data"
+DATA = Path(__file__).resolve().parents[1] / "catalog" / "readers" / "data"
 
 
 def test_the_printed_tier_prices_the_log_it_was_fitted_to(tmp_path: Path) -> None:

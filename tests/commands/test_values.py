@@ -7,15 +7,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.settings import Asked, with_settings
 from optimizer.cli import cli
 from optimizer.commands.numbers import COUNT, SECONDS, TOKENS
 from optimizer.commands.values import Bytes, Formats, merged, storage_url
 from optimizer.constraints.pin_text import KNOBS, SHORT_NAMES, pinned
-from optimizer.errors import InputError
-from optimizer.job import PLACING
-from optimizer.plan import FIELDS
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.settings import Asked, with_settings
+from optimizer.job.job import PLACING
+from optimizer.job.plan import FIELDS
 
 
 def test_short_names_stand_for_variables_of_a_plan() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.constraints.dispatcher import OfferedDispatcher
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.dispatcher import OfferedDispatcher
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.layer.dispatcher_ranks import DEEPEP_RANKS
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
-from optimizer.variables import DISPATCHERS
 
 
 def job(model: str = "deepseek-v3", gpus: int = 256, **fixed: int | str) -> Job:

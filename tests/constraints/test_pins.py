@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.constraints.pins import pins
-from optimizer.constraints.rules import structural
-from optimizer.errors import InputError
-from optimizer.plan import Plan, Plans
-from optimizer.recomputation import RECOMPUTE
+from optimizer.constraints.rules.every import structural
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.stack import Features
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.stack import Features
 from tests.search.jobs import small_job
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.constraints.batch import Batch
-from optimizer.constraints.bubble import Bubble
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.host_activations import HostActivations
-from optimizer.constraints.layers import Layers
-from optimizer.constraints.memory import Memory
+from optimizer.base.errors import InputError
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import Measured
-from optimizer.constraints.rules import structural
-from optimizer.constraints.sequence_parallel import SequenceParallel
-from optimizer.errors import InputError
-from optimizer.job import Job
-from optimizer.plan import FIELDS, Plan, Plans
-from optimizer.recomputation import RECOMPUTE
+from optimizer.constraints.rules.batch import Batch
+from optimizer.constraints.rules.bubble import Bubble
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.constraints.rules.layers import Layers
+from optimizer.constraints.rules.memory import Memory
+from optimizer.constraints.rules.sequence_parallel import SequenceParallel
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.stack import Features
 from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.lattice.proof import program_of
-from optimizer.stack import Features
 from tests.search.jobs import DENSE, LATENT, MIXTURE, small_job
 
 FSDP = Features(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.tools.docs.blocks import blocks
-from optimizer.tools.docs.commands import Ran, filled
+from maintain.docs.blocks import blocks
+from maintain.docs.commands import Ran, filled
+from optimizer.base.errors import InputError
 
 PAGE = """\
 ```toml title="in/file.toml"

@@ -9,11 +9,11 @@ from typing import Any
 import click
 import pytest
 
+from maintain.docs.blocks import COMMANDS, blocks
+from maintain.docs.commands import ROOT, TOOL, lines_of
+from maintain.docs.site import DOCS, README, file_of, pages
 from optimizer.cli import cli
 from optimizer.reports.glossary import GLOSSARY
-from optimizer.tools.docs.blocks import COMMANDS, blocks
-from optimizer.tools.docs.commands import ROOT, TOOL, lines_of
-from optimizer.tools.docs.site import DOCS, README, file_of, pages
 
 TEXTS = {name: file_of(name).read_text(encoding="utf-8") for name in (README, *pages())}
 

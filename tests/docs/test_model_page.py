@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
+from maintain.docs.model_page import PAGE, cases
+from maintain.docs.site import DOCS
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
-from optimizer.tools.docs.model_page import PAGE, cases
-from optimizer.tools.docs.site import DOCS
 
 TEXT = (DOCS / PAGE).read_text(encoding="utf-8")
 WORKED = re.findall(r"^`(\w+)` of plan (\w)[^\n]*:\n\n```text\n(.+)\n= (\S+) (s|B)\n```$", TEXT, re.MULTILINE)

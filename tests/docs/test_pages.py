@@ -10,11 +10,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from maintain.docs.blocks import COMMANDS, SKIPPED, Block, blocks
+from maintain.docs.commands import ROOT, WIDTH, Ran, lines_of
+from maintain.docs.site import DOCS, README, file_of, pages, with_sections, written
 from optimizer.cli import cli
-from optimizer.plan import Knobs, Plan
-from optimizer.tools.docs.blocks import COMMANDS, SKIPPED, Block, blocks
-from optimizer.tools.docs.commands import ROOT, WIDTH, Ran, lines_of
-from optimizer.tools.docs.site import DOCS, README, file_of, pages, with_sections, written
+from optimizer.job.plan import Knobs, Plan
 
 PAGES = pages()
 TEXTS = {name: file_of(name).read_text(encoding="utf-8") for name in (README, *PAGES)}
@@ -35,12 +35,12 @@ def run(words: list[str], stdin: str) -> Ran:
     "name", [name for name in TEXTS if any(block.runs or block.command for block in blocks(TEXTS[name]))]
 )
 def test_commands_run_and_print_what_the_page_shows(name: str) -> None:
-    assert written(name, run) == TEXTS[name], f"python -m optimizer.tools.docs {name}"
+    assert written(name, run) == TEXTS[name], f"python -m maintain.docs {name}"
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_generated_sections_are_those_of_the_code(name: str) -> None:
-    assert with_sections(name) == TEXTS[name], f"python -m optimizer.tools.docs {name}"
+    assert with_sections(name) == TEXTS[name], f"python -m maintain.docs {name}"
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from optimizer.presets import device_names, model_names
-from optimizer.tools.docs.commands import ROOT
-from optimizer.tools.docs.site import DOCS
+from maintain.docs.commands import ROOT
+from maintain.docs.site import DOCS
+from optimizer.catalog import device_names, model_names
 
 PAGE = (DOCS / "how-to-add.md").read_text(encoding="utf-8")
 RULE = '''"""Tensor groups of at most two."""
@@ -27,8 +27,8 @@ import numpy as np
 
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray
-from optimizer.job import Job
-from optimizer.plan import Plans
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ GPIPE = Schedule(name="gpipe", order=gpipe, in_flight=in_flight)
 '''
 EXPORT = '''"""The degrees of a plan."""
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 
 
 def degrees(answer):
@@ -75,14 +75,14 @@ def degrees(answer):
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
         "optimizer/constraints/NAME.py": RULE,
-        "optimizer/constraints/rules.py": (
+        "optimizer/constraints/rules/every.py": (
             ("from optimizer.constraints.pins import pins\n", "from optimizer.constraints.pairs import Pairs\n"),
             ("    KvHeads(),\n", "    Pairs(),\n"),
         ),
     },
     "A pipeline schedule": {
         "optimizer/objectives/pipeline/NAME.py": SCHEDULE,
-        "optimizer/variables.py": (('"zero-bubble-2p", "dualpipe"', ', "gpipe"'),),
+        "optimizer/job/variables.py": (('"zero-bubble-2p", "dualpipe"', ', "gpipe"'),),
         "optimizer/objectives/pipeline/schedules.py": (
             ("from __future__ import annotations\n", "from optimizer.objectives.pipeline.gpipe import GPIPE\n"),
             ("ZERO_BUBBLE_2P, DUALPIPE", ", GPIPE"),
@@ -96,7 +96,9 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/studies/report/communication.py": (
             ('    "all_reduce": "all-reduce",\n', '    "broadcast": "broadcast",\n'),
         ),
-        "optimizer/readers/nccl_tests.py": (('    "allreduce": "all_reduce",\n', '    "broadcast": "broadcast",\n'),),
+        "optimizer/catalog/readers/nccl_tests.py": (
+            ('    "allreduce": "all_reduce",\n', '    "broadcast": "broadcast",\n'),
+        ),
     },
     "An export": {
         "optimizer/exports/NAME.py": EXPORT,
@@ -119,9 +121,9 @@ from optimizer.exports.folder import exported
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules
-from optimizer.presets import device_names, load_cluster, load_model, model_names
-from optimizer.readers.nccl_tests import _KINDS
-from optimizer.stack import Features
+from optimizer.catalog import device_names, load_cluster, load_model, model_names
+from optimizer.catalog.readers.nccl_tests import _KINDS
+from optimizer.job.stack import Features
 from tests.constraints.test_rules import test_check_equals_post_on_every_plan
 from tests.search.jobs import small_job
 
@@ -148,7 +150,7 @@ seen = {
     "counts": [len(device_names()), len(model_names())],
     "layers": load_model("own-7b").layers,
 }
-importlib.import_module("optimizer.plan").SCHEDULES += ("forgotten",)
+importlib.import_module("optimizer.job.plan").SCHEDULES += ("forgotten",)
 try:
     importlib.reload(schedules)
 except KeyError as error:
@@ -223,4 +225,4 @@ def test_a_device_and_a_model_are_found_and_counted(copied: dict[str, Any]) -> N
     assert (copied["device"], copied["layers"]) == ("chip", 32)
     assert copied["counts"] == [len(device_names()) + 1, len(model_names()) + 1]
     for name, counted in (("hardware", "len(device_names()) =="), ("models", "len(NAMES) ==")):
-        assert counted in (ROOT / f"tests/presets/test_{name}.py").read_text(encoding="utf-8")
+        assert counted in (ROOT / f"tests/catalog/test_{name}.py").read_text(encoding="utf-8")

@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from maintain.docs import format_page
+from maintain.docs.blocks import blocks
+from maintain.docs.commands import ROOT
+from maintain.docs.meanings import MEANINGS, meaning
+from maintain.docs.schemas import FILES, schema, text
+from maintain.docs.site import DOCS, SCHEMAS
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.cli import cli
-from optimizer.errors import InputError
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.sweep.study import read_study
-from optimizer.tools.docs import format_page
-from optimizer.tools.docs.blocks import blocks
-from optimizer.tools.docs.commands import ROOT
-from optimizer.tools.docs.meanings import MEANINGS, meaning
-from optimizer.tools.docs.schemas import FILES, schema, text
-from optimizer.tools.docs.site import DOCS, SCHEMAS
 
 EXAMPLES = {
     block.title.removeprefix("my-").removesuffix(".toml"): block.text
@@ -47,7 +47,7 @@ def validator(name: str) -> Draft202012Validator:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_files_are_those_of_the_code(name: str) -> None:
-    assert (SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8") == text(name), "python -m optimizer.tools.docs"
+    assert (SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8") == text(name), "python -m maintain.docs"
     Draft202012Validator.check_schema(schema(name))
 
 
@@ -107,9 +107,7 @@ def test_every_key_of_every_table_has_a_meaning() -> None:
     for name in format_page.SHOWN:
         kind = format_page.SHOWN[name]
         for key in kind.model_fields:
-            assert meaning(kind.__name__, key), (
-                f"{kind.__name__}.{key}: say what it means in optimizer/tools/docs/meanings.py"
-            )
+            assert meaning(kind.__name__, key), f"{kind.__name__}.{key}: say what it means in maintain/docs/meanings.py"
 
 
 def test_no_meaning_is_of_a_key_that_is_gone() -> None:

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_stack
 from optimizer.exports.folder import exported, write_exports
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_stack
 from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.scripts.question import Controls, question_of
 from optimizer.scripts.read import read_files, read_launch

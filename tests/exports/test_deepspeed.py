@@ -7,19 +7,19 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.cli import cli
-from optimizer.errors import InputError
 from optimizer.exports.deepspeed import DEEPSPEED, FSDP, accelerate_fsdp, deepspeed_json, unexpressed
 from optimizer.exports.folder import FILES_OF, exported, write_exports
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.target import aimed, held_to
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.scripts.question import plan_of
 from optimizer.scripts.read import read_files, read_launch
 from optimizer.search.plan.planner import plan
-from optimizer.target import aimed, held_to
 from tests.thorough import cases
 
 TARGETS = ("deepspeed", "accelerate")

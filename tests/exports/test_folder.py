@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_model
 from optimizer.exports.folder import exported, write_exports, write_texts
 from optimizer.exports.sbatch import AT_STAKE, sbatch_script
-from optimizer.plan import Plan
-from optimizer.presets import load_model
-from optimizer.target import aimed
+from optimizer.job.plan import Plan
+from optimizer.job.target import aimed
 
 CHECKOUT = Path(__file__).parents[2]
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}

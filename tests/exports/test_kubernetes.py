@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
 from optimizer.exports.kubernetes import pytorchjob
 
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer.catalog import load_model
 from optimizer.exports.layout import (
     first_and_last,
     is_even,
@@ -10,8 +11,7 @@ from optimizer.exports.layout import (
     runs_layout,
     stage_layers,
 )
-from optimizer.plan import Plan
-from optimizer.presets import load_model
+from optimizer.job.plan import Plan
 
 
 def test_the_plans_own_layers_win_over_the_balanced_split() -> None:

@@ -3,8 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError, InvalidFile
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog import load_cluster, load_model, load_stack, model_names
+from optimizer.catalog.launchers import MEGATRON_LM, argument_names
 from optimizer.exports.megatron import (
     OVERLAP,
     RELEASE,
@@ -23,12 +25,10 @@ from optimizer.exports.megatron import (
 )
 from optimizer.exports.megatron_model import differing, lacking, model_flags
 from optimizer.exports.sbatch import environment
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_model, load_stack, model_names
-from optimizer.presets.launchers import MEGATRON_LM, argument_names
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
+from optimizer.job.variables import DISPATCHERS
 from optimizer.scripts.megatron_args import read_megatron_arguments
-from optimizer.variables import DISPATCHERS
 
 
 def value(arguments: list[str], flag: str) -> str:

@@ -5,20 +5,20 @@ from random import Random
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.launchers import bridge_keys
 from optimizer.exports.folder import BRIDGE, exported, write_exports
 from optimizer.exports.nemo import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.target import aimed
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.launchers import bridge_keys
 from optimizer.scripts.megatron_args import _blocks
 from optimizer.scripts.question import plan_of
 from optimizer.scripts.read import read_files, read_launch
 from optimizer.search.plan.planner import plan
-from optimizer.target import aimed
 from tests.invariants.jobs import random_job
 
 ANSWERS, LEAST = 8, 5  # of a seed, and how many of them each release has to express

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.megatron import unexpressed, unexpressed_plan
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.target import LAUNCHERS, aimed
 from optimizer.search.plan.planner import plan
-from optimizer.target import LAUNCHERS, aimed
 from tests.exports.read_back import ARGUMENTS, FILES, answers, differing
 from tests.thorough import cases
 

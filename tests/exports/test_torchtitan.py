@@ -5,21 +5,21 @@ from random import Random
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.exports.folder import exported, write_exports
 from optimizer.exports.torchtitan import torchtitan_toml, unexpressed
 from optimizer.exports.torchtitan_model import MAIN, MODELS, NEW, OLD, flavor_of
 from optimizer.exports.torchtitan_python import torchtitan_main, torchtitan_python
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.target import aimed
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.scripts.question import plan_of
 from optimizer.scripts.read import read_files, read_launch
 from optimizer.scripts.torchtitan_python import titan_values
 from optimizer.search.plan.planner import plan
-from optimizer.target import aimed
 from tests.exports.read_back import differing, read_config
 from tests.thorough import cases
 

@@ -62,7 +62,7 @@ def read(load: Callable[[Path], object], name: str) -> Callable[[Any, Path], obj
     """Enter by a file of this name; what the reader refuses must be told as the command would."""
 
     def enter(text: str, folder: Path) -> object:
-        from optimizer.errors import OptimizerError
+        from optimizer.base.errors import OptimizerError
 
         try:
             found = load(written(folder, name, text))
@@ -87,25 +87,25 @@ def told(message: str) -> None:
 
 
 def model_file(path: Path) -> object:
-    from optimizer.presets import load_model
+    from optimizer.catalog import load_model
 
     return load_model(path)
 
 
 def cluster_file(path: Path) -> object:
-    from optimizer.presets import load_cluster
+    from optimizer.catalog import load_cluster
 
     return load_cluster(path)
 
 
 def device_file(path: Path) -> object:
-    from optimizer.presets import load_device
+    from optimizer.catalog import load_device
 
     return load_device(path)
 
 
 def stack_file(path: Path) -> object:
-    from optimizer.presets import load_stack
+    from optimizer.catalog import load_stack
 
     return load_stack(path)
 
@@ -123,7 +123,7 @@ def runs_file(path: Path) -> object:
 
 
 def log_file(path: Path) -> object:
-    from optimizer.logs.measured import read_runs_of
+    from optimizer.diagnose.measured import read_runs_of
 
     return read_runs_of([path], {})
 
@@ -137,10 +137,10 @@ def launch_file(path: Path) -> object:
 
 
 def measured_file(path: Path) -> object:
+    from optimizer.catalog.readers.text import toml_of
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml
     from optimizer.measure.measured import read_measured
-    from optimizer.readers.text import toml_of
 
     measured = read_measured(path)
     made = hardware_of(measured, name="mine")
@@ -148,26 +148,26 @@ def measured_file(path: Path) -> object:
 
 
 def nccl_file(path: Path) -> object:
-    from optimizer.readers.nccl_tests import read_nccl_tests
+    from optimizer.catalog.readers.nccl_tests import read_nccl_tests
 
     return read_nccl_tests(path)
 
 
 def topo_file(path: Path) -> object:
-    from optimizer.readers.nvidia_topo import read_topo
+    from optimizer.catalog.readers.nvidia_topo import read_topo
 
     return read_topo(path)
 
 
 def answer_file(path: Path) -> object:
-    from optimizer.readers.text import readable
-    from optimizer.search.check.answer_file import read_answer
+    from optimizer.answer.saved import read_answer
+    from optimizer.catalog.readers.text import readable
 
     return read_answer(readable(path, "give an answer"), str(path)).job
 
 
 def quotes_file(path: Path) -> object:
-    from optimizer.presets.offers import read_quotes
+    from optimizer.catalog.offers import read_quotes
 
     return read_quotes(path)
 
@@ -185,7 +185,7 @@ def portfolio_file(path: Path) -> object:
 
 def address(pairs: list[tuple[str, str]], folder: Path) -> object:
     """Enter by the address of the page."""
-    from optimizer.errors import OptimizerError
+    from optimizer.base.errors import OptimizerError
     from optimizer.page.plan.question import asked
 
     try:
@@ -218,8 +218,8 @@ def answers() -> list[Any]:
 
 def documents(name: str) -> st.SearchStrategy[str]:
     """The grammar of a file that is a document."""
+    from tests.catalog.readers.test_damage import READERS
     from tests.measure.test_hardware import DATA as MEASURED
-    from tests.readers.test_damage import READERS
 
     whole = {
         "answer.json": answers,
@@ -238,14 +238,14 @@ def launches(suffix: str) -> st.SearchStrategy[str]:
 
 
 def logs() -> st.SearchStrategy[str]:
-    from tests.logs.written import PROGRAMS, text
+    from tests.diagnose.written import PROGRAMS, text
 
     times = [1.0 + 0.01 * (number % 3) for number in range(14)]
     return damaged_text([text(lines(times)) for lines in PROGRAMS.values()])
 
 
 def tables() -> st.SearchStrategy[str]:
-    from tests.readers.test_damage import RUNS
+    from tests.catalog.readers.test_damage import RUNS
 
     more = "id,model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,recompute,mem_gb,status,step_time_s,stack,notes\n"
     more += "a,llama3-8b,H100-SXM,64,2,1,1,256,8192,full,61.5,ok,5.1,megatron-core,x\n" * 2
@@ -262,7 +262,7 @@ def portfolios() -> st.SearchStrategy[str]:
 
 
 def network(pattern: str) -> st.SearchStrategy[str]:
-    from tests.readers.test_damage import DATA
+    from tests.catalog.readers.test_damage import DATA
 
     return damaged_text([path.read_text() for path in sorted(DATA.glob(pattern))])
 

@@ -164,7 +164,7 @@ def as_json(value: Any) -> str:
 
 def as_toml(document: Mapping[str, Any]) -> str:
     """A document as TOML, what JSON has and TOML has not as it would be mistyped."""
-    from tests.readers.test_damage import toml
+    from tests.catalog.readers.test_damage import toml
 
     try:
         return "\n".join(f"{json.dumps(key)} = {toml(value)}" for key, value in document.items())

@@ -24,9 +24,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from optimizer.errors import InputError
+from optimizer.answer.saved import read_answer
+from optimizer.base.errors import InputError
 from optimizer.search.check.agreement import same
-from optimizer.search.check.answer_file import read_answer
 from optimizer.search.check.verification import verify
 from optimizer.search.infeasible.conflict import CUT_SHORT, conflict
 from tests.fuzz.run import Stalled, patience

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.search.check.answer_file import read_answer
+from optimizer.answer.saved import read_answer
+from optimizer.base.errors import InputError
 from optimizer.search.check.verification import verify
 from optimizer.sweep.owner import myself
 from optimizer.sweep.store import FAILED, PLACED, SUMMED, Store, checksum

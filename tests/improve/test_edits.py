@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import patched, unified
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 from optimizer.scripts.question import Controls, Question, question_of
 from optimizer.scripts.read import File, read_launch
 from optimizer.scripts.source import Source

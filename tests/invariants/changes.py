@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from random import Random
 
-from optimizer.answer import Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.job.job import Job
 from tests.objectives.better import BETTER
 
 SHARE = 1e-6  # of a step: what may be lost to rounding and to trials that gain no more

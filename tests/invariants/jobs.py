@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from optimizer.errors import InputError
-from optimizer.job import Job
-from optimizer.presets import cluster_names, load_cluster, load_model, load_stack, model_names, stack_names
+from optimizer.base.errors import InputError
+from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names, stack_names
+from optimizer.job.job import Job
 
 GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SEQUENCES = (512, 1024, 2048, 4096)

@@ -14,8 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from optimizer.answer import Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, improved, restrictions, tighter
 from tests.invariants.jobs import random_job

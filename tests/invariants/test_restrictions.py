@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
 from tests.invariants.run import Tally, seconds

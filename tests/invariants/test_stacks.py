@@ -8,11 +8,11 @@ from math import isfinite
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job, Limits
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack, stack_names
+from optimizer.job.job import Job, Limits
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.presets import load_cluster, load_model, load_stack, stack_names
 from optimizer.search.plan.planner import plan
 
 FIXES: tuple[Mapping[str, int | str], ...] = (

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from optimizer.catalog import load_cluster, load_device
+from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.cli import cli
-from optimizer.hardware import Cluster
+from optimizer.job.hardware import Cluster
 from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import hardware_of
 from optimizer.measure.hardware_toml import cluster_toml, device_toml
@@ -22,8 +24,6 @@ from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.protocols import profile
 from optimizer.objectives.network.topology import span
-from optimizer.presets import load_cluster, load_device
-from optimizer.readers.nccl_tests import CollectiveSample
 
 DATA = Path(__file__).parent / "data"
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from optimizer.hardware import Cluster
+from optimizer.job.hardware import Cluster
 
 Better = Callable[[Cluster, float], Cluster]
 

@@ -7,13 +7,13 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from optimizer.hardware import Cluster
-from optimizer.job import Job
-from optimizer.model import Model
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_stack, stack_names
-from optimizer.recomputation import RECOMPUTE
-from optimizer.stack import Stack
+from optimizer.catalog import load_cluster, load_stack, stack_names
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import Job
+from optimizer.job.model import Model
+from optimizer.job.plan import Knobs, Plan
+from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.stack import Stack
 from tests.search.jobs import DENSE, LATENT, MIXED, SHARED
 
 LAYERS = 8

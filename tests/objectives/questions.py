@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 
 TOKENS = 4096
 

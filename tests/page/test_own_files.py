@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.plan.own_files import FILE, LARGEST, kind_of, packed, unpacked
 from optimizer.page.plan.question import Asked, asked
 from optimizer.page.plan.views.paste import paste_view

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of
-from optimizer.errors import InputError
+from optimizer.job.plan import Plan
 from optimizer.page.plan.form import form_values
 from optimizer.page.plan.locks import locks
 from optimizer.page.plan.question import MOST_MINE, Asked, asked
-from optimizer.plan import Plan
 
 PINS = ("tp=8", "pp=2..8", "vpp=1,6", "recompute=full", "sequence_parallel=false", "zero_stage=1", "micro_batch=2")
 QUESTIONS = st.builds(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.constraints.rules import STRUCTURAL, structural
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.catalog.offers import book_of
+from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered, first, offer_of
 from optimizer.page.plan.question import Asked
@@ -23,7 +24,6 @@ from optimizer.page.plan.views.runs import distance, measured, nearest
 from optimizer.page.plan.views.scaling import counts, scaling_chart
 from optimizer.page.plan.views.sensitivity import sensitivity_chart
 from optimizer.page.plan.views.shown import fragment
-from optimizer.presets.offers import book_of
 from optimizer.purchase.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.plan import workers as module
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.workers import Gone, Task, Workers

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.purchase.energy import (
     PowerCurve,
     capped_slowdown,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.answer import Answer
-from optimizer.job import Job
-from optimizer.plan import Knobs
+from optimizer.answer.answer import Answer
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.catalogue import host_memory
 from optimizer.purchase.fabric import fabric

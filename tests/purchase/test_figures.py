@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.presets.offers import PriceBook
+from optimizer.base.errors import InputError
+from optimizer.catalog.offers import PriceBook
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.catalog.offers import PriceBook, quote
 from optimizer.objectives.step.interval import interval
-from optimizer.presets.offers import PriceBook, quote
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign
 from optimizer.purchase.dossier import dossier

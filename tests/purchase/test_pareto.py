@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job
-from optimizer.presets.offers import PriceBook
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog.offers import PriceBook
+from optimizer.job.job import Job
 from optimizer.purchase.campaign import Bounds, Design, counts
 from optimizer.purchase.front import (
     binding_limits,

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.offers import PriceBook
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
-from optimizer.plan import Plan
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.offers import PriceBook
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
 from optimizer.purchase.dossier import Dossier, dossier

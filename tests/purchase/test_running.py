@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_model
 from optimizer.cli import cli
-from optimizer.errors import InputError
-from optimizer.presets import load_model
 from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
 from optimizer.purchase.checkpoint import checkpoint

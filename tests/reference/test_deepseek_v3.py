@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 
 STEP = 15360 * 4096 / 14.8e12 * 2.664e6 * 3600 / 2048
 # The output head costs as much as a layer of the last kind, the prediction layer and its head as two: the last stage

@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.constraints.bubble import Bubble
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.tp_scale_up import TpScaleUp
-from optimizer.job import Job
+from optimizer.constraints.rules.bubble import Bubble
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.constraints.rules.tp_scale_up import TpScaleUp
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.page.learn.first_order import dense_flops, rule_of_thumb_mfu, serial_mfu, sharded_memory
-from optimizer.plan import Plan, Plans
 
 PARAMS, BATCH, PEAK, REFERENCE = 7e9, 32, 1979e12, 0.52
 HBM, CEILING, NODE = 80e9, 0.10, 8

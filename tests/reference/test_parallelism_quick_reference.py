@@ -23,12 +23,12 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.studies.communication import communication
 
 GPT3 = load_model("gpt3")

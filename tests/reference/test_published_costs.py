@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from optimizer.catalog import load_cluster, load_model
 from optimizer.cli import cli
-from optimizer.presets import load_cluster, load_model
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.figures import figures

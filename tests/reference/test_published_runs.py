@@ -11,14 +11,14 @@ import pytest
 
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import read_runs
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.files import presets_folder
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import Stack
 from optimizer.objectives.step.flops import ALL_SCORES, CAUSAL, model_flops
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.files import presets_folder
-from optimizer.stack import Stack
 
 MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
 

@@ -11,7 +11,7 @@ from optimizer.calibration.fit import fit_times
 from optimizer.calibration.least_squares import TOLD
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run
-from optimizer.presets import load_stack, stack_names
+from optimizer.catalog import load_stack, stack_names
 from tests.measured import MEASURED, measured_runs
 
 FILES = ("runs.csv", "moe_runs.csv")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.points import Point, Workshop

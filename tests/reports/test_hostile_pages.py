@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from tests.readers.test_damage import MODEL, RUNS, written
+from tests.catalog.readers.test_damage import MODEL, RUNS, written
 
 URL = "http://attacker.invalid"
 SETTLED_MS = 300
@@ -114,7 +114,7 @@ def _tab(context: Any, path: Path) -> tuple[Any, Seen]:
 
 def hostile(folder: Path, attack: str) -> None:
     """Files in which every name is an attack."""
-    from optimizer.names import toml_string
+    from optimizer.base.names import toml_string
 
     name = toml_string(attack)
     (folder / "model.toml").write_text(written("model.toml", {**MODEL, "max_seq_len": 2048, "name": attack}))

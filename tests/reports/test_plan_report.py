@@ -3,12 +3,12 @@ from math import log
 
 import pytest
 
-from optimizer.answer import Alternative, Answer, Certificate, NearTies
-from optimizer.plan import Plan
+from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies
+from optimizer.job.plan import Plan
+from optimizer.job.stack import Stack
 from optimizer.reports.plan_report import headline, plan_report
 from optimizer.reports.proof_lines import layout_line, ties_line
 from optimizer.reports.screen import screen_text
-from optimizer.stack import Stack
 
 
 def text(answer: Answer, width: int = 100) -> str:

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.base.errors import InvalidFile, UnknownName
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.commands.request import Request, job_of
-from optimizer.errors import InvalidFile, UnknownName
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.reports.preset_numbers import find_preset, preset_names
 
 

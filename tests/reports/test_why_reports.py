@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.answer import Clash
-from optimizer.job import Job
+from optimizer.answer.answer import Clash
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.plan import Knobs, Plan
 from optimizer.reports.check_report import check_report
 from optimizer.reports.comparison_report import comparison_report, verdict
 from optimizer.reports.screen import screen_text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from optimizer.scripts.question import Controls, Question, question_of

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.scripts.question import Controls, question_of
 from optimizer.scripts.read import File, read_launch
 from tests.scripts import launches

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError, InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.scripts.question import Controls, Question, question_of
 from optimizer.scripts.read import File, read_launch
 from tests.scripts import launches
@@ -221,10 +221,10 @@ def test_torchtitan_keeps_weights_gathered_under_a_pipeline() -> None:
 
 
 def test_exported_arguments_read_back() -> None:
+    from optimizer.catalog import load_cluster, load_model, load_stack
     from optimizer.exports.megatron import arguments, plan_flags
-    from optimizer.job import Job
-    from optimizer.plan import Knobs
-    from optimizer.presets import load_cluster, load_model, load_stack
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Knobs
 
     base = question({"train.sh": launches.MIXTURE})
     job = Job(

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InvalidFile
+from optimizer.base.errors import InvalidFile
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.exports.layout import is_even, stage_layers
 from optimizer.exports.megatron import arguments, plan_flags
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan, balanced
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.recomputation import RECOMPUTE
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.scripts.read import read_files, read_launch
 

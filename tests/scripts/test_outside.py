@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.commands.values import words
-from optimizer.errors import InvalidFile
 from optimizer.scripts.read import read_files, read_launch
 
 SCRIPT = """#!/bin/bash

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InvalidFile
+from optimizer.base.errors import InvalidFile
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from optimizer.scripts.question import Controls, Question, question_of

@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from optimizer.answer import Answer
-from optimizer.job import Job, Limits
-from optimizer.model import Experts, LatentAttention, Model
-from optimizer.presets import load_cluster
-from optimizer.recomputation import MODULES
-from optimizer.search.check.answer_file import Claims, SavedAnswer, SavedPlan
-from optimizer.stack import SETTABLE, Features, Stack
+from optimizer.answer.answer import Answer
+from optimizer.answer.saved import Claims, SavedAnswer, SavedPlan
+from optimizer.catalog import load_cluster
+from optimizer.job.job import Job, Limits
+from optimizer.job.model import Experts, LatentAttention, Model
+from optimizer.job.recomputation import MODULES
+from optimizer.job.stack import SETTABLE, Features, Stack
 
 DENSE = Model(
     name="small",

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 
 OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "p2p_overlap")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.usual_batch import STEPS, usual_tokens
 from optimizer.cli import cli
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.usual_batch import STEPS, usual_tokens
+from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from optimizer.studies.best_use import batches_near, best_use, counts_at_most, with_batches
 

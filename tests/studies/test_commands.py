@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
 from optimizer.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.hardware import Cluster, Link, Tier
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan
+from optimizer.job.hardware import Cluster, Link, Tier
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.reports.screen import screen_text
 from optimizer.studies.communication import CommunicationStudy, communication
 from optimizer.studies.report.communication import communication_report

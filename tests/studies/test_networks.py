@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import InputError, UnknownName
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.base.errors import InputError, UnknownName
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.studies.networks import bottleneck, network, network_level, on_network
 
 DATA_PARALLEL = Plan(dp=16, num_microbatches=4)

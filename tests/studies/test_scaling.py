@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.answer import Answer, Clash
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.answer.answer import Answer, Clash
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.stack import Stack
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.plan import Plan
-from optimizer.stack import Stack
 from optimizer.studies.scaling import data_parallel_point, job_at, scaling
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
 from optimizer.studies.pinned import pinned_plan
 from optimizer.studies.strategies import broken_rules, compare, pure_plan
 

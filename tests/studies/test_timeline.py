@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.studies.report.timeline import end_charts, pass_records, pipeline_chart, timeline_page, timeline_records
 from optimizer.studies.timeline import PipelineStudy, timeline_of
 

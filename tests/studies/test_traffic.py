@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job
-from optimizer.plan import Knobs, Plan
-from optimizer.presets import load_model
+from optimizer.catalog import load_model
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.studies.communication import communication
 from optimizer.studies.traffic import Traffic, traffic
 

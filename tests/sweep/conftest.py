@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.interruption import start_server
+from optimizer.base.interruption import start_server
 from optimizer.sweep.local import FORKING, PRELOADED
 from tests.sweep.backends import STORES
 

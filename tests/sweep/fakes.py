@@ -11,9 +11,9 @@ import time
 from functools import cache, partial
 from pathlib import Path
 
-from optimizer.answer import job_dict
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.answer.answer import job_dict
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.sweep.batch import run_batch
 from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.store import Store

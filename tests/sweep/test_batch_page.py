@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.reports.page import source_hash
 from optimizer.sweep.report.page import embedded, page, write_page
 from tests.browser import axe

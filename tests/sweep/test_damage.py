@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from optimizer.base.errors import InputError
 from optimizer.cli import cli
-from optimizer.errors import InputError
 from optimizer.sweep.owner import myself
 from optimizer.sweep.results import nested
 from optimizer.sweep.store import Store

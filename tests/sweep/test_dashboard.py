@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.search.lattice.kept_trials import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.dashboard import publish

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from optimizer.commands.batch import make_job
-from optimizer.job import Limits
-from optimizer.model import Provenance
+from optimizer.job.job import Limits
+from optimizer.job.model import Provenance
 from optimizer.sweep.expansion import tasks_of
 from optimizer.sweep.study import Effort, read_study
 from optimizer.sweep.task import Task, content, key_of

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.sweep.batch import run_batch
 from optimizer.sweep.ray_engine import RayEngine
 from optimizer.sweep.store import Store

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.job import Limits
-from optimizer.plan import Knobs, Plan
-from optimizer.presets.files import presets_folder
-from optimizer.presets.offers import PriceBook
+from optimizer.base.errors import InputError
+from optimizer.catalog.files import presets_folder
+from optimizer.catalog.offers import PriceBook
+from optimizer.job.job import Limits
+from optimizer.job.plan import Knobs, Plan
 from optimizer.sweep.export import csv_text, exported
 from optimizer.sweep.filters import chosen
 from optimizer.sweep.forecast import GUESSED, forecast

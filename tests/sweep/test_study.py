@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError, InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.sweep.schema import counts, holds
 from optimizer.sweep.study import Study, read_study
 

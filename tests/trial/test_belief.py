@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
-from optimizer.plan import Plan, Plans
+from optimizer.base.errors import InputError
+from optimizer.job.plan import Plan, Plans
 from optimizer.trial.belief import Belief, Gaussian, Likeness, covariance, features
 from optimizer.trial.choice import chosen_trials, expected_gain, loss_left, next_trial, winner
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maintain.trial_replay import main, tpe
 from optimizer.calibration.runs import read_runs
-from optimizer.plan import Plan
-from optimizer.presets import load_stack
-from optimizer.tools.trial_replay import main, tpe
+from optimizer.catalog import load_stack
+from optimizer.job.plan import Plan
 from optimizer.trial.belief import Belief, Gaussian
 from optimizer.trial.replay import (
     Group,

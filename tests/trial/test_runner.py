@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.job import Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.trial.launch import EXIT_CODE, LAUNCH, LOG, RUNNER, run_script, time_limit
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from optimizer.catalog import load_stack
 from optimizer.cli import cli
-from optimizer.presets import load_stack
 from optimizer.scripts.megatron_args import read_megatron_arguments
 from optimizer.trial.folder import read_folder
-from tests.logs.written import megatron
+from tests.diagnose.written import megatron
 
 GIB = 2.0**30
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."

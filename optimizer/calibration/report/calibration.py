@@ -8,10 +8,10 @@ import numpy as np
 
 from optimizer.calibration.calibrate import Calibration
 from optimizer.calibration.scores import Errors
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.plan_report import notes, title
 from optimizer.reports.table import Column, Value, table
-from optimizer.stack import PARAMETERS, Stack
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.plan import IntArray
+from optimizer.job.recomputation import modules_of
+from optimizer.job.stack import Features
 from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import freed_bytes
 from optimizer.objectives.kernels.operators import attention_width, kv_width
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.plan import IntArray
-from optimizer.recomputation import modules_of
-from optimizer.stack import Features
 
 WHOLE_MLP = ("dense", "routed", "shared")
 DOUBLE = 2.0  # layers' worth of buffers on the device: one on its way out, one on its way back
@@ -57,7 +57,7 @@ def kept_bytes(
     `on_host` per cent of what may lie on the host do, or all that selective recomputation keeps, and buffers on the
     device are DOUBLE what one layer moves.
 
-    >>> from optimizer.recomputation import RECOMPUTE
+    >>> from optimizer.job.recomputation import RECOMPUTE
     >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
     >>> table = ActivationBytes(none=9 * np.ones(4), selective=6 * np.ones(4), full=2 * np.ones(4), modules=some)
     >>> kept = kept_bytes(table, np.array([0, 1, 2, RECOMPUTE.index("mlp+moe")]))
@@ -98,7 +98,7 @@ def activation_bytes(
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
     >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=2048)
     >>> gpt = Features(attention="unfused", dropout=True)
@@ -135,7 +135,7 @@ def norm_bytes(model: Model, shapes: Shapes, kept_input: float = 2.0) -> FloatAr
     Source: Korthikanti et al., arXiv 2205.05198, section 4.1; Transformer Engine's RMSNorm and LayerNormLinear, which
     save the norm's input.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
     >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
     >>> [float(norm_bytes(load_model(name), shapes)[0]) for name in ("gpt3", "gemma2-9b", "qwen3-8b", "deepseek-v3")]
@@ -184,7 +184,7 @@ def movable_bytes(
 
     Source: Megatron-Core developer guide, fine-grained activation offloading, --offload-modules.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
     >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
     >>> {name: float(b[0]) for name, b in movable_bytes(load_model("gpt3"), shapes, False, 1.0).items()}
@@ -206,7 +206,7 @@ def movable_bytes(
 def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
     """Names of the modules of a model that have something to send to the host, in the order of a layer.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> offloaded_modules(load_model("deepseek-v3"), "layernorm+mla_up_proj")
     ('attn_norm', 'attn_proj', 'mlp_norm', 'expert_fc1', 'moe_act')
     """
@@ -219,7 +219,7 @@ def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
 def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: FloatArray) -> FloatArray:
     """What a layer keeps on the host: the share of what may be there and is not recomputed anyhow [B].
 
-    >>> from optimizer.recomputation import RECOMPUTE
+    >>> from optimizer.job.recomputation import RECOMPUTE
     >>> some = {"core_attn": np.full(2, 6.0), "attn_proj": np.full(2, 2.0)}
     >>> moved_bytes(some, np.array([0, RECOMPUTE.index("mla_up_proj")]), np.full(2, 0.5)).tolist()
     [4.0, 1.0]

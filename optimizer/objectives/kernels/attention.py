@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for

@@ -40,7 +40,7 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     on a device that has not rested. What a training step loses beyond that, the stack's gemm_efficiency holds.
 
     Source: wave and tile quantisation as in NVIDIA's "Matrix Multiplication Background User's Guide". The softening,
-    the saturation in k and the form of the throttling are this project's, fitted by optimizer.tools.gemm_fit.
+    the saturation in k and the form of the throttling are this project's, fitted by maintain.gemm_fit.
 
     One wave of 100 tiles of 256 x 128 and k = 1024 at 1e12 FLOP/s: 2 x 2560 x 1280 x 1024 / 1e12 = 6.71 ms.
 

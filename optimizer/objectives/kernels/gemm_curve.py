@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from optimizer.hardware import Device
+from optimizer.job.hardware import Device
 from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, peak_of_slower, preset_for
 
 

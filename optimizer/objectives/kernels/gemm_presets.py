@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
-from optimizer.errors import InputError, InvalidFile
-from optimizer.hardware import Device
-from optimizer.presets.files import csv_rows, presets_folder
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog.files import csv_rows, presets_folder
+from optimizer.job.hardware import Device
 
 REQUIRED = (
     "peak",
@@ -127,7 +127,7 @@ def default_ceiling(device: Device) -> float | None:
 def _presets(path: Path) -> tuple[tuple[CurvePreset, ...], Mapping[str, float]]:
     """Curves and vendors' default ceilings of a file; every problem of the file is reported at once."""
     if not path.is_file():
-        raise InputError(f"{path} is missing; reinstall, or write it with python -m optimizer.tools.gemm_fit")
+        raise InputError(f"{path} is missing; reinstall, or write it with python -m maintain.gemm_fit")
     values: dict[tuple[str, str], dict[str, float]] = {}
     problems: list[str] = []
     for line, row in csv_rows(path):

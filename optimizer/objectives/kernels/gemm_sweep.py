@@ -26,7 +26,7 @@ def swept_time(
     m, n, k [elements], batch and rest [1] broadcast; rest = 1 is a device that has not rested at all.
 
     Source: clocks lowered "to ensure not to exceed currently set power limits": NVML API reference,
-    nvmlClocksEventReasonSwPowerCap. The form is this project's, fitted by optimizer.tools.gemm_fit.
+    nvmlClocksEventReasonSwPowerCap. The form is this project's, fitted by maintain.gemm_fit.
 
     A power limit that takes up to 20 % of the rate has taken half of that, 10 %, after a burst: 6.71 / 0.9 = 7.46 ms.
 

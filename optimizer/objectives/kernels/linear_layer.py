@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 
 WORDS = 3.0  # words sent and received per word of a direct reduce-scatter whose multicast is free to send
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.recomputation import MODES, MODULES, RECOMPUTE, modules_of
+from optimizer.job.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 
 _HOLDS = {module: np.array([module in modules_of(name) for name in RECOMPUTE]) for module in MODULES}
 
@@ -13,7 +13,7 @@ _HOLDS = {module: np.array([module in modules_of(name) for name in RECOMPUTE]) f
 def recomputes(recompute: NDArray[np.int64], module: str) -> NDArray[np.bool_]:
     """Where a mode, an index of RECOMPUTE, names this module.
 
-    >>> from optimizer.recomputation import RECOMPUTE
+    >>> from optimizer.job.recomputation import RECOMPUTE
     >>> recomputes(np.array([0, 2, RECOMPUTE.index("layernorm+mlp")]), "mlp").tolist()
     [False, False, True]
     """

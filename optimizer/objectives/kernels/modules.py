@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.recomputation import MODULES
+from optimizer.job.stack import Features, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, attention_width
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.recomputation import MODULES
-from optimizer.stack import Features, Stack
 
 PRODUCTS = {
     "mla_up_proj": ("q", "q_up", "kv_up"),
@@ -32,7 +32,7 @@ def separate_norms(model: Model, moe: bool) -> int:
     Transformer Engine fuses the norm before attention with the projection of queries, keys and values, but not before
     the down-projections of latent attention, and the norm before a dense MLP, but not before a mixture.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> [separate_norms(load_model(name), moe) for name, moe in (("gpt3", False), ("deepseek-v3", True))]
     [0, 2]
     """
@@ -81,7 +81,7 @@ def freed_bytes(
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py: layernorm, moe_act and mla_up_proj
     discard outputs, the others keep their input alone.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
     >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=1)
     >>> features = Features(recompute_modules=("layernorm",))
@@ -113,7 +113,7 @@ def module_flops(model: Model, scores: float) -> dict[str, float]:
 
     Two for each parameter of its products that a token uses. Norms and activations count as nothing.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> module_flops(load_model("gpt3"), 0.0)["mlp"] == 2 * 96 * 2 * 12288 * 4 * 12288
     True
     """

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.routed_rows import FUSED, grouped_rate, permuting
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.stack import Stack
 
 # Passes of an activation that clamps, as it is written (bias, two clamps, scale, sigmoid, product, sum, product with
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
@@ -89,7 +89,7 @@ def context_share(model: Model, seq_len: int) -> float:
 
     Causal: (S + 1) / 2S. A window of w < S: w / S - w (w - 1) / 2S^2, on all layers but the global ones.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> context_share(load_model("gpt3"), 2048)
     0.500244140625
     """
@@ -127,7 +127,7 @@ def kv_width(model: Model, tp: FloatArray) -> FloatArray:
 
     max(kv_dim / tp, head_dim): heads are copied where there are fewer than ranks.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> kv_width(load_model("llama3-70b"), np.array([1.0, 8.0, 16.0])).tolist()
     [1024.0, 128.0, 128.0]
     """
@@ -139,7 +139,7 @@ def attention_width(model: Model, tp: FloatArray) -> FloatArray:
 
     Latent attention expands its keys to the width of the queries, its values to their own.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> attention_width(load_model("deepseek-v3"), np.ones(1)).tolist() == [2 * 128 * 192 + 128 * 128]
     True
     """

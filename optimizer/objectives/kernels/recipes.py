@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optimizer.stack import FP8_RECIPES
+from optimizer.job.stack import FP8_RECIPES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ RECIPES: Mapping[str, Recipe] = {name: ROWWISE if name == "rowwise" else Recipe(
 
 
 def narrow_product(which: str, name: str) -> bool:
-    """Whether a product is one of those `which` a run quantises, of optimizer.stack.NARROW_PRODUCTS.
+    """Whether a product is one of those `which` a run quantises, of optimizer.job.stack.NARROW_PRODUCTS.
 
     >>> [narrow_product("experts", name) for name in ("experts_up", "qkv")]
     [True, False]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.variables import DISPATCHERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Shapes:
     """What a layer's local shapes depend on; arrays of one length.
 
     `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
-    indices of optimizer.variables.DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
+    indices of DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
     beside another micro-batch, None for nowhere.
     """
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Placement, Plans
 from optimizer.objectives.arrays import FloatArray, distinct, nothing
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
@@ -34,7 +35,6 @@ from optimizer.objectives.layer.shapes import (
 from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
-from optimizer.plan import IntArray, Placement, Plans
 
 
 @dataclass(frozen=True, kw_only=True)

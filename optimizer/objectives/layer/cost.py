@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plan, Plans
+from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray, distinct
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
@@ -26,8 +28,6 @@ from optimizer.objectives.layer.phases import TERMS
 from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
-from optimizer.plan import IntArray, Plan, Plans
-from optimizer.recomputation import MODES, RECOMPUTE, modules_of
 
 HOST_TRANSFER = "host_transfer"
 SELECTIVE = MODES.index("selective")
@@ -190,8 +190,8 @@ def modules_in(recompute: IntArray) -> frozenset[str]:
 def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
     """What one layer of each plan, dense or a mixture, keeps on the host for one micro-batch [B].
 
-    >>> from optimizer.plan import Plan
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=8, seq_len=2048, global_batch=8)
     >>> plans = Plans.of([Plan(tp=8, activation_offload=share) for share in (0, 50)])
@@ -211,7 +211,7 @@ def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
 def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     """Per cent of what a layer may keep on the host that the inputs of these modules are, as optimizer.plan counts.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=8, seq_len=2048, global_batch=8)
     >>> share_there(job, Plan(tp=8), ("attn_proj",)), share_there(job, Plan(tp=8), ("core_attn", "attn_proj"))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
@@ -16,7 +17,6 @@ from optimizer.objectives.layer.drained_host import shown_launches
 from optimizer.objectives.layer.messages import expert_messages
 from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, layer_time
 from optimizer.objectives.network.messages import BACKWARD, FORWARD
-from optimizer.variables import DISPATCHERS
 
 KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel")
 COSTS = ("elementwise", "ep_communication")

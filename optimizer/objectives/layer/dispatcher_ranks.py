@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray
-from optimizer.plan import IntArray
 
 DEEPEP_RANKS = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 144, 160)
 TOGETHER = 4  # HybridEP: experts of a scale-up domain are read so many at a time
@@ -23,7 +23,7 @@ def runs_over(job: Job, dispatcher: str, ep: IntArray, etp: IntArray) -> BoolArr
     csrc/hybrid_ep/config.cuh, is_valid; NVIDIA/Megatron-LM core_v0.19.0, megatron/core/transformer/moe/fused_a2a.py
     (the group is that of tensor and expert ranks).
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("deepseek-v2-lite"), cluster=load_cluster("dgx-h100"),
     ...     stack=load_stack("megatron-core"), gpus=64, seq_len=4096, global_batch=512)
     >>> ep, etp = np.array([2, 8, 64, 8, 64]), np.array([1, 1, 1, 5, 4])

@@ -16,9 +16,9 @@ from math import comb
 
 import numpy as np
 
-from optimizer.hardware import Cluster
-from optimizer.job import Job
-from optimizer.model import Experts
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import Job
+from optimizer.job.model import Experts
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.in_training import collective
 from optimizer.objectives.network.topology import Span, span

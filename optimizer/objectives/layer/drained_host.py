@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.operators import Gemm, Layer
@@ -46,7 +46,7 @@ def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: flo
     not wait, or replays whole layers. `backward_kernels`: kernels of a backward pass / those of a forward pass; the
     router's count is that of both.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from optimizer.objectives.kernels.operators import layer_operators
     >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("gb200-nvl72"), dtype="fp8", gpus=256,
     ...     stack=load_stack("megatron-core-2025"), seq_len=4096, global_batch=2048)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.beside import EXCHANGE
 from optimizer.objectives.layer.phases import LayerTime
-from optimizer.plan import IntArray
 
 
 def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
@@ -25,7 +25,7 @@ def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
 
     Source: assumed; Transformer Engine documentation, CPU offloading (copies run beside the computation).
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...           gpus=8, seq_len=2048, global_batch=8)
     >>> host_seconds(job, np.array([55.1e6, 55.1e6]), np.array([0.0, 2e-3])).round(6).tolist()

@@ -9,15 +9,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.job import Job
-from optimizer.model import Model
+from optimizer.job.job import Job
+from optimizer.job.model import Model
+from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
 from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span
-from optimizer.plan import Plans
 
 ELEMENT = 2.0  # bytes of an activation or weight on the network
 GATHERS = ("mlp", "moe", "shared_experts")  # modules whose products tensor parallelism splits between two collectives
@@ -59,7 +59,7 @@ def tensor_messages(model: Model, shapes: Shapes, blocks: FloatArray) -> Iterabl
     Source: Shoeybi et al., arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.2 and figure
     6; NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
     >>> shapes = Shapes(tp=4 * one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 0, seq_len=2048)
     >>> parts = list(tensor_messages(load_model("gpt3"), shapes, 2 * one))
@@ -212,7 +212,7 @@ def _rows(job: Job, shapes: Shapes, phase: str) -> Iterable[tuple[FloatArray | f
 def latent_width(model: Model) -> int:
     """Elements per token that the up-projections of latent attention read [1].
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> latent_width(load_model("deepseek-v3")) == 1536 + 512
     True
     """

@@ -8,13 +8,13 @@ from itertools import combinations
 
 import numpy as np
 
-from optimizer.job import Job, Limits
-from optimizer.model import Model
+from optimizer.job.job import Job, Limits
+from optimizer.job.model import Model
+from optimizer.job.recomputation import MODES, MODULES, modules_of, named
 from optimizer.objectives.kernels.activations import activation_bytes
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.seconds import layer_time
-from optimizer.recomputation import MODES, MODULES, modules_of, named
 
 Exchange = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
 SMALL = 0.025  # of what all layers keep: sets that free less than so much more than a cheaper one are left out

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.model import Experts, Model
+from optimizer.job.model import Experts, Model
+from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
-from optimizer.plan import IntArray, Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ def shard_ranks(plans: Plans, ranks: FloatArray) -> FloatArray:
 def hybrid_groups(plans: Plans, ranks: FloatArray) -> FloatArray:
     """Groups over which ZeRO-3 repeats the states that it shards inside each (HSDP); 0 where it shards over all.
 
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.job.plan import Plan
     >>> hybrid_groups(Plans.of([Plan(dp=64, zero_stage=3, shard=8), Plan(dp=64, zero_stage=3)]), np.full(2, 64.0))
     array([8., 0.])
     """

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.layer.beside import Terms
-from optimizer.plan import IntArray
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 

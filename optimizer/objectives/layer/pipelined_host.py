@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.plan import Plans
 
 
 def pipelined_wait(job: Job, plans: Plans, busy: FloatArray, host: FloatArray, collectives: FloatArray) -> FloatArray:

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.recomputation import MODULES
+from optimizer.job.stack import Features
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm import gemm_time
@@ -31,8 +33,6 @@ from optimizer.objectives.layer.messages import (
 )
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
-from optimizer.recomputation import MODULES
-from optimizer.stack import Features
 
 # Kernels of a backward pass / those of its forward pass. By count, two products and the accumulation of a gradient for
 # each matrix, two products for each of an unfused core, three kernels for a flash core and one for each of the rest:

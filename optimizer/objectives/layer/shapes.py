@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plans
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.plan import IntArray, Plans
-from optimizer.recomputation import RECOMPUTE
 
 LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dispatcher", "overlap_exchange")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")

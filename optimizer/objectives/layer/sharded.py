@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING
-from optimizer.plan import IntArray, Plans
 
 Covers = tuple[FloatArray, FloatArray, FloatArray]
 

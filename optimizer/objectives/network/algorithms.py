@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.hardware import Tier
+from optimizer.job.hardware import Tier
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.protocols import PAIRWISE, RING, Profile, profile
 from optimizer.objectives.network.topology import Span

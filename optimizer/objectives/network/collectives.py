@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Tier
+from optimizer.base.errors import InputError
+from optimizer.job.hardware import Cluster, Tier
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.algorithms import levels, lines
 from optimizer.objectives.network.topology import IntArray, Span, span

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.hardware import Cluster
+from optimizer.job.hardware import Cluster
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import check_kind
 from optimizer.objectives.network.topology import Span
@@ -35,7 +35,7 @@ def hops(kind: str, group: Span) -> Hops:
 
     Sixteen ranks on two nodes: 14 neighbours of the ring inside nodes and 2 across, in each of 30 steps:
 
-    >>> from optimizer.hardware import Device, Link, Tier
+    >>> from optimizer.job.hardware import Device, Link, Tier
     >>> from optimizer.objectives.network.topology import span
     >>> device = Device(name="d", peak_flops={}, memory=0, memory_nominal=0, memory_bandwidth=0)
     >>> link = Link(name="l", bandwidth=1e9, latency=0)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.hardware import Cluster, Tier
+from optimizer.job.hardware import Cluster, Tier
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import check_kind
 from optimizer.objectives.network.topology import Span
@@ -20,7 +20,7 @@ from optimizer.objectives.network.topology import Span
 def path(cluster: Cluster, tier: int) -> tuple[int, ...]:
     """Links of each tier on the path between two GPUs that meet in this tier: one of it, two of every tier below.
 
-    >>> from optimizer.presets import load_cluster
+    >>> from optimizer.catalog import load_cluster
     >>> path(load_cluster("dgx-h100"), 1)
     (2, 1, 0)
     """
@@ -39,7 +39,7 @@ def path_time(message: ArrayLike, crossings: Sequence[int], cluster: Cluster) ->
 
     Source: the hop-typed model of NVLink and InfiniBand paths.
 
-    >>> from optimizer.hardware import Device, Link
+    >>> from optimizer.job.hardware import Device, Link
     >>> device = Device(name="d", peak_flops={}, memory=0, memory_nominal=0, memory_bandwidth=0)
     >>> tier = Tier(name="node", link=Link(name="l", bandwidth=1e9, latency=1e-6), size=8)
     >>> round(float(path_time(1e6, (2,), Cluster(name="c", device=device, tiers=(tier,)))), 6)

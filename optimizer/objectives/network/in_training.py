@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.in_training import collective
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from optimizer.hardware import Link
-from optimizer.presets.files import csv_rows, presets_folder
-from optimizer.units import parse
+from optimizer.base.units import parse
+from optimizer.catalog.files import csv_rows, presets_folder
+from optimizer.job.hardware import Link
 
 RING = ("ll", "ll128", "simple")
 PAIRWISE = ("small", "large")

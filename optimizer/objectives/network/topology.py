@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from optimizer.hardware import Cluster
+from optimizer.job.hardware import Cluster
 
 IntArray = NDArray[np.int64]
 FEW = 1024  # groups that are remembered: to lay out so few takes longer than to look them up
@@ -62,7 +62,7 @@ def span(cluster: Cluster, size: ArrayLike, stride: ArrayLike) -> Span:
 
     Eight neighbours share a node of eight; eight ranks that are 8 apart have one node each:
 
-    >>> from optimizer.hardware import Device, Link, Tier
+    >>> from optimizer.job.hardware import Device, Link, Tier
     >>> device = Device(name="d", peak_flops={}, memory=0, memory_nominal=0, memory_bandwidth=0)
     >>> link = Link(name="l", bandwidth=1e9, latency=0)
     >>> tiers = (Tier(name="node", link=link, size=8), Tier(name="network", link=link, size=1024))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.hardware import Tier
+from optimizer.job.hardware import Tier
 from optimizer.objectives.arrays import FloatArray
 
 LINE = 0.5  # of an axis: a row of chips whose ends are not joined has one link at each end, a ring has two
@@ -30,7 +30,7 @@ def torus_axes(ranks: ArrayLike, tier: Tier) -> FloatArray:
     axes log(ranks) / log(size), at least 1 from `wraparound` ranks on, the shortest ring that the links can close, and
     half an axis below that.
 
-    >>> from optimizer.presets.hardware import load_cluster
+    >>> from optimizer.catalog.hardware import load_cluster
     >>> torus_axes([2, 4, 16, 256, 4096], load_cluster("tpu-v4").scale_up).tolist()
     [0.5, 1.0, 1.0, 2.0, 3.0]
     """
@@ -49,7 +49,7 @@ def torus_rate(ranks: ArrayLike, tier: Tier) -> FloatArray:
 
     One axis of a TPU v4 has two links of 45 GB/s:
 
-    >>> from optimizer.presets.hardware import load_cluster
+    >>> from optimizer.catalog.hardware import load_cluster
     >>> float(torus_rate(16, load_cluster("tpu-v4").scale_up))
     90000000000.0
     """
@@ -63,7 +63,7 @@ def torus_steps(ranks: ArrayLike, tier: Tier) -> FloatArray:
 
     A ring of n: n / 2, both ways at once; `a` axes with n^(1/a) ranks each: a n^(1/a) / 2; a row: n - 1.
 
-    >>> from optimizer.presets.hardware import load_cluster
+    >>> from optimizer.catalog.hardware import load_cluster
     >>> torus_steps([2, 16, 4096], load_cluster("tpu-v4").scale_up).round(6).tolist()
     [1.0, 8.0, 24.0]
     """
@@ -82,7 +82,7 @@ def torus_detour(ranks: ArrayLike, tier: Tier) -> FloatArray:
 
     On a ring of 16 every byte crosses 16 x 16 / 4 / 15 links on average:
 
-    >>> from optimizer.presets.hardware import load_cluster
+    >>> from optimizer.catalog.hardware import load_cluster
     >>> round(float(torus_detour(16, load_cluster("tpu-v4").scale_up)), 3)
     4.267
     """

@@ -13,10 +13,10 @@ from collections import Counter, deque
 
 import numpy as np
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass, Schedule
-from optimizer.plan import IntArray
 
 ROUNDS = 2  # micro-batches for every stage that it needs at least
 COPIES = 2

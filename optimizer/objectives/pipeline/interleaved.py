@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, Order, Pass, Schedule, alternate
-from optimizer.plan import IntArray
 
 
 def interleaved(pp: int, vpp: int, microbatches: int) -> Order:

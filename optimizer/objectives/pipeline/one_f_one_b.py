@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, Order, Pass, Schedule, alternate
-from optimizer.plan import IntArray
 
 
 def one_f_one_b(pp: int, vpp: int, microbatches: int) -> Order:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
-from optimizer.plan import IntArray
 
 FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import SCHEDULES, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray, nothing
 from optimizer.objectives.pipeline.dualpipe import DUALPIPE, pairs
 from optimizer.objectives.pipeline.interleaved import INTERLEAVED
 from optimizer.objectives.pipeline.one_f_one_b import ONE_F_ONE_B
 from optimizer.objectives.pipeline.schedule import Order, Schedule
 from optimizer.objectives.pipeline.zero_bubble import ZERO_BUBBLE, ZERO_BUBBLE_2P
-from optimizer.plan import SCHEDULES, Plans
 
 BY_NAME: Mapping[str, Schedule] = {
     schedule.name: schedule for schedule in (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZERO_BUBBLE_2P, DUALPIPE)
@@ -83,7 +83,7 @@ def paired_share(plans: Plans) -> FloatArray:
 
     Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches.
 
-    >>> from optimizer.plan import Plan
+    >>> from optimizer.job.plan import Plan
     >>> some = [Plan(pp=8, vpp=2, num_microbatches=m, overlap_exchange=True) for m in (8, 16, 128)]
     >>> paired_share(Plans.of([*some, Plan(num_microbatches=4, overlap_exchange=True), Plan()])).round(3).tolist()
     [0.0, 0.41, 0.913, 0.75, 0.0]

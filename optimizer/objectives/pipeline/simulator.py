@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.model import Model
+from optimizer.job.model import Model
+from optimizer.job.plan import Placement, Plans, virtual_stages
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import both_ways, in_flight
-from optimizer.plan import Placement, Plans, virtual_stages
-from optimizer.recomputation import RECOMPUTE
 
 EMBEDDING, DENSE, MOE, MTP, HEAD = "embedding", "dense", "moe", "mtp", "head"
 LAYERS = (DENSE, MOE, MTP)  # kinds that recomputation applies to
@@ -45,7 +45,7 @@ def filled_stages(model: Model, pp: int) -> tuple[int, ...]:
     Source: huggingface/nanotron, src/nanotron/models/base.py, build_model, and get_block_compute_costs of
     src/nanotron/models/llama.py, whose count of a layer's products (4 hidden^2 + 3 hidden ffn_hidden) this takes.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> filled_stages(load_model("llama3-8b"), 4)
     (9, 9, 8, 6)
     """
@@ -65,7 +65,7 @@ def filled_stages(model: Model, pp: int) -> tuple[int, ...]:
 def kinds_of(model: Model) -> dict[str, float]:
     """How many of each kind the whole model has: embedding, layers, prediction layers, head.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> kinds_of(load_model("deepseek-v3"))
     {'embedding': 1.0, 'dense': 3.0, 'moe': 58.0, 'mtp': 1.0, 'head': 1.0}
     """
@@ -77,7 +77,7 @@ def kinds_of(model: Model) -> dict[str, float]:
 def layer_sequence(model: Model) -> Runs:
     """Runs of layers of one kind in the order of the model, from the embedding to the head.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> layer_sequence(load_model("deepseek-v3"))
     (('embedding', 1), ('dense', 3), ('moe', 58), ('mtp', 1), ('head', 1))
     """
@@ -183,7 +183,7 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
 def virtual_counts(model: Model, placed: Placement, pp: int, vpp: int) -> Counts:
     """How many of each kind every virtual stage holds, in the order of the forward pass.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> held = virtual_counts(load_model("deepseek-v3"), Placement(mtp_ahead=1), 16, 2)
     >>> [held[kind][[0, 1, 30, 31]].tolist() for kind in (DENSE, MOE, MTP, HEAD)]
     [[2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
@@ -220,7 +220,7 @@ def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) 
 def moe_pattern(model: Model) -> NDArray[np.int64]:
     """1 for every layer with a mixture of experts, 0 for every dense one, in the order of the model.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> moe_pattern(load_model("deepseek-v3"))[:5].tolist()
     [0, 0, 0, 1, 1]
     """

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass, Schedule, alternate
-from optimizer.plan import IntArray
 
 
 def zero_bubble_h1(pp: int, vpp: int, microbatches: int) -> Order:

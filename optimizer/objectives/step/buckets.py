@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
 from optimizer.objectives.network.messages import DP, STEP, Message
-from optimizer.plan import KnobColumns, Knobs, Plans
 
 BUCKET_PER_RANK = 4e6  # smallest bucket per rank of the group [B]
 REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.base.units import MB, MS
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
 from optimizer.objectives.kernels.operators import layer_operators
@@ -20,9 +23,6 @@ from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.time_terms import TIME_TERMS
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.recomputation import modules_of
-from optimizer.units import MB, MS
 
 Value = float | tuple[float, ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.model import Model
+from optimizer.job.model import Model
 from optimizer.objectives.kernels.operators import context_share
 
 CAUSAL, ALL_SCORES, PARAMETERS = "causal", "megatron-2021", "6n"
@@ -19,7 +19,7 @@ def matmul_params(model: Model) -> float:
 def prediction_params(model: Model) -> float:
     """Parameters that multiply every token in prediction layers: layer, projection, the head again [parameters].
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> round(prediction_params(load_model("deepseek-v3")) / 1e9, 2)
     1.61
     """
@@ -40,7 +40,7 @@ def model_flops(model: Model, seq_len: int, tokens: float, convention: str = CAU
     Source: Megatron-LM, megatron/training/training.py, num_floating_point_operations, which leaves out the masked half
     by now and counts prediction layers.
 
-    >>> from optimizer.presets import load_model
+    >>> from optimizer.catalog import load_model
     >>> round(model_flops(load_model("gpt3"), 2048, 1536 * 2048, ALL_SCORES) / 1e18, 3)
     3.386
     >>> deepseek = load_model("deepseek-v3")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import hosted_bytes, keeps_there
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Stages, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.memory import stage_memory, state_bytes
-from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
@@ -22,7 +22,7 @@ OFFLOAD_STEP = 1e-4  # shares of the optimizer state are whole multiples of it
 def host_room(job: Job) -> float:
     """Memory of the host for each GPU of a node, infinite where the cluster does not say [B].
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from dataclasses import replace
     >>> job = Job(model=load_model("gpt3"), cluster=replace(load_cluster("dgx-h100"), host_memory=2e12),
     ...     stack=load_stack("megatron-core"), gpus=1024, seq_len=2048, global_batch=1536)
@@ -36,7 +36,7 @@ def host_room(job: Job) -> float:
 def node_memory(job: Job, room: float) -> float:
     """Memory of a node's host that leaves each GPU so much room [B]: room x GPUs of a node / FREE.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=1024, seq_len=2048, global_batch=1536)
     >>> node_memory(job, 200e9)
@@ -54,7 +54,7 @@ def activations_there(bill: Bill, stages: Stages) -> FloatArray:
     Source: NVIDIA/Megatron-LM, fine-grained activation offloading: what is offloaded stays on the host until its
     backward pass; that no micro-batch is spared is assumed, and errs to the safe side.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
     ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
     >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
@@ -73,7 +73,7 @@ def least_activations_there(job: Job, plans: Plans) -> FloatArray:
     Stage s keeps f_s x its layers' bytes b_s, all within a room R: b = sum of b_s <= R x sum of 1 / f_s, with f_s the
     micro-batches in flight.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
     ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
     >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
@@ -101,8 +101,8 @@ def most_offload(bill: Bill) -> FloatArray:
     with the distributed optimizer alone; DeepSpeed v0.19.8, runtime/engine.py: from ZeRO-1 on.
 
     >>> from optimizer.objectives.layer.bill import bill_of
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
-    >>> from optimizer.plan import Plan, Plans
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan, Plans
     >>> from dataclasses import replace
     >>> cluster = replace(load_cluster("dgx-h100"), host_memory=1e12)
     >>> job = Job(model=load_model("gpt3"), cluster=cluster, stack=load_stack("megatron-core"), gpus=16, seq_len=2048,
@@ -131,7 +131,7 @@ def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
     Activations, and offload x the optimizer state, of the stage that has most; 12 B an element: of 175 billion on 16
     GPUs, half there:
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=16, seq_len=2048, global_batch=64)
     >>> (on_host(bill_of(job, Plans.of([Plan(tp=8, dp=2)])), Knobs(offload=0.5)) / 1e9).round(1).tolist()

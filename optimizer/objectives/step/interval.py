@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 
-from optimizer.job import Job
+from optimizer.catalog.intervals import pooled_intervals
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.stack import Stack
 from optimizer.objectives.step.flops import CAUSAL, model_flops
-from optimizer.plan import Plan
-from optimizer.presets.intervals import pooled_intervals
-from optimizer.stack import Stack
 
 LEVEL = 0.9
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
@@ -56,8 +56,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
 
-    >>> from optimizer.presets import load_cluster, load_model
-    >>> from optimizer.stack import Stack
+    >>> from optimizer.catalog import load_cluster, load_model
+    >>> from optimizer.job.stack import Stack
     >>> fitted = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": 0.05, "time_extrapolated": 0.2})
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=fitted, gpus=64, seq_len=2048,
     ...     global_batch=64)
@@ -89,7 +89,7 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
 def recomputes_something(stack: Stack, plan: Plan) -> bool:
     """Whether a plan keeps less for the backward pass: flash attention keeps no scores that a core could recompute.
 
-    >>> from optimizer.stack import Stack
+    >>> from optimizer.job.stack import Stack
     >>> [recomputes_something(Stack(name="mine"), Plan(recompute=mode)) for mode in ("none", "selective", "full")]
     [False, False, True]
     """
@@ -142,8 +142,8 @@ def difficulty(utilisation: float, slope: float) -> float:
 def outside(job: Job) -> tuple[str, ...]:
     """Why the job lies outside of the runs that its stack was fitted to; empty when it does not.
 
-    >>> from optimizer.presets import load_cluster, load_model
-    >>> from optimizer.stack import Stack
+    >>> from optimizer.catalog import load_cluster, load_model
+    >>> from optimizer.job.stack import Stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=Stack(name="mine", runs=9,
     ...     devices=("a100-80",), ranges={"gpus": (8, 32)}), gpus=64, seq_len=2048, global_batch=64)
     >>> outside(job)

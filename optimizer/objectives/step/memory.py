@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.messages import ELEMENT
@@ -17,7 +18,6 @@ from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages, stag
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.once import by_stage, elements_on
-from optimizer.plan import KnobColumns, Knobs, Plans
 
 STATES = ("weights", "gradients", "optimizer")
 DYNAMIC = ("activations", "logits", "buffers")  # what fragments

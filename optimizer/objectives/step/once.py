@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from optimizer.job.plan import KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
@@ -19,7 +20,6 @@ from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import Stages
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer
-from optimizer.plan import KnobColumns, Knobs
 
 FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
 COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans, virtual_stages
 from optimizer.objectives.arrays import FloatArray, pick
 from optimizer.objectives.kernels.modes import modes, recomputes
 from optimizer.objectives.kernels.modules import module_flops
@@ -29,7 +30,6 @@ from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
 from optimizer.objectives.step.stalled import stalled
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plans, virtual_stages
 
 BLOCK = 1 << 14  # plans that are priced together
 BROKEN_DOWN = ("time", "memory")

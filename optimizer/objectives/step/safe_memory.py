@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.job import EVEN_RISK, Job
+from optimizer.job.job import EVEN_RISK, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import LEVEL, memory_width, outside
 
@@ -22,7 +22,7 @@ def risk_of(job: Job) -> float:
     What was asked for, else USUAL_RISK; a mixture outside of the runs that its stack was fitted to takes EVEN_RISK, for
     nobody measured the memory of one like it and its margin would be a guess.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> found = [Job(model=load_model(name), cluster=load_cluster("dgx-h800"), stack=load_stack("megatron-core"),
     ...     gpus=512, seq_len=2048, global_batch=512) for name in ("gpt3", "deepseek-v3")]
     >>> [risk_of(job) for job in found], risk_of(found[1].with_limits(oom_risk=0.05))
@@ -42,8 +42,8 @@ def safe_memory(job: Job) -> float:
     prediction fits. It is one number for all plans of a job, so that every search and every proof holds with it as with
     a smaller GPU.
 
-    >>> from optimizer.presets import load_cluster, load_model
-    >>> from optimizer.stack import Stack
+    >>> from optimizer.catalog import load_cluster, load_model
+    >>> from optimizer.job.stack import Stack
     >>> measured = Stack(name="mine", intervals={"memory_extrapolated": 0.1645})
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=measured, gpus=64, seq_len=2048,
     ...     global_batch=64)

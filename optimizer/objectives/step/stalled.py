@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from optimizer.job.plan import SCHEDULES, IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, virtual_counts
 from optimizer.objectives.pipeline.stall import stall
-from optimizer.plan import SCHEDULES, IntArray
 
 INTERLEAVED = SCHEDULES.index("interleaved")
 

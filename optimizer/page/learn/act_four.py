@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.energy import network_energy
 from optimizer.objectives.network.hops import path, path_time, ring_time
@@ -134,7 +134,7 @@ def hop_rows() -> Sequence[HopRow]:
     >>> [(row.layer, row.mode, round(1e3 * row.latency, 3)) for row in hop_rows()][1]
     ('attention', 'DP on 16', 6.713)
     """
-    from optimizer.presets import load_model
+    from optimizer.catalog import load_model
 
     llama, cluster = load_model("llama3-8b"), two_nodes()
     out = float(WIDTH * 2048 * llama.hidden)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
 from optimizer.page.learn.first_order import dense_flops, serial_mfu
 
@@ -50,7 +50,7 @@ def corrected() -> Constants:
     >>> found.peak / 1e12, found.nvlink / 1e9, found.infiniband / 1e9, found.tokens_per_sequence
     (989.5, 450.0, 50.0, 2048)
     """
-    from optimizer.presets import load_device, load_link
+    from optimizer.catalog import load_device, load_link
 
     return Constants(
         name="the datasheets'",

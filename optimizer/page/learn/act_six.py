@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.catalog.readers.nccl_tests import CollectiveSample, nccl_samples
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.first_order import dense_flops
-from optimizer.readers.nccl_tests import CollectiveSample, nccl_samples
 
 # size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one node of eight A100, as the article
 # on networks behind this act prints them

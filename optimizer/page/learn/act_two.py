@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.page.learn.act_one import LAB
 from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
 from optimizer.page.learn.act_two import HBM, Design
 from optimizer.page.learn.chart import Chart
 from optimizer.page.learn.chart import Figure as Drawn

@@ -16,7 +16,7 @@ from optimizer.reports.palette import BLUE, ORANGE
 @cache
 def advertised() -> float:
     """One-way bandwidth of NVLink 3 by its datasheet [B/s]."""
-    from optimizer.presets import load_link
+    from optimizer.catalog import load_link
 
     return load_link("nvlink3").bandwidth
 

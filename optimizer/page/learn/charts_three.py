@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from optimizer.job.plan import Plan
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.page.learn.act_three import INPUTS, OUTPUTS, UTILISATION, Sheet
 from optimizer.page.learn.chart import Chart
@@ -12,7 +13,6 @@ from optimizer.page.learn.markup import Figure, Line
 from optimizer.page.learn.plan_operators import Operator, operators_of
 from optimizer.page.learn.priced import best
 from optimizer.page.learn.question import PREDICTION, Choice, Question
-from optimizer.plan import Plan
 from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE
 
 SPAN = (1.0, 1e5)  # of the intensities drawn [FLOP/B]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 
 SMALL, LARGE = "data parallel", "3-D parallel"
 
@@ -35,7 +35,7 @@ def job_of(context: str) -> Job:
     >>> job_of(LARGE).gpus, job_of(SMALL).model.name
     (1024, 'gpt3-6.7b')
     """
-    from optimizer.presets import load_cluster, load_model, load_stack
+    from optimizer.catalog import load_cluster, load_model, load_stack
 
     found = CONTEXTS[context]
     return Job(

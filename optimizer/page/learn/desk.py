@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.ledger import Entry, Visitor, answered, designed, gather, with_entry
 from optimizer.page.learn.question import Question

@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.question import Question
 

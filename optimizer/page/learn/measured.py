@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
 from optimizer.page.learn.act_one import LAB, Constants, DataParallel
 from optimizer.page.learn.act_two import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
 from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
 from optimizer.page.learn.once import once
-from optimizer.plan import Plan, Plans
 
 FILE = "published.csv"
 SAME = ("source", "model", "stack", "gpu", "seq_len", "dtype", "framework")  # of the runs of one series
@@ -126,7 +126,7 @@ def constants_of(job: Job) -> Constants:
 
 @once
 def _known() -> tuple[Known, ...]:
-    from optimizer.presets.files import presets_folder
+    from optimizer.catalog.files import presets_folder
 
     return tuple(
         Known(run=run, job=run.job, plan=run.plan, seconds=run.step_time)

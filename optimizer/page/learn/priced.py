@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
 
-from optimizer.answer import Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.page.learn.act_one import COUNTS, SEQUENCE
 from optimizer.page.learn.act_two import GPUS, Design
 from optimizer.page.learn.contexts import LARGE, job_of
 from optimizer.page.learn.once import once
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.studies.scaling import Point, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
@@ -41,7 +41,7 @@ def nearest(billions: float) -> str:
     >>> nearest(7), nearest(30), nearest(175)
     ('gpt3-6.7b', 'gpt3-40b', 'gpt3')
     """
-    from optimizer.presets import load_model
+    from optimizer.catalog import load_model
 
     return min(FAMILY, key=lambda name: abs(log(load_model(name).params / (billions * 1e9))))
 
@@ -54,7 +54,7 @@ def data_parallel(model: str, batch: int) -> tuple[Point, ...]:
     >>> [round(100 * point.estimate.mfu) for point in data_parallel("gpt3-6.7b", 32) if point.estimate][::7]
     [57, 56]
     """
-    from optimizer.presets import load_model
+    from optimizer.catalog import load_model
 
     job = replace(job_of(LARGE), model=load_model(model), seq_len=SEQUENCE)
     return tuple(data_parallel_point(replace(job, gpus=count, global_batch=batch * count)) for count in COUNTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 
 PREDICTION, REFLECTION = "prediction", "reflection"
 

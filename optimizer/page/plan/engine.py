@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
 from optimizer.page.plan.question import HOUR, Asked
 from optimizer.reports.answer_page.words import Budget
 
 if TYPE_CHECKING:
-    from optimizer.presets.offers import Offer
+    from optimizer.catalog.offers import Offer
     from optimizer.search.plan.found import Found
 
 KEPT = 64  # answers
@@ -92,7 +92,7 @@ def _budget(asked: Asked, answer: Answer) -> Budget:
 
 def offer_of(asked: Asked, answer: Answer) -> Offer | None:
     """By what the GPUs are rented: the price as asked, else what the price book holds for their kind."""
-    from optimizer.presets.offers import book_of, quote
+    from optimizer.catalog.offers import book_of, quote
 
     cluster = answer.job.cluster
     if asked.price:

@@ -47,7 +47,7 @@ def _risks(asked: Asked) -> list[float]:
 @cache
 def _offers() -> dict[str, Any]:
     """Models by family, clusters, devices and stacks: (name, title)."""
-    from optimizer.presets import cluster_names, device_names, load_model, model_names, stack_names
+    from optimizer.catalog import cluster_names, device_names, load_model, model_names, stack_names
 
     models = [(name, load_model(name).title or name) for name in model_names()]
     return {"models": models, "clusters": cluster_names(), "devices": device_names(), "stacks": stack_names()}

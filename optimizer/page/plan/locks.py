@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from optimizer.constraints.pin_text import Pinned, written
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 
 TITLES = {
     "tp": "tensor parallel, TP",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, OptimizerError
+from optimizer.base.errors import InputError, OptimizerError
 from optimizer.page.plan.sealed import sealed
 
 FILE = "file"  # as the name of a model or cluster: the one in the address
@@ -91,7 +91,7 @@ def kind_of(text: str) -> str:
     keys = _keys(text)
     kind = next((kind for kind, own in KEYS.items() if keys & own), "")
     if kind:
-        from optimizer.presets import load_cluster, load_model
+        from optimizer.catalog import load_cluster, load_model
 
         unpacked(kind, packed(text))  # that it is not too large for an address
         with on_disk({kind: text}) as places:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from optimizer.base.errors import InputError, UnknownName
+from optimizer.base.units import parse
 from optimizer.commands.request import Request, job_of
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
 from optimizer.constraints.pins import as_limits
-from optimizer.errors import InputError, UnknownName
-from optimizer.job import DTYPES, Job
+from optimizer.job.job import DTYPES, Job
+from optimizer.job.stack import ROUTING
 from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, name_of, on_disk, packed, unpacked
-from optimizer.stack import ROUTING
-from optimizer.units import parse
 
 LARGEST = 2**31
 MOST_MINE = 4  # plans that are held against the best
@@ -181,7 +181,7 @@ def _name(kind: str, text: str) -> str:
 
 
 def _known(kind: str) -> tuple[str, ...]:
-    from optimizer.presets import cluster_names, device_names, model_names, stack_names
+    from optimizer.catalog import cluster_names, device_names, model_names, stack_names
 
     if kind == "cluster":
         return (*cluster_names(), *device_names())

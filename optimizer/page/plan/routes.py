@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import OptimizerError
+from optimizer.base.errors import OptimizerError
 from optimizer.page.plan.form import form_values
 from optimizer.page.plan.question import Asked, asked
 from optimizer.page.plan.workers import Gone, Task, Workers

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optimizer.presets.files import presets_folder
+from optimizer.catalog.files import presets_folder
 
 FILES, DEEDS = ("open", "os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "socket.connect")
 _sealed: list[Path] = []  # while something is read: the folder in which alone files may be opened besides the program's

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 
 SHORTEST, LONGEST = 9, 20  # sequences, in doublings of a token
 AROUND = range(-4, 5)  # batches, in doublings of the one asked for
@@ -12,7 +12,7 @@ MOST_GPUS = 17  # in doublings of one
 def steps(job: Job) -> dict[str, list[int]]:
     """Stops of each slider: powers of two, and for the batch doublings and halvings of the one in force.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=64, seq_len=2048, global_batch=96)
     >>> steps(job)["global_batch"], steps(job)["gpus"][:4]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from optimizer.errors import InputError, OptimizerError
-from optimizer.interruption import start_server
+from optimizer.base.errors import InputError, OptimizerError
+from optimizer.base.interruption import start_server
 from optimizer.page.plan.question import Asked
 
 MOST = 4  # processes
@@ -27,7 +27,7 @@ LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 ENGINE = (
     *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
-    *("optimizer.presets.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
+    *("optimizer.catalog.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
 )
 
 

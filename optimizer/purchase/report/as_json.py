@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.units import DAY
 from optimizer.purchase.report.rows import point_row, range_row
 from optimizer.purchase.report.units import J_PER_MWH
 from optimizer.purchase.uncertainty import own_assumptions, untested
 from optimizer.reports.table import csv_text
-from optimizer.units import DAY
 
 if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier, Quote

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.units import DAY
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.rows import phases
 from optimizer.purchase.report.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
 from optimizer.reports.pages.chart import INK, Chart, layout
 from optimizer.reports.palette import PALETTE
-from optimizer.units import DAY
 
 if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import GB
 from optimizer.purchase.report.decision import COUNTED, tables
 from optimizer.purchase.report.figures import charts
 from optimizer.purchase.report.rows import bottleneck, memory_use
@@ -34,7 +35,6 @@ from optimizer.reports.glossary import words_in
 from optimizer.reports.page import Filters, rendered
 from optimizer.reports.pages.chart import numeric
 from optimizer.reports.plan_words import plan_words
-from optimizer.units import GB
 
 if TYPE_CHECKING:
     from optimizer.purchase.campaign import Assumption

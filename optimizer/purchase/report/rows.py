@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.units import DAY, GB
 from optimizer.purchase.report.units import J_PER_MWH
-from optimizer.units import DAY, GB
 
 if TYPE_CHECKING:
     from optimizer.purchase.points import Point

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import DAY
 from optimizer.purchase.report.units import between, days, dollars, gigabytes, quantity
 from optimizer.purchase.staged import totals
-from optimizer.units import DAY
 
 if TYPE_CHECKING:
     from optimizer.purchase.campaign import Campaign

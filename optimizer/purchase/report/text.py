@@ -21,7 +21,7 @@ from optimizer.reports.plan_words import plan_words
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-    from optimizer.answer import Answer
+    from optimizer.answer.answer import Answer
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.points import Point
 

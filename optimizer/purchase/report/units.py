@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from optimizer.base.units import DAY, YEAR
 from optimizer.purchase.ranges import Range
-from optimizer.units import DAY, YEAR
 
 J_PER_MWH = 3.6e9
 # Factor and unit for people, by the name of an assumption or by a unit in SI.

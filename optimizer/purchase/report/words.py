@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.presets.offers import OLD
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import OLD
 from optimizer.purchase.catalogue import fabric_of, price_row
 from optimizer.purchase.front import binding_limits, smallest_excess
 from optimizer.purchase.report.decision import odds_sentences
@@ -22,12 +23,11 @@ from optimizer.purchase.report.units import (
     quantity,
     tonnes,
 )
-from optimizer.units import DAY
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from optimizer.presets.offers import Offer
+    from optimizer.catalog.offers import Offer
     from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.inverse import Fewest, Parity, RentOrBuy

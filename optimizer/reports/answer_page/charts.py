@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from optimizer.job import Job
+from optimizer.base.units import GB, seconds
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plan
 from optimizer.reports.answer_page.losses import Loss, losses
 from optimizer.reports.pages.chart import INK, Chart, layout
 from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE, PALETTE
 from optimizer.reports.terms import label
-from optimizer.units import GB, seconds
 
 SMALL = 0.002  # share of the step below which losses are drawn together
 TICKS = (0, 20, 40, 60, 80, 100)  # %

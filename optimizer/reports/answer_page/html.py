@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
 from optimizer.reports.answer_page.charts import memory_chart, waterfall
 from optimizer.reports.answer_page.words import Budget, plan_rows, runner_up, stack_words, tiles
 from optimizer.reports.page import rendered

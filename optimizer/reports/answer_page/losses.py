@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import causal_score_flops
 from optimizer.reports.terms import label
@@ -48,7 +48,7 @@ def losses(job: Job, estimate: Estimate) -> tuple[Loss, ...]:
     A second in which GPUs multiply at their peak is no loss, so that products and attention lose what they take above
     the time that their useful operations take at the peak.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=64, seq_len=2048, global_batch=64)
     >>> one = Estimate(step_time=10.0, mfu=0.5, hfu=0.6, flops_per_gpu=0.0, tokens_per_s_per_gpu=0.0,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from optimizer.answer import Alternative, Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Alternative, Answer
+from optimizer.base.units import DAY, GB, seconds
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
-from optimizer.plan import Plan
 from optimizer.reports.pages.report import Tile
 from optimizer.reports.plan_report import (
     chance,
@@ -23,7 +24,6 @@ from optimizer.reports.plan_report import (
     simpler_words,
 )
 from optimizer.reports.plan_words import plan_words
-from optimizer.units import DAY, GB, seconds
 
 NAMES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
-from optimizer.units import show
+from optimizer.base.units import show
 
 TICKS = 5  # about so many labels
 STEPS = (1, 2, 2.5, 5, 10)

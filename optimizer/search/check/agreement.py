@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from math import isclose
 from typing import Any
 
+from optimizer.base.units import GB
 from optimizer.search.check.plan_rules import Finding
-from optimizer.units import GB
 
 TOLERANCE = 1e-6  # relative: what a number may be off by
 NOISE = 1e-12  # of the largest number beside it: what is left of nothing where sums cancel

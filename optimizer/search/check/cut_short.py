@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optimizer.answer import Clash
-from optimizer.job import Job
+from optimizer.answer.answer import Clash
+from optimizer.job.job import Job
 from optimizer.search.infeasible.conflict import CUT_SHORT, Question
 
 

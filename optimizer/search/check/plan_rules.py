@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.base.units import GB
 from optimizer.constraints.given_layout import rule_of
-from optimizer.constraints.memory import Memory
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Placement, Plan, Plans, virtual_stages
+from optimizer.job.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.layer.cost import keeps_there
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_room import ROUNDING, host_room, on_host
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.search.plan.alternatives import estimate_of
-from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
-from optimizer.units import GB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from optimizer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
+from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
+from optimizer.answer.saved import Claims, SavedAnswer
 from optimizer.constraints.pin_text import pins_of
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
+from optimizer.job.target import unbuilt
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
-from optimizer.plan import Knobs, Plan
-from optimizer.search.check.answer_file import Claims, SavedAnswer
 from optimizer.search.check.cut_short import as_far_as_known
 from optimizer.search.check.plan_rules import possible, priced
 from optimizer.search.infeasible.conflict import Question, conflict
@@ -30,7 +31,6 @@ from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.plan.simplicity import simpler_than
 from optimizer.search.why.comparison import why_not
 from optimizer.search.why.robustness import robustness
-from optimizer.target import unbuilt
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.

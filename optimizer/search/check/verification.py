@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
+from optimizer.answer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
+from optimizer.answer.saved import SavedAnswer
 from optimizer.constraints.given_layout import laid_out
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Knobs, Plan
 from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
-from optimizer.search.check.answer_file import SavedAnswer
 from optimizer.search.check.cut_short import is_cut_short
 from optimizer.search.check.plan_rules import Finding, priced, rule_findings
 from optimizer.search.check.rebuilding import Searched, rebuilt

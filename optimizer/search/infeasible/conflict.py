@@ -8,25 +8,25 @@ from time import perf_counter
 
 import numpy as np
 
-from optimizer.answer import Clash
-from optimizer.constraints.batch import Batch
+from optimizer.answer.answer import Clash
+from optimizer.base.errors import TimeLimit
+from optimizer.base.units import GB
 from optimizer.constraints.given_layout import GivenLayout, given_layouts
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.host_activations import HostActivations
-from optimizer.constraints.memory import Memory
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
-from optimizer.constraints.rules import structural
-from optimizer.errors import TimeLimit
-from optimizer.job import Job
+from optimizer.constraints.rules.batch import Batch
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plans
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.units import GB
 
 CUT_SHORT = "the time was over before it was known whether less clashes, and what would be enough"
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves

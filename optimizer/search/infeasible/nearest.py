@@ -14,12 +14,12 @@ import numpy as np
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.rule import Rule, nearest_first
 from optimizer.constraints.space import domains
-from optimizer.job import Job
-from optimizer.plan import FIELDS, IntArray, Plans
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, IntArray, Plans
+from optimizer.job.variables import VARIABLES
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.enumerate import plans_of, walk
 from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.variables import VARIABLES
 
 FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
 PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's

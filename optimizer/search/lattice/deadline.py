@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from time import perf_counter
 
-from optimizer.errors import TimeLimit
+from optimizer.base.errors import TimeLimit
 
 
 @dataclass(frozen=True)

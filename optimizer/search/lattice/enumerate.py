@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.space import domains
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, IntArray, Plan, Plans
+from optimizer.job.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
-from optimizer.plan import FIELDS, IntArray, Plan, Plans
 from optimizer.search.lattice.deadline import NEVER, Deadline
-from optimizer.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
 
 CHUNK = 2**16
 MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once

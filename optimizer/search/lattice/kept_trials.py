@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
@@ -23,7 +24,6 @@ from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import IntArray, KnobColumns, Knobs
 from optimizer.search.lattice.kept_trials import keep
 
 NAMES = tuple(field.name for field in fields(Knobs))

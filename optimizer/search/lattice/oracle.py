@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.constraints.rule import Rule
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
@@ -21,7 +22,6 @@ from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import NAMES, at_most_offload, columns, joined_knobs, needed_offload, taken, tuned
 

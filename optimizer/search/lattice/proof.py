@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.constraints.host_activations import HostActivations
-from optimizer.constraints.memory import Memory
+from optimizer.base.errors import OptimizerError
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
 from optimizer.constraints.rule import BoolArray, Rule
-from optimizer.errors import OptimizerError
-from optimizer.job import Job
-from optimizer.plan import FIELDS, Plans
+from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Plans
 
 RESOLUTION = 10**8  # integer steps of the least time of a plan that fits: bounds are rounded down by at most 1e-8
 

@@ -11,12 +11,12 @@ from time import perf_counter
 
 import numpy as np
 
-from optimizer.errors import Infeasible, TimeLimit
-from optimizer.job import Job
+from optimizer.base.errors import Infeasible, TimeLimit
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import holds
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor

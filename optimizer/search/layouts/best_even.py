@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.constraints.given_layout import laid_out
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.step.host_room import held
 from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
@@ -16,7 +17,6 @@ from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
-from optimizer.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.search.lattice.knobs import needed_offload
 from optimizer.search.layouts.room import obliged_layers, room_of
 from optimizer.search.layouts.stage_needs import SLACK, common

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import FULL, layer_sequence, moe_pattern, placed_stages
 from optimizer.objectives.step.memory import stage_memory
-from optimizer.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
 from optimizer.search.layouts.problem import firsts
 
 

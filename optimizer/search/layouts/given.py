@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.plan import Plans
+from optimizer.job.plan import Plans
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
 from optimizer.search.layouts.laid_out import Candidate, Held, LaidOut

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.plan import Knobs, Plan, Plans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from time import perf_counter
 
 import numpy as np
 
+from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
-from optimizer.errors import Infeasible, TimeLimit
+from optimizer.job.plan import Placement, Plan, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.host_room import ROUNDING
-from optimizer.plan import Placement, Plan, virtual_stages
 from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.program import LayoutProgram

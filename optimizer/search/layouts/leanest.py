@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import laid_out
-from optimizer.constraints.memory import Memory
-from optimizer.job import Job
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import activations_held, most_offload
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.knobs import columns, taken
 from optimizer.search.layouts.even_splits import even_memory, only_even

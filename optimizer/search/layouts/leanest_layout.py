@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from optimizer.errors import Infeasible
+from optimizer.base.errors import Infeasible
+from optimizer.job.plan import Placement
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
-from optimizer.plan import Placement
 from optimizer.search.layouts.layout import (
     Layout,
     assess,

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.host_room import ROUNDING
-from optimizer.plan import IntArray
 from optimizer.search.layouts.problem import LayoutProblem
 
 

@@ -8,8 +8,10 @@ from math import ceil, floor, inf
 
 import numpy as np
 
-from optimizer.errors import InputError
-from optimizer.job import PLACING, RECOMPUTED, Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import PLACING, RECOMPUTED, Job
+from optimizer.job.plan import SCHEDULES, Knobs, Plan, Plans
+from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
@@ -27,9 +29,7 @@ from optimizer.objectives.pipeline.stages import (
 from optimizer.objectives.step.host_room import host_room
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
-from optimizer.plan import SCHEDULES, Knobs, Plan, Plans
 from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
-from optimizer.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 
 RECOMPUTED_BY = {
     BY_STAGE: "",

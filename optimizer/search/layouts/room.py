@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MOE, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import IntArray, Plans
 from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
 from optimizer.search.layouts.table import LayerTable
 
@@ -178,8 +178,8 @@ def obliged_layers(job: Job, plans: Plans) -> tuple[FloatArray, FloatArray]:
     Where the software recomputes the first so many layers of every virtual stage alike, that is one or more of each, of
     which all but the last ones hold a layer if there are as many layers as virtual stages.
 
-    >>> from optimizer.plan import Plan
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=64, seq_len=2048, global_batch=64)
     >>> some = [Plan(pp=8, vpp=vpp, recompute=mode) for vpp, mode in ((1, "full"), (6, "full"), (6, "none"))]

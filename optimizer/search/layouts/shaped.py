@@ -8,9 +8,9 @@ from math import inf
 
 import numpy as np
 
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
-from optimizer.plan import IntArray
 from optimizer.search.layouts.loads import Loads, by_stage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.shapes import Shapes, shapes_of

@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
+from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.plan import IntArray, virtual_stages
 from optimizer.search.layouts.loads import by_stage
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
 

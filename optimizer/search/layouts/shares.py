@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import kinds_of, stages_of
@@ -15,7 +16,6 @@ from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import optimizer
-from optimizer.plan import IntArray, KnobColumns, Knobs
 from optimizer.search.lattice.knobs import columns, least_offload, taken
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even

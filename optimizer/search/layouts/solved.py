@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
 from math import inf
 
-from optimizer.errors import Infeasible
+from optimizer.base.errors import Infeasible
 from optimizer.search.layouts.layout import Layout, best_assignment
 from optimizer.search.layouts.problem import LayoutProblem
 

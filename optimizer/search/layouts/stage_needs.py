@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.job import Job
-from optimizer.model import Model
+from optimizer.job.job import Job
+from optimizer.job.model import Model
+from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
-from optimizer.plan import IntArray, Plans
 from optimizer.search.layouts.table import LayerTable
 
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
@@ -15,7 +16,6 @@ from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Runs
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.memory import gathered_bytes, state_bytes, unsharded_bytes
 from optimizer.objectives.step.time_terms import optimizer
-from optimizer.plan import IntArray, KnobColumns, Knobs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optimizer.answer import Alternative, NearTies
+from optimizer.answer.answer import Alternative, NearTies
 from optimizer.constraints.given_layout import laid_out
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Placement, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Placement, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
 from optimizer.search.layouts.band import lay_out, place

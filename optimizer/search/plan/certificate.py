@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.answer import STATUSES, Certificate
-from optimizer.constraints.memory import Memory
+from optimizer.answer.answer import STATUSES, Certificate
+from optimizer.base.errors import OptimizerError
 from optimizer.constraints.rule import BoolArray, Rule
-from optimizer.errors import OptimizerError
-from optimizer.job import Job
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
+from optimizer.job.recomputation import modules_of
 from optimizer.objectives.layer.module_sets import searched_modes
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plans
-from optimizer.recomputation import modules_of
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove

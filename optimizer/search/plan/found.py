@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
 
-from optimizer.answer import Answer
-from optimizer.constraints.dualpipe import placed
+from optimizer.answer.answer import Answer
 from optimizer.constraints.rule import Rule
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.dualpipe import placed
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.target import unbuilt
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.laid_out import LaidOut
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
 from optimizer.search.plan.best import Known, laid_out_best
-from optimizer.target import unbuilt
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from optimizer.answer import Answer, NearTies
-from optimizer.job import Job
+from optimizer.answer.answer import Answer, NearTies
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
+from optimizer.job.target import unbuilt
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.oracle import Sweep, Tuning
 from optimizer.search.layouts.best_even import best_even
@@ -19,7 +20,6 @@ from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.found import Clock, Found, search
 from optimizer.search.plan.safety import safety_of
 from optimizer.search.plan.simplicity import simpler_than
-from optimizer.target import unbuilt
 
 
 def plan(

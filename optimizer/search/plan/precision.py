@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.answer import Answer, Certificate, Format
-from optimizer.errors import InputError
-from optimizer.job import DTYPES, Job
+from optimizer.answer.answer import Answer, Certificate, Format
+from optimizer.base.errors import InputError
+from optimizer.job.job import DTYPES, Job
 
 ANY = "any"
 SEARCHED = ("bf16", "fp8")  # what "any" stands for, as far as the device has units for it

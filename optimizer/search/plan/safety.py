@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer.answer import Alternative, Safety
-from optimizer.job import EVEN_RISK, Job
+from optimizer.answer.answer import Alternative, Safety
+from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
-from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.layouts.band import SAME, lay_out

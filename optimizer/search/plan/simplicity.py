@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.answer import Alternative
+from optimizer.answer.answer import Alternative
 from optimizer.constraints.given_layout import laid_out
-from optimizer.job import EVEN, LAYOUT, Job
+from optimizer.job.job import EVEN, LAYOUT, Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.variables import VARIABLES
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.recomputation import RECOMPUTE
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import Points
 from optimizer.search.layouts.best_even import LEADING
 from optimizer.search.plan.alternatives import estimate_of
-from optimizer.variables import VARIABLES
 
 NOISE = 0.01  # of a step time: what trials of some twenty steps tell apart [1]
 PLAIN = ("1f1b", "interleaved")  # schedules that every launcher has; vpp tells the second

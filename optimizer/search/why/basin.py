@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.plan import FIELDS
+from optimizer.job.plan import FIELDS
+from optimizer.job.variables import VARIABLES
 from optimizer.search.lattice.oracle import BAND, STRUCTURE, Sweep
-from optimizer.variables import VARIABLES
 
 WITHIN = (0.01, 0.02, BAND)  # the sweep keeps every plan of the widest
 SHAPE_WITHIN = 0.02

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.answer import Answer, Clash, estimate_dict, plan_dict
+from optimizer.answer.answer import Answer, Clash, estimate_dict, plan_dict
+from optimizer.base.errors import InputError
 from optimizer.constraints.pin_text import Pinned, pins_text
 from optimizer.constraints.pins import as_limits, code
-from optimizer.constraints.rules import STRUCTURAL, structural
-from optimizer.errors import InputError
-from optimizer.job import PLACING, Job
+from optimizer.constraints.rules.every import STRUCTURAL, structural
+from optimizer.job.job import PLACING, Job
+from optimizer.job.plan import FIELDS, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.plan import FIELDS, Plan, Plans
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.layouts.leanest import LeastMemory

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.answer import plan_dict
-from optimizer.errors import InputError
-from optimizer.job import Job
-from optimizer.plan import Plan
+from optimizer.answer.answer import plan_dict
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.search.plan.best import Best, best_plan
 
 OTHER_BATCH = 0.10  # how far the batch may move to be divisible by the replicas that are left

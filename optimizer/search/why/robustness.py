@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.answer import Answer
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Plans
+from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import SIDES
-from optimizer.plan import KnobColumns, Plans
 from optimizer.search.lattice.knobs import columns, joined_knobs
-from optimizer.stack import PARAMETERS, PRIOR_SPREAD
 
 DRAWS, PILOT = 64, 16
 BROAD = 0.5  # chance of being the fastest below which the best plan is brittle

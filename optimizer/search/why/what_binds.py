@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from optimizer.answer import job_dict, plan_dict
+from optimizer.answer.answer import job_dict, plan_dict
+from optimizer.base.units import GB
 from optimizer.constraints.pin_text import pins_text
-from optimizer.constraints.tp_scale_up import ceiling
-from optimizer.job import Job
-from optimizer.plan import FIELDS, Plan
+from optimizer.constraints.rules.tp_scale_up import ceiling
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Plan
 from optimizer.search.plan.best import Best, best_plan
 from optimizer.search.why.basin import Basin, basin
-from optimizer.units import GB
 
 MORE_MEMORY = 1.10
 BATCH_FACTORS = (0.75, 1.25)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimizer.base.units import seconds, show
 from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, subject, title
 from optimizer.reports.table import Column, Record, table
 from optimizer.reports.terms import label
-from optimizer.units import seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from optimizer.hardware import Cluster
+    from optimizer.job.hardware import Cluster
     from optimizer.studies.communication import CommunicationStudy, Priced
     from optimizer.studies.intensity import LayerRoofline
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.units import show
 from optimizer.reports.pages.chart import Chart, layout
 from optimizer.reports.pages.report import Report, Section, Table, report_page
 from optimizer.reports.palette import BLUE, GREY, ORANGE, PALETTE
@@ -13,10 +14,9 @@ from optimizer.reports.plan_report import subject
 from optimizer.reports.table import cell
 from optimizer.studies.report import communication as report
 from optimizer.studies.report import strategies as compared
-from optimizer.units import show
 
 if TYPE_CHECKING:
-    from optimizer.job import Job
+    from optimizer.job.job import Job
     from optimizer.studies.communication import CommunicationStudy
     from optimizer.studies.networks import Verdict
     from optimizer.studies.room import Room

@@ -13,8 +13,8 @@ from optimizer.studies.report.communication import roofline_record
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from optimizer.job import Job
-    from optimizer.plan import Plan
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
     from optimizer.studies.communication import CommunicationStudy
     from optimizer.studies.networks import Verdict
     from optimizer.studies.room import Room

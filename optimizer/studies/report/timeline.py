@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.base.units import seconds, show
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
 from optimizer.objectives.pipeline.schedules import BY_NAME
 from optimizer.reports.pages.chart import Chart, layout
@@ -14,12 +15,11 @@ from optimizer.reports.pages.report import Report, Section, report_page
 from optimizer.reports.palette import BLUE, GREEN, ORANGE
 from optimizer.reports.plan_report import subject
 from optimizer.reports.table import Column, Record, Value, cell, table
-from optimizer.units import seconds, show
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from optimizer.plan import Plan
+    from optimizer.job.plan import Plan
     from optimizer.studies.timeline import PipelineStudy
 
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from optimizer.files import CSV, HTML, replace_file
+from optimizer.base.files import CSV, HTML, replace_file
 from optimizer.reports.page import rendered
 from optimizer.reports.pages.chart import numeric
 from optimizer.reports.pages.marks import OUTLINES

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.units import seconds
 from optimizer.reports.plan_report import notes, title
-from optimizer.units import seconds
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -172,7 +172,7 @@ def _outcome(whole: Mapping[str, Any]) -> str:
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """A plan in one line, as Plan.summary writes it."""
-    from optimizer.plan import Plan
+    from optimizer.job.plan import Plan
 
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plan.items()}
     return Plan(**values).summary()

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.catalog import load_model, model_names
+from optimizer.job.stack import Features
 from optimizer.objectives.kernels.activations import activation_bytes, norm_bytes
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.presets import load_model, model_names
-from optimizer.stack import Features
 
 ONE, TOKENS = np.ones(1), 1024
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.kernels.attention import (
     FLASH_BACKWARD,
     KERNELS,

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError, InvalidFile
-from optimizer.hardware import Device
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog.hardware import load_device
+from optimizer.job.hardware import Device
 from optimizer.objectives.kernels import gemm_presets
 from optimizer.objectives.kernels.gemm import SPELL, cast_time, gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
@@ -22,7 +23,6 @@ from optimizer.objectives.kernels.gemm_sweep import (
     rest_in_sweep,
     swept_time,
 )
-from optimizer.presets.hardware import load_device
 
 # One tile of 256 x 128 x 1000 takes 2 x 256 x 128 x 1000 / (1e12 / 100) = 6.5536 ms; fine tiles run at half the rate.
 IDEAL = GemmCurve(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer.job.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 
 EVERY = np.arange(len(RECOMPUTE))
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_model
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.recomputation import MODULES, RECOMPUTE, modules_of
 from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
 from optimizer.objectives.kernels.modules import module_flops, module_operators
 from optimizer.objectives.kernels.operators import layer_operators
@@ -16,9 +19,6 @@ from optimizer.objectives.layer.module_sets import SMALL, exchange, frontier, of
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_model
-from optimizer.recomputation import MODULES, RECOMPUTE, modules_of
 from tests.objectives.questions import TOKENS, job
 
 MODELS = ("gpt3", "llama3-70b", "mixtral-8x22b", "deepseek-v3", "qwen3-235b-a22b", "llama4-maverick", "falcon-40b")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.model import Model
+from optimizer.catalog import load_model, load_stack
+from optimizer.job.model import Model
+from optimizer.job.stack import Features, Stack
 from optimizer.objectives.kernels.operators import context_share, head_operators, layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.step.flops import model_flops
-from optimizer.presets import load_model, load_stack
-from optimizer.stack import Features, Stack
 
 
 def shapes(tp: int = 1, cp: int = 1, ep: int = 1, etp: int = 1, micro_batch: int = 1, seq_len: int = 2048) -> Shapes:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels.recipes import ROWWISE
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 
 PLAN = Plan(dp=8, zero_stage=3, num_microbatches=1, recompute="selective")
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.host import host_passes, host_seconds
@@ -15,8 +17,6 @@ from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 
 TOKENS = 4096
 MIXTURE = Plan(tp=1, ep=8, pp=4, dp=16, num_microbatches=64)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.beside import EXCHANGE, LAUNCH, beside
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 
 PLAN = Plan(ep=32, pp=4, vpp=2, dp=64, num_microbatches=16, schedule="interleaved", dispatcher="deepep")
 

@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.cost import BY_TERM, Cost, costs_of
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
-from optimizer.plan import Plan, Plans
 from tests.objectives.questions import TOKENS, job
 
 PLAN = Plan(tp=2, dp=8, micro_batch=1, num_microbatches=8, sequence_parallel=True)

@@ -8,17 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
-from optimizer.model import Experts
+from optimizer.catalog import load_cluster, load_link, load_model, load_stack
+from optimizer.catalog.hardware import with_network
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.model import Experts
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
 from optimizer.objectives.layer.dispatchers import KINDS, copies_sent, exchange_seconds
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_link, load_model, load_stack
-from optimizer.presets.hardware import with_network
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.variables import DISPATCHERS
 
 V3 = Experts(count=256, top_k=8, ffn_hidden=2048)
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import GRAPHED
+from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.drained_host import UNBOUND, call_seconds, expert_calls, shown_launches
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.stack import GRAPHED
-from optimizer.variables import DISPATCHERS
 
 
 def job(dtype: str = "fp8", **features: Any) -> Job:

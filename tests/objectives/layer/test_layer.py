@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.messages import launched, layer_messages
 from optimizer.objectives.network.messages import BACKWARD, FORWARD
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
 from tests.objectives.questions import job
 
 DENSE = Plan(tp=8, dp=8, micro_batch=1, num_microbatches=32, sequence_parallel=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
-from optimizer.recomputation import RECOMPUTE
 
 
 def phase(seconds: float, hidden: float = 0.0, outlasting: float = 0.0) -> Phase:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.pipelined_host import pipelined_wait
-from optimizer.plan import Plan, Plans
 from tests.objectives.questions import job
 
 RATE = 1e-4

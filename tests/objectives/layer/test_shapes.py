@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from optimizer.job.plan import FIELDS, Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.layer.shapes import LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, shapes_of, without_full
-from optimizer.plan import FIELDS, Plan, Plans
-from optimizer.recomputation import RECOMPUTE
 from tests.objectives.questions import TOKENS, job
 
 PLANS = Plans.of(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
-from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.base.errors import InputError
+from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.algorithms import levels, lines
 from optimizer.objectives.network.collectives import (
     KINDS,

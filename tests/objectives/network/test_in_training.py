@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.job.job import Job
 from optimizer.objectives.network.collectives import KINDS, collective_time
 from optimizer.objectives.network.in_training import collective
 from optimizer.objectives.network.topology import span

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.hardware import Link
+from optimizer.catalog import load_link
+from optimizer.catalog.hardware import link_names
+from optimizer.job.hardware import Link
 from optimizer.objectives.network.protocols import PAIRWISE, RING, profile, quantities
-from optimizer.presets import load_link
-from optimizer.presets.hardware import link_names
 
 MINE = Link(name="mine", bandwidth=50e9, latency=2e-6, efficiency=0.8)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.hardware import Cluster, Device, Link, Tier
+from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.topology import span
 
 LINK = Link(name="any", bandwidth=1e9, latency=1e-6)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.hardware import Cluster, Tier
+from optimizer.catalog.hardware import load_cluster
+from optimizer.job.hardware import Cluster, Tier
 from optimizer.objectives.network.collectives import collective_time, point_to_point_time
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.network.torus import is_torus, torus_axes, torus_detour, torus_rate, torus_steps
-from optimizer.presets.hardware import load_cluster
 
 
 def pod(name: str, chips: int = 0) -> Cluster:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.constraints.dualpipe import DualPipe
-from optimizer.constraints.rules import structural
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.dualpipe import DualPipe
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.pipeline.dualpipe import bubble, dualpipe, pairs
 from optimizer.objectives.pipeline.schedule import Pass
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan as search
 from optimizer.studies.timeline import timeline_of

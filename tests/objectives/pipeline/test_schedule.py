@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.objectives.pipeline.interleaved import interleaved
 from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
 from optimizer.objectives.pipeline.schedule import Pass

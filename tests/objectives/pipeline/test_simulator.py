@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
+from optimizer.job.plan import SCHEDULES, Plan, Plans
 from optimizer.objectives.pipeline.one_f_one_b import one_f_one_b
 from optimizer.objectives.pipeline.schedule import Pass
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight, schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, Timeline, simulate
 from optimizer.objectives.pipeline.zero_bubble import zero_bubble_h1, zero_bubble_h2
 from optimizer.objectives.step.time_terms import bubble
-from optimizer.plan import SCHEDULES, Plan, Plans
 from tests.thorough import cases
 
 Case = tuple[int, int, int, NDArray[np.float64], NDArray[np.float64]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizer.catalog import load_model
+from optimizer.job.plan import Plan, Plans, balanced
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, stages_of
-from optimizer.plan import Plan, Plans, balanced
-from optimizer.presets import load_model
 
 
 @pytest.mark.parametrize(("layers", "pp"), [(126, 16), (61, 16), (94, 12), (96, 8), (5, 5), (7, 3)])

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job, Limits
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.interleaved import interleaved
@@ -14,8 +16,6 @@ from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespan, stall
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.stalled import stalled
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import placed_layout
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.plan.best import best_plan

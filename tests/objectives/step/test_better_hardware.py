@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.better import BETTER
 from tests.objectives.drawn import jobs, knobs, plans
 

@@ -7,12 +7,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step import price as module
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
 from optimizer.search.lattice.enumerate import lattice
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.parameters import parameters
@@ -17,7 +18,6 @@ from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
 from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.memory import stage_memory
 from optimizer.objectives.step.once import once_per_step, work_of
-from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
 
 PARTS = ("shared", "experts")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import total
 from optimizer.objectives.step.explain import Explanation, explain
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
 from tests.objectives.drawn import jobs, knobs, plans
 
 FUNCTIONS = {name: getattr(np, name) for name in ("minimum", "maximum", "log2", "asarray")} | {"total": total}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer.catalog import load_model
 from optimizer.objectives.step.flops import CONVENTIONS, model_flops
-from optimizer.presets import load_model
 
 
 def megatron_count(*, mtp: int) -> float:

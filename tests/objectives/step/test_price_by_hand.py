@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import simulate
@@ -18,7 +19,6 @@ from optimizer.objectives.pipeline.stages import EMBEDDING, HEAD, LAYERS, MTP, R
 from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.objectives.step.price import Step, price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import KnobColumns, Knobs, Plan, Plans, virtual_stages
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.bound import step_floor
 from optimizer.search.layouts.table import layer_table, pass_times

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
-from optimizer.job import Job, Limits
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import chance_to_fit, chances, margin, reach, safe_memory
-from optimizer.plan import Plan
 
 RISKS = st.floats(0.001, 0.5)
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.constraints.host_activations import HostActivations
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.host_room import holds, host_room, on_host
 from optimizer.objectives.step.memory import largest_matrix, stage_memory
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
 
 SHARDED = Plan(dp=128, micro_batch=4, zero_stage=3, recompute="selective")

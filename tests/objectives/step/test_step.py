@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.hardware import with_network
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.presets.hardware import with_network
 
 
 def job(model: str = "gpt3", cluster: str = "h100", **changes: Any) -> Job:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.flops import ALL_SCORES
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.reports.plan_report import convention_words
 from optimizer.search.plan.alternatives import estimate_of
 from tests.objectives.drawn import plans

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError, InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.catalog.files import presets_folder
 from optimizer.page.learn import charts_five, charts_four, charts_six, charts_three, questions_one, questions_two
 from optimizer.page.learn.act_four import Volumes, hop_rows
 from optimizer.page.learn.act_one import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
@@ -22,7 +23,6 @@ from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of
 from optimizer.page.learn.priced import best, designed, nearest
 from optimizer.page.learn.question import Question
-from optimizer.presets.files import presets_folder
 from optimizer.reports.pages.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.page.learn import questions_one
 from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.desk import Desk, new_key

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InvalidFile, UnknownName
-from optimizer.search.check.answer_file import SavedPlan, read_answer
+from optimizer.answer.answer import Answer
+from optimizer.answer.saved import SavedPlan, read_answer
+from optimizer.base.errors import InvalidFile, UnknownName
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job, Limits
+from optimizer.answer.answer import Answer
+from optimizer.answer.saved import SavedAnswer, read_answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.explain import explain
-from optimizer.plan import Plan
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.reports.as_json import json_text
-from optimizer.search.check.answer_file import SavedAnswer, read_answer
 from optimizer.search.check.plan_rules import priced, rule_findings
 from optimizer.search.check.verification import UNCHECKED, verify
 from optimizer.search.infeasible.conflict import conflict
@@ -323,7 +323,7 @@ def test_no_solver_is_loaded(document: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     code = (
-        "import sys\nfrom optimizer.search.check.answer_file import read_answer\n"
+        "import sys\nfrom optimizer.answer.saved import read_answer\n"
         "from optimizer.search.check.verification import verify\n"
         f"assert not verify(read_answer(open({str(path)!r}).read())).broken\n"
         "assert not {'ortools', 'optuna'} & {name.split('.')[0] for name in sys.modules}\n"

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
-from optimizer.constraints.memory import Memory
 from optimizer.constraints.rule import Measured, Numbered
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
 from optimizer.search.infeasible.conflict import CUT_SHORT, Question, conflict, minimal
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan

@@ -10,15 +10,15 @@ from itertools import islice
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optimizer.answer import Clash
-from optimizer.constraints.memory import Memory
+from optimizer.answer.answer import Clash
 from optimizer.constraints.rule import Measured, Numbered, Rule
-from optimizer.constraints.rules import structural
-from optimizer.job import EVEN_RISK, Job
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Knobs, Plan, Plans
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import at_most_offload

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optimizer.constraints.batch import REACH, Batch
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.rules import structural
-from optimizer.job import EVEN_RISK, Job, Limits
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.batch import REACH, Batch
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.objectives.pipeline.schedules import bubble_left
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice

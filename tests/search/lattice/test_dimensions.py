@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_stack
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import SCHEDULES, Plan, Plans
+from optimizer.job.recomputation import MODULES, RECOMPUTE
+from optimizer.job.stack import Features
 from optimizer.objectives.step.price import price
-from optimizer.plan import SCHEDULES, Plan, Plans
-from optimizer.presets import load_stack
-from optimizer.recomputation import MODULES, RECOMPUTE
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format, formats_of
-from optimizer.stack import Features
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
 
 SHARDED = Features(zero_stages=(0, 1, 2, 3))

@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
-from optimizer.hardware import Cluster
-from optimizer.job import Job, Limits
+from optimizer.catalog import load_cluster, load_model, load_stack, model_names
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import Job, Limits
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.presets import load_cluster, load_model, load_stack, model_names
 from optimizer.search.plan.planner import plan
 from tests.thorough import THOROUGH
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from optimizer.constraints.batch import Batch
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.memory import Memory
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.batch import Batch
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Knobs, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price, price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import FIELDS, Knobs, Plans
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.lattice.oracle import Tuning, fold, sweep

@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 
-from optimizer.constraints.batch import Batch
-from optimizer.constraints.gpu_product import GpuProduct
-from optimizer.constraints.heads import Heads
-from optimizer.constraints.memory import Memory
+from optimizer.base.errors import OptimizerError
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import Program
-from optimizer.constraints.rules import structural
-from optimizer.errors import OptimizerError
-from optimizer.job import Job
+from optimizer.constraints.rules.batch import Batch
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import GpuProduct
+from optimizer.constraints.rules.heads import Heads
+from optimizer.constraints.rules.memory import Memory
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Plans
+from optimizer.job.stack import Features
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import FIELDS, Plans
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, alike, lattice
 from optimizer.search.lattice.proof import core, program_of, prove
 from optimizer.search.layouts import band
 from optimizer.search.layouts import given as given_layouts
 from optimizer.search.plan.planner import plan
-from optimizer.stack import Features
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, jobs, small_job
 from tests.thorough import cases
 

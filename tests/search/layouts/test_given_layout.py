@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.answer.saved import read_answer
+from optimizer.base.errors import InputError
 from optimizer.constraints.given_layout import laid_out
-from optimizer.constraints.rules import structural
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import Features
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plan, Plans
-from optimizer.search.check.answer_file import read_answer
 from optimizer.search.check.verification import verify
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
-from optimizer.stack import Features
 from optimizer.studies.pinned import pinned_plan
 from tests.search.jobs import DENSE, MIXED, jobs, saved, small_job
 from tests.thorough import cases

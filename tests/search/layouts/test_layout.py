@@ -7,15 +7,16 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from optimizer.errors import Infeasible, InputError
-from optimizer.job import Job, Limits
+from optimizer.base.errors import Infeasible, InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import Features
 from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import simulate
 from optimizer.objectives.pipeline.stages import Runs, layer_sequence
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import (
     Layout,
     assess,
@@ -25,7 +26,6 @@ from optimizer.search.layouts.layout import (
 from optimizer.search.layouts.problem import LayoutProblem, layer_costs, layout_problem, layouts_searched
 from optimizer.search.layouts.table import LayerCosts, pass_times
 from optimizer.search.plan.planner import plan
-from optimizer.stack import Features
 from tests.search.jobs import MIXED, MIXTURE, small_job
 
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.errors import Infeasible
+from optimizer.base.errors import Infeasible
 from optimizer.search.layouts.layout import leanest_assignment
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
 from tests.search.layouts.test_layout import every_layout, random_problem

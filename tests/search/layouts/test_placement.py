@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.exports.layout import plan_layout
-from optimizer.job import Job, Limits
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Plan, Plans, balanced
+from optimizer.job.stack import Features, Stack
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans, balanced
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import assess, best_assignment, placed_layout
 from optimizer.search.layouts.problem import layout_problem
-from optimizer.stack import Features, Stack
 
 BESIDE = ("overhead", "stragglers")  # what is the same for every layout, and what grows with the rest
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)

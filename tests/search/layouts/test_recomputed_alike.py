@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job, Limits
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
+from optimizer.job.plan import Placement, Plan, Plans
+from optimizer.job.stack import BY_STAGE, BY_VIRTUAL_STAGE, RECOMPUTE_BY, Features
 from optimizer.objectives.step.price import price
-from optimizer.plan import Placement, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
-from optimizer.stack import BY_STAGE, BY_VIRTUAL_STAGE, RECOMPUTE_BY, Features
 from tests.search.jobs import MIXTURE, small_job
 
 

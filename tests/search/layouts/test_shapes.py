@@ -9,10 +9,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.plan import Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.layouts.layout import Layout, assess, recomputed_alike, shaped_layout
 from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import Infeasible
+from optimizer.base.errors import Infeasible
 from optimizer.search.layouts import solved
 from optimizer.search.layouts.layout import Layout, best_assignment
 from optimizer.search.layouts.problem import LayoutProblem

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plan, Plans
 from optimizer.search.layouts.bound import step_floor
 from optimizer.search.layouts.layout import best_assignment
 from optimizer.search.layouts.problem import layout_problem

@@ -8,8 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from optimizer.constraints.host_activations import STEP
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.host_activations import STEP
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.host_room import (
     host_room,
@@ -18,8 +20,6 @@ from optimizer.objectives.step.host_room import (
     node_memory,
     on_host,
 )
-from optimizer.plan import Knobs, Plan, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.check.plan_rules import rule_findings
 from optimizer.search.lattice.knobs import columns
 from optimizer.search.lattice.oracle import Tuning

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
-from optimizer.model import LatentAttention, Model
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.model import LatentAttention, Model
+from optimizer.job.plan import KnobColumns, Knobs, Placement, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import KnobColumns, Knobs, Placement, Plan, Plans
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.job import Job, Limits
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job, Limits
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan import best
 from optimizer.search.plan import found as first_half

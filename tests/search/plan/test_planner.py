@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.search.lattice.knobs import knobs_at, tuned
 from optimizer.search.lattice.oracle import Tuning, sweep
 from optimizer.search.plan.alternatives import flags

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 from click.testing import CliRunner
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.cli import cli
-from optimizer.job import EVEN_RISK, Job
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.job.job import EVEN_RISK, Job
 from optimizer.reports.comparison_report import verdict
 from optimizer.reports.terms import label
 from optimizer.search.plan.planner import plan

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.answer import Answer
-from optimizer.constraints.rules import structural
-from optimizer.job import EVEN_RISK, Job, Limits
+from optimizer.answer.answer import Answer
+from optimizer.answer.saved import read_answer
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.plan import Knobs, Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit, margin, risk_of, safe_memory
-from optimizer.plan import Knobs, Plans
-from optimizer.presets import load_cluster, load_model, load_stack
-from optimizer.search.check.answer_file import read_answer
 from optimizer.search.check.verification import verify
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice

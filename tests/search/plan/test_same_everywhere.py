@@ -9,13 +9,13 @@ from functools import cache
 import pytest
 from click.testing import CliRunner
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.cli import cli
-from optimizer.job import Job
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.plan import Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.plan.alternatives import structure
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan

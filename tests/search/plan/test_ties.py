@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from optimizer.plan import Plans
-from optimizer.presets import load_cluster, load_model, load_stack
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Tuning, fold

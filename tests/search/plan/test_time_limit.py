@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
-from optimizer.plan import Plans
-from optimizer.presets import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.search.infeasible import conflict
 from optimizer.search.lattice import deadline, oracle
 from optimizer.search.lattice import enumerate as enumerate_

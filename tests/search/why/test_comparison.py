@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.answer import Answer
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import broken_alone, differences, pinned_job, why_not

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
 from optimizer.search.plan.best import Best, best_plan
 from optimizer.search.why import resilience
 from optimizer.search.why.resilience import batches, losses

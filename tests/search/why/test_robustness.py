@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optimizer.answer import Answer
+from optimizer.answer.answer import Answer
+from optimizer.job.plan import Plans
+from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import SIDES
-from optimizer.plan import Plans
 from optimizer.reports.robustness_report import verdict
 from optimizer.search.why.robustness import Robustness, Standing, moved, robustness
-from optimizer.stack import PARAMETERS, PRIOR_SPREAD
 
 
 def test_chances_add_up_and_regrets_are_those_of_prices(gpt3_answer: Answer) -> None:

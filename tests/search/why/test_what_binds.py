@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
@@ -95,7 +95,7 @@ def test_a_job_without_a_plan_has_no_sensitivity() -> None:
 
 def test_limits_at_their_end_are_not_widened() -> None:
     job = small_job(8, bubble=1.0, max_tp=8, vocab_padding=1.0)
-    from optimizer.plan import Plan
+    from optimizer.job.plan import Plan
 
     names = {item.name for item in variations(job, Plan(dp=8, num_microbatches=6))}
     assert names & {"bubble ceiling", "largest tp", "vocabulary padding", "scale-up domain x2"} == set()

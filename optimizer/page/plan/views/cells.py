@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.base.units import GB, seconds
 from optimizer.constraints.pins import pins
-from optimizer.constraints.rules import structural
-from optimizer.job import Job
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import fragment
-from optimizer.plan import Plan, Plans
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.why.comparison import broken_alone, pinned_job
-from optimizer.units import GB, seconds
 
 FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
 MOST_TP, MOST_PP = 16, 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from io import BytesIO
 
-from optimizer.errors import InputError
+from optimizer.base.errors import InputError
 from optimizer.exports.folder import exported
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.base.units import seconds
 from optimizer.constraints.pin_text import pins_of
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
@@ -15,7 +16,6 @@ from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_report import show_gigabytes
 from optimizer.reports.terms import label
 from optimizer.search.why.comparison import Comparison, Difference, why_not
-from optimizer.units import seconds
 
 ROW = 30  # height of a bar [px]
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, OptimizerError
+from optimizer.base.errors import InputError, OptimizerError
+from optimizer.base.units import seconds
+from optimizer.catalog.models import model_spellings
+from optimizer.diagnose.measured import Measured, read_runs_of
 from optimizer.improve.edits import Improvement, improve, unset
 from optimizer.improve.patch import changes_of
 from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
-from optimizer.logs.measured import Measured, read_runs_of
+from optimizer.job.plan import Plan
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.own_files import FILE, described_as, kind_of, name_of, packed
@@ -22,15 +25,12 @@ from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
 from optimizer.page.plan.question import FILES, Asked, asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
-from optimizer.plan import Plan
-from optimizer.presets.models import model_spellings
 from optimizer.reports.answer_page.words import pins_of_plan
 from optimizer.reports.plan_report import show_gigabytes
 from optimizer.scripts.launch import WORDS
 from optimizer.scripts.question import Controls, Question, question_of
 from optimizer.scripts.read import LARGEST, File, read_launch
 from optimizer.scripts.source import Source
-from optimizer.units import seconds
 
 KINDS = (".sh", ".json", ".toml", ".yaml", ".py")  # what a pasted text may be, told by which of them it reads as
 Own = Mapping[str, Any]  # what files of the visitor say of a question: model="file", model_file=its text

@@ -7,16 +7,16 @@ from functools import cache
 from math import log2
 from typing import Any
 
+from optimizer.base.units import seconds
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.validation import Priced, priced
-from optimizer.job import Job
+from optimizer.catalog.files import presets_folder
+from optimizer.job.job import Job
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import fragment
-from optimizer.presets.files import presets_folder
 from optimizer.reports.answer_page.words import stack_words
-from optimizer.units import seconds
 
 SHOWN = 6
 OTHER_DEVICE = 4.0  # doublings of a size that another kind of GPU is worth

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.errors import InputError
-from optimizer.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import Job
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
@@ -27,7 +27,7 @@ def scaling_view(asked: Asked) -> dict[str, Any]:
 def counts(job: Job) -> list[int]:
     """Numbers of GPUs around the job's, of those that the cluster can have.
 
-    >>> from optimizer.presets import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=6, seq_len=2048, global_batch=96)
     >>> counts(job)

@@ -1,0 +1,1 @@
+"""The documentation's generated parts: `python -m maintain.docs` rewrites them all."""

@@ -1,0 +1,123 @@
+"""The tables of keys of users' files, from the pydantic models that read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from maintain.docs.meanings import meaning
+from optimizer.catalog.readers import model_file, stack_file
+from optimizer.catalog.readers.hardware_schema import EXAMPLES, ClusterTable, DeviceTable, GemmTable, TierTable
+from optimizer.job.stack import PARAMETERS
+from optimizer.sweep.schema import ExclusionTable, StudyTable, conditions, counts, pins, shares, sizes
+
+NAMED_BY_FILE = ("Model", "Stack", "StudyTable")
+PAGE = "file-formats.md"
+# What functions of a study file read, beside whole numbers and names.
+WRITTEN: dict[Callable[..., object], str] = {
+    shares: 'a share, 0.1 or "10%", or a list',
+    sizes: 'a size, such as "75 GB", or a list',
+    pins: '"tp=8,pp=4", or a list',
+    conditions: "a number, a comparison, or a list",
+}
+READ: Mapping[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def tables(hint: Any) -> Iterator[type[BaseModel]]:
+    """The tables that a type holds."""
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        yield hint
+    for inner in get_args(hint):
+        yield from tables(inner)
+
+
+def table(kind: type[BaseModel], key: str) -> type[BaseModel]:
+    """The table that a key holds."""
+    return next(tables(kind.model_fields[key].annotation))
+
+
+MODEL, STACK = model_file.KEYS, stack_file.KEYS
+SHOWN: Mapping[str, type[BaseModel]] = {
+    "model": MODEL,
+    **{f"model.{key}": table(MODEL, key) for key in ("experts", "mla", "window", "provenance")},
+    "cluster": ClusterTable,
+    "tiers": TierTable,
+    "device": DeviceTable,
+    "gemm": GemmTable,
+    "stack": STACK,
+    "features": table(STACK, "features"),
+    "parameters": table(STACK, "parameters"),
+    "study": StudyTable,
+    "exclude": ExclusionTable,
+}
+
+
+def sections() -> list[str]:
+    """Every table of the page, between the lines that mark it."""
+    return [section(name, kind) for name, kind in SHOWN.items()]
+
+
+def section(name: str, kind: type[BaseModel]) -> str:
+    """One table of keys."""
+    lines = ["| key | what it is | value | default |", "|---|---|---|---|"]
+    for key, field in kind.model_fields.items():
+        cells = (f"`{key}`", meaning(kind.__name__, key), words(field), default(kind, key))
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join([f"<!-- keys of {name}: start -->", "", *lines, "", f"<!-- keys of {name}: end -->"])
+
+
+def words(hint: Any) -> str:
+    """What the values of a key are: the words of its type, else its dimension with an example, else its type.
+
+    >>> words(TierTable.model_fields["latency"]), words(TierTable.model_fields["size"])
+    ('a quantity [s], such as "2 us"', 'a whole number above 0')
+    """
+    metadata = hint.metadata if isinstance(hint, FieldInfo) else getattr(hint, "__metadata__", ())
+    inner = hint.annotation if isinstance(hint, FieldInfo) else hint
+    said = next((word for word in metadata if isinstance(word, str)), "")
+    if dimension := next((found for found in map(dimension_of, metadata) if found), ""):
+        return f'{said or f"a quantity [{dimension}]"}, such as "{EXAMPLES[dimension]}"'
+    if read := next((found for found in map(_as_written, metadata) if found), ""):
+        return read
+    if said or inner in READ:
+        return said.replace("one of ,", 'one of "",') or READ[inner]
+    if get_origin(inner) is dict:
+        return f"a table: for each name {words(get_args(inner)[1])}"
+    if any(tables(inner)):
+        return "a table" if "tuple" not in str(inner) else "tables"
+    found = next((found for part in get_args(inner) if (found := words(part))), "")
+    return found + ", a range or a list" * any(_reads(each, counts) for each in metadata)
+
+
+def _reads(validator: object, function: Callable[..., object]) -> bool:
+    return isinstance(validator, BeforeValidator) and validator.func is function
+
+
+def _as_written(validator: object) -> str:
+    """What is written where a function reads it first, "" where the type says it."""
+    return next((told for function, told in WRITTEN.items() if _reads(validator, function)), "")
+
+
+def dimension_of(validator: object) -> str:
+    """The dimension of the quantity that a validator reads, "" for any other."""
+    found = validator.func if isinstance(validator, BeforeValidator) else None
+    return str(found.keywords.get("dimension", "")) if isinstance(found, partial) else ""
+
+
+def default(kind: type[BaseModel], key: str) -> str:
+    """What holds where a key is left out; a parameter of a stack has its default elsewhere."""
+    field = kind.model_fields[key]
+    if key == "name" and kind.__name__ in NAMED_BY_FILE:
+        return "the file's name"
+    if field.is_required():
+        return "**needed**"
+    value = PARAMETERS[key].default if kind.__name__ == "Parameters" else field.get_default(call_default_factory=True)
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    plain = value is None or isinstance(value, str | int | float | tuple)
+    return f"`{json.dumps(value)}`" if plain and value not in (None, "", ()) else ""

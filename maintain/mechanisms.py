@@ -1,0 +1,160 @@
+"""What each mechanism of mixtures explains: `python -m maintain.mechanisms --runs FILE [--runs FILE]`.
+
+Every mixture of the runs is priced once more with one mechanism switched to neutral and nothing refitted. An error that
+does not grow without a mechanism says that these runs do not need it. Printed as Markdown, with the parameters of each
+stack: fitted, known, at their default, and runs for each fitted one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from optimizer.base.errors import InputError
+from optimizer.calibration.groups import gathered
+from optimizer.calibration.intervals import time_errors
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.catalog import load_stack
+from optimizer.job.variables import DISPATCHERS
+from optimizer.objectives.kernels import routed_rows
+from optimizer.objectives.layer import dispatchers, drained_host
+from optimizer.objectives.layer.dispatchers import KINDS
+
+ALL = "all mechanisms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """A mechanism and what makes it neutral: features and parameters of the stack, fields of the plan and of the
+    model's experts, constants of modules.
+    """
+
+    name: str
+    features: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    experts: Mapping[str, Any] = field(default_factory=dict)
+    constants: tuple[tuple[ModuleType, str, Any], ...] = ()
+
+    def off(self, run: Run) -> Run:
+        """The run without the mechanism."""
+        if run.job is None or run.plan is None or run.job.model.experts is None:
+            return run
+        stack, model = run.job.stack, run.job.model
+        model = replace(model, experts=replace(run.job.model.experts, **self.experts)) if self.experts else model
+        stack = replace(
+            stack,
+            features=replace(stack.features, **self.features),
+            parameters={**stack.parameters, **self.parameters},
+        )
+        return replace(run, job=replace(run.job, stack=stack, model=model), plan=replace(run.plan, **self.plan))
+
+
+MECHANISMS = (
+    Mechanism(name="dispatchers of their own (all-to-all for all)", plan={"dispatcher": DISPATCHERS[0]}),
+    Mechanism(name="at most so many groups of experts a token", experts={"groups": 0, "group_limit": 0}),
+    Mechanism(
+        name="host time of a dispatcher's call over EFA",
+        constants=((dispatchers, "KINDS", {name: replace(kind, proxied=0.0) for name, kind in KINDS.items()}),),
+    ),
+    Mechanism(name="exchange beside other micro-batches", plan={"overlap_exchange": False}),
+    Mechanism(name="imbalance of real routing", features={"routing": "", "balanced_experts": True}),
+    Mechanism(name="start of each expert's product", constants=((routed_rows, "GROUP_ROWS", 0.0),)),
+    Mechanism(name="rate of grouped products", parameters={"expert_efficiency": 1.0}),
+    Mechanism(name="rows gathered by index cost twice", constants=((routed_rows, "GATHERED", 1.0),)),
+    Mechanism(name="wait for the sizes of the exchange", features={"synchronised": False}),
+    Mechanism(name="graphs of parts of a layer", features={"graphed": (), "cuda_graphs": False}),
+    Mechanism(name="host time of eager mixtures", features={"eager_experts": False}),
+    Mechanism(name="what a release does not fuse yet", features={"unfused": ()}),
+    Mechanism(name="experts fused in their products", features={"fused_experts": False}),
+    Mechanism(name="processes without cores of their own", features={"bound_host": True}),
+    Mechanism(name="host calls of a module recomputed apart", constants=((drained_host, "CHECKPOINTED", 0.0),)),
+    Mechanism(name="calls of quantising", constants=((drained_host, "QUANTISED", 0.0),)),
+    Mechanism(name="launches", parameters={"launch": 0.0}),
+)
+
+
+def errors_without(runs: Sequence[Run], mechanism: Mechanism | None) -> list[float]:
+    """|predicted / measured - 1| of every run, without one mechanism or with all of them [1]."""
+    changed = [mechanism.off(run) for run in runs] if mechanism else list(runs)
+    with _constants(mechanism.constants if mechanism else ()):
+        errors = [time_errors([run], {}) for run in changed]
+    return [float(np.abs(np.expm1(error[0]))) for error in errors]
+
+
+@contextmanager
+def _constants(changes: Sequence[tuple[ModuleType, str, Any]]) -> Iterator[None]:
+    """Constants of modules with other values, until the end of the block."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    try:
+        for module, name, value in changes:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def mixtures(runs: Sequence[Run]) -> list[Run]:
+    """The clean runs of mixtures that have a step time."""
+    return [run for run in runs if run.job and run.job.model.experts and run.step_time and not run.doubted]
+
+
+def mechanisms_table(runs: Sequence[Run]) -> list[str]:
+    """Mean errors by stack with all mechanisms, and by how much each is larger without one, in Markdown.
+
+    Raises InputError where no run is a mixture with a step time.
+    """
+    told = mixtures(runs)
+    if not told:
+        raise InputError("no row is a mixture that can be priced and has a step time; give tables of measured mixtures")
+    groups = gathered(range(len(told)), lambda place: told[place].stack_name)
+    names = [ALL, *map(str, groups)]
+    lines = [f"| mean error | {' | '.join(['all stacks', *names[1:]])} |", f"|---|{'---|' * len(names)}"]
+    members = [np.arange(len(told)), *(np.array(places) for places in groups.values())]
+    lines.append(f"| runs | {' | '.join(str(len(some)) for some in members)} |")
+    whole = np.array(errors_without(told, None))
+    lines.append(f"| {ALL} | {' | '.join(f'{whole[some].mean():.1%}' for some in members)} |")
+    for mechanism in MECHANISMS:
+        without = np.array(errors_without(told, mechanism))
+        cells = [_change(float((without - whole)[some].mean())) for some in members]
+        lines.append(f"| without: {mechanism.name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _change(points: float) -> str:
+    """Points of the mean error that are lost without a mechanism, "" where nothing changes."""
+    return f"{100.0 * points:+.1f}" if abs(points) >= 5e-4 else ""
+
+
+def parameters_table(names: Sequence[str]) -> list[str]:
+    """Parameters and runs of stacks, in Markdown."""
+    lines = ["| stack | runs | fitted | known | default | runs for each fitted |", "|---|---|---|---|---|---|"]
+    for stack in map(load_stack, names):
+        fitted, known, default = stack.counts
+        each = f"{stack.runs / fitted:.0f}" if stack.runs and fitted else ""
+        lines.append(f"| {stack.name} | {stack.runs} | {fitted} | {known} | {default} | {each} |")
+    return lines
+
+
+def main(arguments: Sequence[str]) -> str:
+    """Both tables. Raises InputError for arguments that are not `--runs FILE`, once or more."""
+    if len(arguments) < 2 or len(arguments) % 2 or set(arguments[::2]) != {"--runs"}:
+        raise InputError("usage: python -m maintain.mechanisms --runs FILE.csv [--runs FILE.csv]")
+    runs = [run for file in arguments[1::2] for run in read_runs(Path(file))]
+    names = sorted({run.stack_name for run in mixtures(runs)})
+    return "\n".join([*mechanisms_table(runs), "", *parameters_table(names)])
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]))
+    except InputError as problem:
+        sys.exit(f"mechanisms: {problem}")

@@ -1,0 +1,1 @@
+"""The answer to a job, and how it is written and read back."""

@@ -1,0 +1,154 @@
+"""Files as they are opened: one bounded way to read a file, one way to write one that is whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import BinaryIO
+
+from optimizer.base.errors import InputError
+
+MB = 1_000_000
+MOST = 64 * MB  # bytes of a file that is read at once, unless its reader says otherwise
+# Where a shell puts the output of another command, as in `optimize check <(optimize ... --json)`.
+PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+SQLITE = b"SQLite format 3\0"
+HTML, CSV = "html", "csv"
+AT_CWD, EXCHANGE = -100, 2  # of renameat2
+ALIKE = 3  # first columns by which a table of ours is told from another
+
+
+def read_bytes(path: str | Path, most: int = MOST) -> bytes:
+    """The content of a file.
+
+    Raises OSError, with a reason in words, for what cannot be read, is no file (a folder, a device, a pipe that waits
+    for a writer) or holds more than `most` bytes.
+    """
+    name = os.fspath(path)
+    try:
+        # A named pipe without a writer would be waited for.
+        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:  # a name with a zero byte
+        raise OSError(errno.EINVAL, "its name has a zero byte", name) from None
+    with open(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        piped = stat.S_ISFIFO(mode) and name.startswith(PIPES)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder", name)
+        if not (stat.S_ISREG(mode) or piped):
+            raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", name)
+        if piped:
+            os.set_blocking(handle, True)
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file", name)
+    return data
+
+
+def read_stream(stream: BinaryIO, most: int = MOST) -> bytes:
+    """What comes through a pipe, such as stdin; raises OSError as read_bytes where it is more than `most` bytes."""
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file")
+    return data
+
+
+def replace_file(path: Path, data: str | bytes, kind: str = "") -> None:
+    """Put data in the place of a file in one step: written beside it, then renamed, so that no half of it is ever seen.
+
+    An old file stays as it is when the disk is full. Raises InputError for what cannot be written, and as `free_for`
+    for what should not be replaced.
+    """
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    free_for(path, kind)
+    if kind == CSV:
+        _same_table(path, raw)
+    try:
+        if path.exists() and not path.is_file():  # a terminal, or another command
+            path.write_bytes(raw)
+            return
+        _replace(path.resolve(), raw)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; choose another place") from error
+
+
+def take_place(new: Path, folder: Path, ours: Collection[str]) -> bool:
+    """Put a folder in the place of another in one step of the file system; the old one is left where the new one was.
+
+    False where that cannot be: the old one is a link, or holds what is not `ours`, or the system knows no such step.
+    """
+    if not folder.exists() and not folder.is_symlink():
+        os.rename(new, folder)
+        return True
+    if folder.is_symlink() or not folder.is_dir() or not {path.name for path in folder.iterdir()} <= set(ours):
+        return False
+    import ctypes
+
+    new.chmod(stat.S_IMODE(folder.stat().st_mode))
+    try:
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    # Linux, renameat2(2), since glibc 2.28: both names change at once.
+    return bool(exchange(AT_CWD, os.fsencode(new), AT_CWD, os.fsencode(folder), EXCHANGE) == 0)
+
+
+def free_for(path: Path, kind: str = "") -> None:
+    """Raise InputError where a path cannot take a file of this kind: no folder, a folder, a database, another kind."""
+    folder = path.absolute().parent
+    try:
+        if not folder.is_dir():
+            raise InputError(f"{path} cannot be written: the folder {folder} does not exist")
+        if path.is_dir():
+            raise InputError(f"{path} cannot be written: it is a folder; name a file")
+        start = b""
+        if path.is_file():
+            with path.open("rb") as file:
+                start = file.read(4096)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path} cannot be written: {reason}; choose another place") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: the folder {folder} cannot be written; choose another place")
+    if start.startswith(SQLITE):
+        raise InputError(f"{path} is a database, and stays as it is; name another file")
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    other = not text.startswith(b"<") if kind == HTML else text.startswith((b"<", b"{")) and bool(kind)
+    if text and (other or b"\0" in start):
+        raise InputError(f"{path} holds something else than {kind or 'text'}, and stays as it is; name another file")
+
+
+def _same_table(path: Path, data: bytes) -> None:
+    """Raise InputError where a table with other columns would be lost."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        old = file.readline(MB)
+    before, now = ([cell.strip() for cell in line.split(b"\n")[0].split(b",")[:ALIKE]] for line in (old, data[:MB]))
+    if old.strip() and before != now:
+        raise InputError(f"{path} holds another table, and stays as it is; name another file")
+
+
+def _replace(target: Path, data: bytes) -> None:
+    import tempfile
+
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,98 @@
+"""Power and other economic parameters, from presets/prices.csv; what machines cost is in the price book, offers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from optimizer.base.errors import InputError
+from optimizer.base.units import factor
+from optimizer.catalog.rows import Row, names, rows
+
+PRICES = "prices.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One figure of money or power, in SI: `value` in `unit` ("USD/s", "USD", "W", "USD/J", "1", ...) for one `scope`.
+
+    `name` is a cluster, a device, a provider's offer or "default"; `low` and `high` bound what the sources say, and
+    equal `value` when they agree.
+    """
+
+    name: str
+    quantity: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    scope: str
+    source: str
+    date: str
+    grade: str
+    note: str = ""
+
+    @property
+    def mid(self) -> float:
+        """Another name of `value`, beside low and high."""
+        return self.value
+
+
+@cache
+def load_prices() -> tuple[Price, ...]:
+    """Every row of presets/prices.csv.
+
+    >>> node = next(price for price in load_prices() if price.quantity == "node_power_max")
+    >>> node.name, node.value, node.unit, node.scope
+    ('dgx-v100', 3500.0, 'W', 'per node')
+    """
+    return tuple(_price(row) for name in names(PRICES) for row in rows(PRICES, name))
+
+
+def _price(row: Row) -> Price:
+    unit, size = factor(row.unit)
+    value = row.number()
+    return Price(
+        name=row.name,
+        quantity=row.quantity,
+        value=value,
+        low=float(row.low) * size if row.low else value,
+        high=float(row.high) * size if row.high else value,
+        unit=unit,
+        scope=row.scope,
+        source=row.provenance.source,
+        date=row.provenance.date,
+        grade=row.provenance.grade,
+        note=row.provenance.note.removeprefix(row.scope).removeprefix("; "),
+    )
+
+
+@cache
+def find_price(quantity: str, *names: str) -> Price | None:
+    """The row of this quantity for the first of the names that has one.
+
+    >>> found = find_price("node_power_max", "my-cluster", "dgx-h100")
+    >>> found.value if found else None
+    10200.0
+    """
+    table = _table(quantity)
+    return next((table[name] for name in names if name in table), None)
+
+
+@cache
+def _table(quantity: str) -> Mapping[str, Price]:
+    """The rows of one quantity by name."""
+    return {price.name: price for price in reversed(load_prices()) if price.quantity == quantity}
+
+
+@cache
+def default_price(quantity: str) -> Price:
+    """The row that holds when a user names nothing else.
+
+    Raises InputError when presets/prices.csv has none.
+    """
+    found = find_price(quantity, "default")
+    if found is None:
+        raise InputError(f"presets/{PRICES} has no row default,{quantity}; add one with its unit, source and date")
+    return found

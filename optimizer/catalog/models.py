@@ -1,0 +1,166 @@
+"""Model presets by name, and models described by a user's own file.
+
+Each presets/models/<family>.csv has one row a model. Columns are the fields of Model; those of its parts carry the
+prefix `experts_`, `mla_` or `window_`. An empty cell takes the field's default.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from optimizer.base.errors import InvalidFile, UnknownName, nearest
+from optimizer.catalog.files import csv_rows, presets_folder
+from optimizer.catalog.own import own_file, own_files, spelling
+from optimizer.catalog.places import existing, file_of
+from optimizer.job.model import Experts, LatentAttention, Model, Provenance, SlidingWindow
+
+_PARTS: Mapping[str, type[Experts] | type[LatentAttention] | type[SlidingWindow]] = {
+    "experts": Experts,
+    "mla": LatentAttention,
+    "window": SlidingWindow,
+}
+# by the annotation of the field: how to read a cell, and what to call a cell that can be read so
+_CELLS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "int": (int, "a whole number"),
+    "float | None": (float, "a number"),
+    "float": (float, "a number"),
+    "bool": ({"true": True, "false": False}.__getitem__, "true or false"),
+    "str": (str, "text"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """One line of a CSV file, not yet a Model."""
+
+    path: Path
+    line: int
+    cells: Mapping[str, str]
+
+
+def load_model(name_or_path: str | Path) -> Model:
+    """A preset by name or alias, else the model in a config.json (or its folder) or in a TOML file of Model's fields.
+
+    Case, blanks, "-" and "_" in names do not matter. A preset wins over a file of the same name; write "./gpt3" for
+    the file. Raises UnknownName, or InvalidFile with every problem of the file.
+
+    >>> load_model("GPT-3 175B").layers
+    96
+    """
+    if path := file_of(name_or_path):
+        # A name as on a hub, owner/model, is no path where nothing lies there.
+        if (preset := _index().get(spelling(str(name_or_path)))) and not os.path.exists(path):
+            return _preset(preset)
+        return _read(existing("model", path))
+    name = str(name_or_path)
+    if spelling(name) not in _index() and not own_file("model", name) and name and os.path.exists(name):
+        return _read(Path(name))
+    return known_model(name)
+
+
+def known_model(name: str) -> Model:
+    """The user's own or the shipped preset of this name; no other file is opened. Raises UnknownName."""
+    path = own_file("model", name)
+    return replace(_read(path), name=path.stem) if path else preset_model(name)
+
+
+def preset_model(name: str) -> Model:
+    """The shipped preset of this name or alias; no file of a user is opened. Raises UnknownName."""
+    preset = _index().get(spelling(name))
+    if preset is None:
+        raise UnknownName("model", name, (*own_files("model"), *model_names(), *_aliases()))
+    return _preset(preset)
+
+
+def model_names() -> tuple[str, ...]:
+    """Names of all model presets, by family, without aliases."""
+    return tuple(_rows())
+
+
+def model_spellings() -> Mapping[str, str]:
+    """Every name, alias and title of the presets, each with the name of its preset."""
+    titles = {row.cells["title"]: name for name, row in _rows().items() if row.cells.get("title")}
+    return {**titles, **_aliases(), **{name: name for name in _rows()}}
+
+
+def _read(path: Path) -> Model:
+    if path.suffix == ".toml":
+        from optimizer.catalog.readers.model_file import read_model_file
+
+        return read_model_file(path)
+    from optimizer.catalog.readers.huggingface import read_config
+
+    return read_config(path)
+
+
+def _rows_in(folder: Path) -> Mapping[str, _Row]:
+    paths = sorted(folder.glob("*.csv"))
+    rows = (_Row(path=path, line=line, cells=cells) for path in paths for line, cells in csv_rows(path))
+    return {row.cells["name"]: row for row in rows}
+
+
+@cache
+def _rows() -> Mapping[str, _Row]:
+    return _rows_in(presets_folder() / "models")
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    return {alias: name for name, row in _rows().items() for alias in row.cells.get("aliases", "").split()}
+
+
+@cache
+def _index() -> Mapping[str, str]:
+    return {spelling(name): preset for name, preset in _aliases().items()} | {spelling(name): name for name in _rows()}
+
+
+@cache
+def _preset(name: str) -> Model:
+    return _model(_rows()[name])
+
+
+def _model(row: _Row) -> Model:
+    """The Model of one row; raises InvalidFile with every problem of the row."""
+    cells = {column: cell for column, cell in row.cells.items() if cell and column != "aliases"}
+    problems: list[str] = []
+    parts = {
+        part: _fields(kind, f"{part}_", cells, problems)
+        for part, kind in _PARTS.items()
+        if any(column.startswith(f"{part}_") for column in cells)
+    }
+    provenance = _fields(Provenance, "", cells, problems)
+    values = {"family": row.path.stem} | _fields(Model, "", cells, problems)
+    known = [field.name for field in fields(Model)]
+    problems += [f"unknown column {left!r}; nearest: {', '.join(nearest(left, known)) or 'none'}" for left in cells]
+    if problems:
+        raise InvalidFile(row.path, [f"line {row.line} ({row.cells['name']}): {problem}" for problem in problems])
+    built: dict[str, Any] = {part: _PARTS[part](**chosen) for part, chosen in parts.items()}
+    return Model(**values, **built, provenance=Provenance(**provenance))
+
+
+def _fields(kind: type, prefix: str, cells: dict[str, str], problems: list[str]) -> dict[str, Any]:
+    """Takes the fields of one dataclass out of the cells; adds what is wrong with them to the problems."""
+    values: dict[str, Any] = {}
+    for name, required, read, meaning in _columns(kind):
+        column = prefix + name
+        if column in cells:
+            cell = cells.pop(column)
+            try:
+                values[name] = read(cell)
+            except (ValueError, KeyError):
+                problems.append(f"{column}: expected {meaning}, got {cell!r}")
+        elif required:
+            problems.append(f"{column}: missing, expected {meaning}")
+    return values
+
+
+@cache
+def _columns(kind: type) -> tuple[tuple[str, bool, Callable[[str], object], str], ...]:
+    """Name, whether it must be there, reader and meaning of each field of a dataclass that one cell can hold."""
+    plain = (field for field in fields(kind) if field.type in _CELLS)
+    return tuple((field.name, field.default is MISSING, *_CELLS[str(field.type)]) for field in plain)

@@ -1,0 +1,337 @@
+"""The price book: what each provider asks for each kind of machine, from presets/offers.csv and from users' quotes."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.units import HUGE, YEAR, factor, parse
+from optimizer.catalog.files import csv_rows, presets_folder
+from optimizer.catalog.hardware import cluster_names, device_names, load_cluster
+from optimizer.catalog.rows import plain
+
+OFFERS = "offers.csv"
+# The order in which rents are looked for when no term is named: what binds least first, what may end any day last.
+RENTS = ("on_demand", "capacity_block", "reserved_1y", "reserved_3y", "spot")
+SALES = ("purchase", "baseboard", "chip")
+COMMITMENTS: Mapping[str, float] = {"reserved_1y": YEAR, "reserved_3y": 3 * YEAR}
+USER = "user"
+OLD = 180  # days after which a price is to be asked for again
+HOUR, MOST_RENT, MOST_PRICE = 3600.0, 10_000.0, 10_000_000.0  # USD for a GPU-hour and a GPU: a price above is mistyped
+# Optional numbers of an offer and their dimensions.
+EXTRAS: Mapping[str, str] = {"commitment": "s", "lifetime": "s", "residual": "1", "pue": "1", "electricity": "USD/J"}
+COLUMNS = (
+    *("provider", "offer", "region", "device", "cluster", "term", "value", "low", "high", "unit", "gpus"),
+    *("sold", "sold_as", *EXTRAS, "fabric", "source", "date", "grade", "note"),
+)
+_DATE = re.compile(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One price of one offer, for one GPU: rent [USD/s] or sale [USD], with the range that its source leaves open.
+
+    device: what is sold; cluster: the preset that describes this very machine, "" for any of that device. sold: sizes
+    on offer [GPUs], () for any number of nodes, under the name sold_as. commitment: shortest time paid for [s].
+    lifetime [s], residual value [1], pue [1], electricity [USD/J]: of this offer, None where the assumptions hold.
+    row: file and line. fabric: whether a network for training comes with it.
+    """
+
+    provider: str
+    offer: str
+    device: str
+    term: str
+    value: float
+    low: float
+    high: float
+    row: str
+    cluster: str = ""
+    region: str = ""
+    sold: tuple[int, ...] = ()
+    sold_as: str = ""
+    commitment: float = 0.0
+    lifetime: float | None = None
+    residual: float | None = None
+    pue: float | None = None
+    electricity: float | None = None
+    fabric: bool = True
+    source: str = ""
+    date: str = ""
+    grade: str = ""
+    note: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether the user gave it."""
+        return self.grade == USER
+
+    def title(self) -> str:
+        """Provider, offer and term in a few words: "AWS p5.48xlarge, on demand"."""
+        name = " ".join(dict.fromkeys(word for word in (self.provider, self.offer) if word))
+        return f"{name}, {self.term.replace('_', ' ')}"
+
+    def trace(self) -> str:
+        """The offer with its date, source and the row that it stands in."""
+        said = f": {self.source}" if self.source else ""
+        where = "".join(f", {part}" for part in (self.region, self.date) if part)
+        return f"{self.title()}{where}{said} ({self.row})"
+
+    def age(self, today: datetime.date) -> int | None:
+        """Days since its date, the first of its month or year where no more is said; None without one."""
+        match = _DATE.match(self.date)
+        if match is None:
+            return None
+        return (today - datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1))).days
+
+
+def _presets() -> tuple[Offer, ...]:
+    return load_offers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceBook:
+    """Every offer that may be taken, the user's before the presets'.
+
+    term and provider: the only ones to take where they are named.
+    """
+
+    offers: tuple[Offer, ...] = field(default_factory=_presets)
+    term: str = ""
+    provider: str = ""
+
+    def rent(self, device: str, cluster: str = "") -> Offer | None:
+        """The rent that holds for a device in a cluster, None where the book has none.
+
+        The user's cheapest quote; else an offer of that very cluster; else the middle one of the offers of the device
+        that come with a network (the lower of two), so that every price is a row. The terms go in the order of RENTS.
+        """
+        if (device, cluster) not in self._rents:
+            found = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster)))
+            self._rents[device, cluster] = next(found, None)
+        return self._rents[device, cluster]
+
+    def sale(self, device: str, cluster: str = "") -> Offer | None:
+        """The price that holds for buying a device in a cluster: a server or rack, else a baseboard, else a chip."""
+        for term in SALES:
+            fits = [item for item in self._of(term, device) if item.cluster in ("", cluster)]
+            exact = [item for item in fits if item.own] or [item for item in fits if item.cluster or term == "chip"]
+            if exact:
+                return min(exact, key=lambda item: item.value)
+        return None
+
+    def rents(self, device: str, cluster: str = "") -> tuple[Offer, ...]:
+        """Every rent of a device at the terms in question, the cheapest first; offers without a network left out."""
+        found = [item for term in self.terms for item in self._of(term, device) if item.fabric]
+        return tuple(sorted(found, key=lambda item: item.value))
+
+    @cached_property
+    def _rents(self) -> dict[tuple[str, str], Offer | None]:
+        """What was looked up already: a draw of many cases asks for the same price again and again."""
+        return {}
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The terms to look for, in their order."""
+        return (self.term,) if self.term else RENTS
+
+    def _of(self, term: str, device: str) -> list[Offer]:
+        wanted = plain(self.provider)
+        return [
+            item
+            for item in self.offers
+            if item.term == term
+            and item.device == device
+            and (item.own or term in SALES or not wanted or plain(item.provider) == wanted)
+        ]
+
+    def _ranked(self, term: str, device: str, cluster: str) -> list[Offer]:
+        found = sorted(self._of(term, device), key=lambda item: item.value)
+        mine = [item for item in found if item.own and item.cluster in ("", cluster)]
+        if mine or (not self.term and self._quoted(device, cluster)):
+            return mine
+        named = [item for item in found if cluster and item.cluster == cluster]
+        usual = [item for item in found if (item.fabric or self.provider) and not item.own]
+        return named or (usual[(len(usual) - 1) // 2 :] if usual else [])
+
+    def _quoted(self, device: str, cluster: str) -> bool:
+        """Whether the user has any quote of a rent of this machine: then the book's own are not asked."""
+        return any(
+            item.own and item.term in RENTS and item.device == device and item.cluster in ("", cluster)
+            for item in self.offers
+        )
+
+    def with_quotes(self, quotes: Sequence[Offer]) -> PriceBook:
+        """The book with quotes in front."""
+        return replace(self, offers=(*quotes, *self.offers))
+
+
+@cache
+def load_offers() -> tuple[Offer, ...]:
+    """Every row of presets/offers.csv.
+
+    >>> book = PriceBook()
+    >>> found = book.rent("h100", "p5")
+    >>> found.title(), round(found.value * 3600, 2), found.row.startswith("presets/offers.csv line ")
+    ('AWS p5.48xlarge, on demand', 6.88, True)
+    """
+    return _read(presets_folder() / OFFERS, f"presets/{OFFERS}", own=False)
+
+
+def read_quotes(path: str | Path) -> tuple[Offer, ...]:
+    """The user's quotes in a CSV of the same columns; device or cluster, term, value and unit are needed.
+
+    Raises InvalidFile with every problem.
+    """
+    return _read(Path(path), str(path), own=True)
+
+
+def book_of(path: Path | None = None, term: str = "", provider: str = "") -> PriceBook:
+    """The presets' book, behind the quotes of a file where one is given.
+
+    Raises InputError for a term or a provider that no row has.
+    """
+    quotes = read_quotes(path) if path else ()
+    offers = (*quotes, *load_offers())
+    if term and term not in RENTS:
+        raise InputError(f"unknown term {term!r}; use {', '.join(RENTS)}")
+    known = sorted({item.provider for item in offers if item.term in RENTS and item.provider})
+    if provider and plain(provider) not in map(plain, known):
+        raise InputError(f"no offer of {provider!r} is known; the price book has {', '.join(known)}")
+    return PriceBook(offers=offers, term=term, provider=provider)
+
+
+def quote(device: str, term: str, value: float, *, cluster: str = "", row: str) -> Offer:
+    """A price that was given on the command line or in a study, for one GPU [USD/s or USD].
+
+    Raises InputError for more than anybody asks.
+    """
+    _possible(term, value, f"{row}: ")
+    return Offer(
+        provider="",
+        offer="your price",
+        device=device,
+        cluster=cluster,
+        term=term,
+        value=value,
+        low=value,
+        high=value,
+        row=row,
+        grade=USER,
+        commitment=COMMITMENTS.get(term, 0.0),
+    )
+
+
+def _possible(term: str, value: float, where: str = "") -> None:
+    """Raise InputError for a price of one GPU [USD/s or USD] that nobody asks."""
+    size, most, what = (HOUR, MOST_RENT, "a GPU-hour") if term in RENTS else (1.0, MOST_PRICE, "a GPU")
+    if value * size > most:
+        raise InputError(f"{where}{value * size:,.6g} USD for {what} is above {most:,.0f}, more than anybody asks")
+
+
+def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
+    try:
+        rows = csv_rows(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
+    problems, found = [], []
+    unknown = sorted({column for _, cells in rows for column in cells} - set(COLUMNS))
+    if not rows:
+        problems.append("has no row; it needs a line of headings with device, term, value and unit, and rows under it")
+    problems += [f"unknown column {column!r}; known: {', '.join(COLUMNS)}" for column in unknown if column]
+    for line, cells in rows:
+        try:
+            found.append(_offer(cells, f"{name} line {line}", own))
+        except InputError as error:
+            problems.append(f"line {line}: {error}")
+    if problems:
+        raise InvalidFile(name, problems)
+    return tuple(found)
+
+
+def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
+    get = cells.get
+    term = plain(get("term", "")).replace("-", "_")
+    if term not in (*RENTS, *SALES):
+        raise InputError(f"term {get('term', '')!r} must be one of {', '.join((*RENTS, *SALES))}")
+    cluster = plain(get("cluster", ""))
+    if cluster and cluster not in cluster_names():
+        raise InputError(f"no cluster preset {get('cluster')!r}; leave it empty to price the device in any cluster")
+    device = _device(get("device", ""), cluster)
+    dimension = "USD/s" if term in RENTS else "USD"
+    gpus = _number("gpus", get("gpus", "") or "1", "1")
+    if gpus != int(gpus):
+        raise InputError(f"gpus {get('gpus')!r} must be a whole number: the GPUs that the price covers")
+    unit = get("unit", "") or ("USD/h" if term in RENTS else "USD")
+    found, size = factor(unit)
+    if found != dimension:
+        raise InputError(f"unit {unit!r} is in [{found}]; a price of term {term} is in [{dimension}], such as USD/h")
+    value, low, high = (
+        _number(name, get(name, "") or get("value", ""), "1") * size / gpus for name in ("value", "low", "high")
+    )
+    if not low <= value <= high:
+        raise InputError(f"value {get('value')} must lie between low {get('low')} and high {get('high')}")
+    _possible(term, high)
+    extras = {name: _number(name, get(name, ""), kind) for name, kind in EXTRAS.items() if get(name)}
+    if extras.get("residual", 0.0) >= 1 or extras.get("pue", 1.0) < 1:
+        raise InputError("residual must be below 1 (a share of the price), and pue at least 1")
+    if get("date") and not _DATE.match(get("date", "")):
+        raise InputError(f"date {get('date')!r} must be written as 2026-07-16, 2026-07 or 2026")
+    return Offer(
+        provider=get("provider", ""),
+        offer=get("offer", ""),
+        region=get("region", ""),
+        device=device,
+        cluster=cluster,
+        term=term,
+        value=value,
+        low=low,
+        high=high,
+        sold=_sizes(get("sold", "")),
+        sold_as=get("sold_as", ""),
+        commitment=extras.pop("commitment", COMMITMENTS.get(term, 0.0)),
+        fabric=get("fabric", "") != "none",
+        source=get("source", ""),
+        date=get("date", ""),
+        grade=USER if own else get("grade", ""),
+        note=get("note", ""),
+        row=row,
+        **extras,
+    )
+
+
+def _device(name: str, cluster: str) -> str:
+    """The device of a row: the one written, else that of its cluster."""
+    if cluster:
+        own = load_cluster(cluster).device.name
+        if name and plain(name) != own:
+            raise InputError(f"device {name!r} is not that of cluster {cluster}, which is {own}; leave one of them out")
+        return own
+    if not name:
+        raise InputError("names neither a device nor a cluster, such as h100 or gb200-nvl72")
+    if plain(name) in device_names():
+        return plain(name)
+    return load_cluster(name).device.name
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """The sizes on offer, as "72" or "4 8 16"."""
+    words = text.split()
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise InputError(f"sold {text!r} must be the GPUs that are sold together: 72, or several sizes as in 4 8 16")
+    return tuple(sorted(map(int, words)))
+
+
+def _number(name: str, text: str, dimension: str) -> float:
+    try:
+        value = parse(text, dimension)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if not (0 < value < HUGE or (name == "residual" and value == 0)):
+        raise InputError(f"{name} {text!r} must be above zero")
+    return value

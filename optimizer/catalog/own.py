@@ -1,0 +1,58 @@
+"""Presets of the user's own: files of models, clusters and stacks that are known by the names of the files.
+
+They lie in the folders of $OPTIMIZE_PRESETS, then in the `presets` folder beside the user's defaults, each with the
+folders `models`, `clusters` and `stacks`. An own preset comes before a shipped one of its name, and is said to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from optimizer.base.config import config_folder
+from optimizer.base.errors import InputError
+from optimizer.base.names import refusal
+
+VARIABLE = "OPTIMIZE_PRESETS"
+ENDINGS = {"model": (".toml", ".json"), "cluster": (".toml",), "stack": (".toml",)}
+
+
+def folders() -> tuple[Path, ...]:
+    """The folders of own presets, the first one first; raises InputError for one that is asked for and not there."""
+    asked = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
+    if missing := [str(path) for path in asked if not path.is_dir()]:
+        raise InputError(f"{VARIABLE} names no folder: {', '.join(missing)}; make it, or leave it out")
+    usual = config_folder() / "presets"
+    return (*asked, usual) if os.path.isdir(usual) else tuple(asked)
+
+
+def own_files(kind: str) -> dict[str, Path]:
+    """The own presets of a kind by name; of two with one name the one of the first folder."""
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted(_files(kind, folder / f"{kind}s")):
+            if refusal(path.stem):
+                raise InputError(f"{path.parent}: {path.stem!r} is no name of a {kind}: {refusal(path.stem)}")
+            found.setdefault(path.stem, path)
+    return found
+
+
+def own_file(kind: str, name: str) -> Path | None:
+    """The file of the own preset of this name, None where there is none; case, blanks, "-" and "_" do not matter."""
+    known = {spelling(stem): path for stem, path in own_files(kind).items()}
+    return known.get(spelling(name)) if known else None
+
+
+def spelling(name: str) -> str:
+    """What stays of a name when spellings are compared.
+
+    >>> spelling("GPT-3 175B")
+    'gpt3175b'
+    """
+    return name.lower().translate({ord(character): None for character in "-_ "})
+
+
+def _files(kind: str, folder: Path) -> Iterator[Path]:
+    if kind in ENDINGS and folder.is_dir():
+        yield from (path for path in folder.iterdir() if path.suffix in ENDINGS[kind] and path.is_file())

@@ -1,0 +1,149 @@
+"""A software stack in a TOML file, as `optimize calibrate --out` writes it: what the software does and how well.
+
+[features]                  # what differs from optimizer.job.stack.Features; may be empty
+attention = "flash3"
+
+[parameters]                # those that were fitted, of optimizer.job.stack.PARAMETERS
+gemm_efficiency = 0.87
+
+[fixed]                     # those that no run of the software tells, and why they are what they are
+dp_overlap = { value = 1.0, why = "hides wherever it can" }
+
+name, runs, devices, [residuals], [intervals], [ranges] and [provenance] tell of the fit and may be left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, create_model
+
+from optimizer.base.errors import InvalidFile
+from optimizer.catalog.readers.problems import validated
+from optimizer.catalog.readers.tables import (
+    Count,
+    Natural,
+    Number,
+    Share,
+    Table,
+    Texts,
+    Unsigned,
+    one_of,
+    part,
+    table_of,
+)
+from optimizer.catalog.readers.text import read_described
+from optimizer.job.job import DTYPES
+from optimizer.job.model import Provenance
+from optimizer.job.plan import SCHEDULES
+from optimizer.job.recomputation import MODES, MODULES
+from optimizer.job.stack import (
+    ATTENTION,
+    COPIES,
+    FP8_RECIPES,
+    GRAPHED,
+    NARROW_PRODUCTS,
+    PARAMETERS,
+    RECOMPUTE_BY,
+    ROUTING,
+    SELECTIVE,
+    SETTABLE,
+    UNFUSED,
+    Features,
+    Fixed,
+    Parameter,
+    Stack,
+)
+from optimizer.job.variables import DISPATCHERS
+
+NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
+WIDEST = 20
+
+Stage = Annotated[int, Field(strict=True, ge=0, le=3), "0, 1, 2 or 3"]
+
+
+def _features(table: Table) -> Features:
+    features = Features(**dict(table))
+    if features.recompute_modules and features.selective != "core":
+        raise ValueError('recompute_modules needs selective = "core"')
+    return features
+
+
+def _intervals(widths: dict[str, float]) -> dict[str, float]:
+    wide = [f"{key} = {width:g}" for key, width in widths.items() if width > WIDEST and not key.endswith("_n")]
+    if wide:
+        raise ValueError(f"half-widths in log above {WIDEST} say nothing: {', '.join(wide)}")
+    return widths
+
+
+def _given(table: Table) -> dict[str, Any]:
+    return {name: getattr(table, name) for name in PARAMETERS if name in table.model_fields_set}
+
+
+def _bounded(parameter: Parameter) -> tuple[Any, None]:
+    low, high = parameter.low, parameter.high
+    words = f"a number from {low:g} to {high:g} [{parameter.unit}]"
+    return Annotated[float, Field(strict=True, ge=low, le=high), words], None
+
+
+_FEATURES = table_of(
+    Features,
+    attention=one_of(ATTENTION),
+    selective=one_of(SELECTIVE),
+    default_zero=Stage,
+    default_vpp=Count,
+    default_dtype=one_of(("", *DTYPES)),
+    grad_bytes=Count,
+    optimizer_bytes=Count,
+    zero_stages=Annotated[tuple[Stage, ...], "a list of some of 0, 1, 2, 3"],
+    schedules=one_of(SCHEDULES, several=True),
+    recompute=one_of(MODES, several=True),
+    recompute_by=one_of(RECOMPUTE_BY),
+    recompute_modules=one_of(MODULES, several=True),
+    max_vpp=Count,
+    logit_bytes=Count,
+    dispatcher=one_of(COPIES),
+    dispatchers=one_of(DISPATCHERS, several=True),
+    fp8_recipe=one_of(FP8_RECIPES),
+    narrow_products=one_of(NARROW_PRODUCTS),
+    graphed=one_of(GRAPHED, several=True),
+    unfused=one_of(UNFUSED, several=True),
+    routing=one_of(("", *ROUTING)),
+    unsplit_head_rate=Share,
+    sharded_rate=Share,
+    settable=one_of(SETTABLE, several=True),
+    lifted=Texts,
+)
+_BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
+_PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)
+_EACH_FIXED: Any = {name: (part(Fixed, value=hint), None) for name, (hint, _) in _BOUNDED.items()}
+_FIXED = create_model("FixedParameters", __base__=Table, **_EACH_FIXED)
+KEYS = table_of(
+    Stack,
+    features=(Annotated[_FEATURES, AfterValidator(_features), NEEDED], ...),
+    parameters=Annotated[_PARAMETERS, AfterValidator(_given)],
+    fixed=Annotated[_FIXED, AfterValidator(_given)],
+    runs=Natural,
+    residuals=dict[str, Number],
+    devices=Texts,
+    intervals=Annotated[dict[str, Unsigned], AfterValidator(_intervals)],
+    ranges=dict[str, Annotated[tuple[Number, Number], "two numbers, lowest and highest"]],
+    provenance=part(Provenance),
+)
+
+
+def read_stack(path: str | Path) -> Stack:
+    """The stack in a TOML file; without a `name` the file's own is taken.
+
+    Raises InvalidFile with every problem found.
+    """
+    path = Path(path)
+    data = read_described(path, "stack")
+    fitted, fixed = (data.get(name) for name in ("parameters", "fixed"))
+    both = [name for name in fixed if name in fitted] if isinstance(fitted, dict) and isinstance(fixed, dict) else []
+    problems = [f"fixed.{name}: is in parameters too; keep one of them" for name in both]
+    table = validated(KEYS, {"name": path.stem} | data, problems)
+    if table is None or problems:
+        raise InvalidFile(path, problems)
+    return Stack(**dict(table))

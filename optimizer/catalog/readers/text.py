@@ -1,0 +1,134 @@
+"""The text of users' files, UTF-8 or what Windows' shells write of a command's output, and the TOML or JSON in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from optimizer.base.errors import InvalidFile
+from optimizer.base.files import read_bytes
+
+# Keys that files of one kind alone have at their top.
+MARKS = {"tiers": "cluster", "features": "stack", "like": "device", "peak_flops": "device", "layers": "model"}
+DEEPEST = 60  # tables and lists in each other
+T = TypeVar("T")
+ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file, its lines ended by a newline.
+
+    Raises OSError when it cannot be read as optimizer.base.files says, UnicodeDecodeError when it is no text.
+    """
+    return decoded(read_bytes(path))
+
+
+def decoded(data: bytes) -> str:
+    r"""Bytes as text: UTF-8 unless a byte-order mark says UTF-16, as that of PowerShell's `>` does.
+
+    Raises UnicodeDecodeError for other bytes.
+
+    >>> decoded("a\r\nb".encode("utf-16")), decoded(b"a\nb")
+    ('a\nb', 'a\nb')
+    """
+    encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "utf-8")
+    return io.StringIO(data.decode(encoding), newline=None).read()
+
+
+def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises InvalidFile: with the advice when it cannot be read, with line and column of a syntax error.
+    """
+    return toml_of(readable(path, advice), path)
+
+
+def kind_in(data: Iterable[str]) -> str:
+    """What the keys of a TOML file describe, "" where none is of one kind alone.
+
+    >>> kind_in(["name", "tiers"]), kind_in(["layers"]), kind_in(["name"])
+    ('cluster', 'model', '')
+    """
+    return next((kind for key, kind in MARKS.items() if key in data), "")
+
+
+def read_described(path: Path, kind: str) -> dict[str, Any]:
+    """The tables of a TOML file that should describe this kind of thing.
+
+    Raises InvalidFile as read_toml does, and where the file describes another kind: one sentence says all.
+    """
+    data = read_toml(path)
+    found = kind_in(data)
+    if found in ("", kind):
+        return data
+    where = "name it in a cluster file" if found == "device" else f"give it to --{found}"
+    raise InvalidFile(path, [f"describes a {found}, not a {kind}: {where}"])
+
+
+def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:
+    """The object in a JSON file; raises InvalidFile as read_toml does."""
+    data = json_of(readable(path, advice), path)
+    if not isinstance(data, dict):
+        raise InvalidFile(path, [f"expected an object with named values, but got {shown(data)}"])
+    return data
+
+
+def toml_of(text: str, where: object) -> dict[str, Any]:
+    """The tables in a TOML text; raises InvalidFile, which names `where`, for what is none or nested too deeply."""
+    try:
+        return _shallow(tomllib.loads(text), "TOML", where)
+    except RecursionError:
+        raise InvalidFile(where, ["not TOML: nested too deeply"]) from None
+    except ValueError as error:
+        raise InvalidFile(where, [f"not TOML: {error}"]) from None
+
+
+def json_of(text: str, where: object) -> Any:
+    """The value in a JSON text; raises InvalidFile as toml_of does."""
+    try:
+        return _shallow(json.loads(text), "JSON", where)
+    except RecursionError:
+        raise InvalidFile(where, ["not JSON: nested too deeply"]) from None
+    except json.JSONDecodeError as error:
+        raise InvalidFile(where, [f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"]) from None
+    except ValueError as error:
+        raise InvalidFile(where, [f"not JSON: {error}"]) from None
+
+
+def _shallow(value: T, kind: str, where: object) -> T:
+    """The value; raises InvalidFile where tables and lists lie deeper in each other than any file of ours needs."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for items in inner for item in items]
+        if not level:
+            return value
+    raise InvalidFile(where, [f"not {kind}: nested more than {DEEPEST} deep"])
+
+
+def shown(value: object) -> str:
+    """A value as files write it, cut where it is long.
+
+    >>> shown(True), shown("a" * 80)[-9:]
+    ('true', 'aaaaaa...')
+    """
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        return "a value too large to show"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def readable(path: str | Path, advice: str) -> str:
+    """The text of a file; raises InvalidFile with the advice when it cannot be read."""
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        raise InvalidFile(path, [f"byte {error.start}: not UTF-8 text; {advice}"]) from None
+    except OSError as error:
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}; {advice}"]) from None

@@ -1,0 +1,74 @@
+"""The parallel degrees multiply to the number of GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from optimizer.constraints.program import Program
+from optimizer.constraints.rule import BoolArray, nearest_first
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProduct:
+    """tp x cp x pp x dp = gpus."""
+
+    name: str = "gpu-product"
+    variables: tuple[str, ...] = ("tp", "cp", "pp", "dp")
+
+    def check(self, job: Job, plans: Plans) -> BoolArray:
+        """Whether the degrees multiply to the GPUs."""
+        return np.asarray(plans.gpus == job.gpus)
+
+    def post(self, job: Job, program: Program, literal: int) -> None:
+        """A table of the factorisations within the domains."""
+        degrees, replicas = [program.domains[name] for name in ("tp", "cp", "pp")], set(program.domains["dp"])
+        rows = [
+            (tp, cp, pp, job.gpus // (tp * cp * pp))
+            for tp, cp, pp in product(*degrees)
+            if job.gpus % (tp * cp * pp) == 0 and job.gpus // (tp * cp * pp) in replicas
+        ]
+        program.allow(self.variables, rows, literal)
+
+    def explain(self, job: Job) -> str:
+        """The rule with the job's numbers."""
+        factors = prime_factors(job.gpus)
+        powers = [f"{prime}^{factors.count(prime)}".removesuffix("^1") for prime in dict.fromkeys(factors)]
+        shape = f"{job.gpus:,} is prime" if len(factors) == 1 else f"{job.gpus:,} = {' x '.join(powers)}"
+        gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus:,} GPUs ({shape})"
+        return f"tp x cp x pp x dp must be exactly {gpus}"
+
+    def others(self, job: Job) -> IntArray:
+        """Every number of whole nodes on the cluster, and of GPUs inside one node, nearest first."""
+        node, most = job.cluster.gpus_per_node, job.cluster.max_gpus
+        inside = np.arange(1, min(node - 1, most) + 1, dtype=np.int64)
+        return nearest_first(np.concatenate([inside, np.arange(node, most + 1, node, dtype=np.int64)]), job.gpus)
+
+    def moved(self, job: Job, other: Job) -> str:
+        """The change from one job to another."""
+        batch = f" with a global batch of {other.global_batch:,}" if other.global_batch != job.global_batch else ""
+        return f"{job.gpus:,} -> {other.gpus:,} GPUs{batch}"
+
+    def none(self, job: Job) -> str:
+        """That none of those numbers is enough."""
+        counts = f"no number of GPUs inside a node, nor of whole nodes up to {job.cluster.max_gpus:,} GPUs"
+        return f"{counts}, is enough, even with a batch a tenth off"
+
+
+def prime_factors(number: int) -> list[int]:
+    """Prime factors in rising order.
+
+    >>> prime_factors(1000)
+    [2, 2, 2, 5, 5, 5]
+    """
+    factors, divisor = [], 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            factors.append(divisor)
+            number //= divisor
+        divisor += 1
+    return factors + [number] * (number > 1)

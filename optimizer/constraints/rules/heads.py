@@ -1,0 +1,32 @@
+"""Tensor parallelism splits whole attention heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.constraints.program import Program
+from optimizer.constraints.rule import BoolArray
+from optimizer.job.job import Job
+from optimizer.job.plan import Plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """tp divides the attention heads."""
+
+    name: str = "heads"
+    variables: tuple[str, ...] = ("tp",)
+
+    def check(self, job: Job, plans: Plans) -> BoolArray:
+        """Whether every rank gets as many whole heads."""
+        return np.asarray(job.model.heads % plans.tp == 0)
+
+    def post(self, job: Job, program: Program, literal: int) -> None:
+        """Tp is a divisor of the heads."""
+        program.restrict("tp", [tp for tp in program.domains["tp"] if job.model.heads % tp == 0], literal)
+
+    def explain(self, job: Job) -> str:
+        """The rule with the job's numbers."""
+        return f"tp must divide the {job.model.heads} attention heads"

@@ -1,0 +1,73 @@
+"""What a plan keeps of its activations on the host fits in the host's memory, if its layers lie as well as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.base.units import GB
+from optimizer.constraints.program import Program
+from optimizer.constraints.rule import BoolArray, FloatArray
+from optimizer.job.job import Job
+from optimizer.job.plan import FIELDS, Plans
+from optimizer.objectives.layer.cost import keeps_there
+from optimizer.objectives.step.host_room import ROUNDING, host_room, least_activations_there, node_memory
+
+STEP = 16 * GB  # in which memory of a host is bought
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostActivations:
+    """Activations on the host <= what its memory has for each GPU, under some layout; any where it is not known.
+
+    The layouts that are searched keep it stage by stage. CP-SAT is told which of the program's points fit: `fits`.
+    """
+
+    fits: BoolArray | None = None
+    name: str = "host-activations"
+    variables: tuple[str, ...] = FIELDS
+
+    def check(self, job: Job, plans: Plans) -> BoolArray:
+        """Whether some layout of each plan fits there."""
+        if not job.cluster.host_memory:
+            return np.ones(len(plans), dtype=np.bool_)
+        return self._room(job, plans) <= host_room(job) * (1 + ROUNDING)
+
+    def post(self, job: Job, program: Program, literal: int) -> None:
+        """None of the points that do not fit."""
+        if self.fits is not None:
+            program.forbid([program.points[point] for point in np.flatnonzero(~self.fits)], literal)
+
+    def explain(self, job: Job) -> str:
+        """The rule with the job's numbers."""
+        return (
+            f"activations on the host must fit in {host_room(job) / GB:.0f} GB per GPU, of {_node(job):,.0f} GB "
+            f"of a node of {job.cluster.name}"
+        )
+
+    def required(self, job: Job, plans: Plans) -> FloatArray:
+        """Memory of a node that each plan's activations ask for, in steps of STEP [B]."""
+        return np.ceil(node_memory(job, 1.0) * self._room(job, plans) / STEP) * STEP
+
+    def relax(self, job: Job, required: float) -> tuple[Job, str]:
+        """More memory in every node."""
+        enough = max(required, job.cluster.host_memory)
+        return job.with_host_memory(enough), f"host memory of a node {_node(job):,.0f} -> {enough / GB:,.0f} GB"
+
+    def lifted(self, job: Job) -> Job:
+        """The job where the host takes whatever activations it is asked to take."""
+        asked = {name for some in (job.limits.fixed, job.limits.ranges, job.limits.choices) for name in some}
+        moving = {"activation_offload", "recompute"} if job.stack.features.selective_on_host else {"activation_offload"}
+        return job if asked.isdisjoint(moving) else job.with_host_memory(0.0)
+
+    def _room(self, job: Job, plans: Plans) -> FloatArray:
+        """Room on the host that each plan's activations take for a GPU [B]."""
+        found, some = np.zeros(len(plans)), np.flatnonzero(keeps_there(job, plans))
+        if len(some):
+            found[some] = least_activations_there(job, plans.take(some))
+        return found
+
+
+def _node(job: Job) -> float:
+    return job.cluster.host_memory / GB

@@ -1,0 +1,201 @@
+"""Readings in the order of their lines as runs: restarts, repeated steps and further runs are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan
+from statistics import median
+
+from optimizer.diagnose.reading import Reading
+
+NEAR = 3  # log intervals by which ranks that write into one file may be apart
+LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One step as printed: its reading, the place of its line and the line's time [s]."""
+
+    reading: Reading
+    line: int
+    time: float | None = None
+
+    @property
+    def step(self) -> int:
+        """Its number."""
+        return self.reading.step or 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """What one process wrote of one run: the steps of every attempt; settings; largest memory [B]."""
+
+    attempts: tuple[tuple[Record, ...], ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    reserved: float | None = None
+    allocated: float | None = None
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The steps of all attempts."""
+        return tuple(record for attempt in self.attempts for record in attempt)
+
+
+class _Open:
+    """A run that is being read."""
+
+    def __init__(self, facts: Mapping[str, str]) -> None:
+        self.attempts: list[list[Record]] = [[]]
+        self.facts = dict(facts)
+        self.reserved: float | None = None
+        self.allocated: float | None = None
+
+    def closed(self) -> Stream:
+        return Stream(
+            attempts=tuple(tuple(attempt) for attempt in self.attempts if attempt),
+            facts=self.facts,
+            reserved=self.reserved,
+            allocated=self.allocated,
+        )
+
+
+def streams_of(records: Iterable[Record]) -> list[Stream]:
+    """The runs in what one process, or several without labels, wrote.
+
+    A step's number that was just there is another rank's; one that goes back continues from a checkpoint, unless it
+    goes back to where the run began or the number of the last step or the batch is another one: then it is a new run.
+
+    >>> def of(*steps):
+    ...     rows = (Record(reading=Reading(step=step, last_step=9, seconds=1.0), line=step) for step in steps)
+    ...     return [[len(attempt) for attempt in run.attempts] for run in streams_of(rows)]
+    >>> of(1, 2, 3, 4), of(1, 1, 2, 2, 3), of(1, 2, 3, 4, 5, 6, 7, 3, 4, 5), of(1, 2, 3, 4, 5, 6, 1, 2, 3)
+    ([[4]], [[3]], [[7, 3]], [[6], [3]])
+    """
+    runs: list[_Open] = []
+    current = _Open({})
+    for record in records:
+        reading = record.reading
+        if reading.step is None:
+            _beside(current, reading)
+            continue
+        attempt = current.attempts[-1]
+        if attempt:
+            kind = _continues(current, attempt, record)
+            if kind == "again":
+                _merge(current, attempt, record)
+                continue
+            if kind == "restart":
+                current.attempts.append([])
+            elif kind == "other":
+                runs.append(current)
+                current = _Open(current.facts)
+        current.attempts[-1].append(record)
+        _note(current, reading)
+    runs.append(current)
+    return [run.closed() for run in runs if run.attempts[-1] or run.reserved or run.allocated or run.facts]
+
+
+def _continues(run: _Open, attempt: Sequence[Record], record: Record) -> str:
+    """What a step is to those before it: the next, again, a restart, or of an other run."""
+    last, first, step = attempt[-1], run.attempts[0][0], record.step
+    if step > last.step:
+        return "next"
+    interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
+    same = next((old for old in reversed(attempt[-4 * NEAR :]) if old.step == step), None)
+    if same is not None and last.step - step <= NEAR * max(1, interval) and _beside_each_other(same, last, record):
+        return "again"
+    if record.reading.last_step != last.reading.last_step:
+        return "other"
+    if record.reading.facts.get("global_batch") != last.reading.facts.get("global_batch"):
+        return "other"
+    return "other" if step <= first.step else "restart"
+
+
+def _beside_each_other(same: Record, last: Record, record: Record) -> bool:
+    """Whether two lines can be of one step: soon after each other, with the same loss, which ranks reduce."""
+    losses = {loss for found in (same, record) if (loss := found.reading.loss) is not None}
+    if len(losses) > 1 and not any(map(isnan, losses)):
+        return False
+    if same.time is not None and record.time is not None:
+        return abs(record.time - same.time) <= SECONDS
+    return record.line - last.line <= LINES and (same is last or len(losses) == 1)
+
+
+def _merge(run: _Open, attempt: list[Record], record: Record) -> None:
+    """Another line on a step: the later state of it counts."""
+    for place in range(len(attempt) - 1, -1, -1):
+        if attempt[place].step == record.step:
+            attempt[place] = replace(attempt[place], reading=filled(record.reading, attempt[place].reading))
+            break
+    _note(run, record.reading)
+
+
+def _note(run: _Open, reading: Reading) -> None:
+    """Take what a line says of the whole run: settings and memory."""
+    run.facts.update(reading.facts)
+    run.reserved = largest(run.reserved, reading.reserved)
+    run.allocated = largest(run.allocated, reading.allocated)
+
+
+def _beside(run: _Open, reading: Reading) -> None:
+    """Take what a line says beside a step: of the run, and of the step that is open."""
+    _note(run, reading)
+    attempt = run.attempts[-1]
+    if attempt and not reading.alone and _says(reading):
+        attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
+
+
+def _says(reading: Reading) -> bool:
+    """Whether a line has values of a step."""
+    return any(value is not None for value in (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm))
+
+
+def filled(reading: Reading, other: Reading) -> Reading:
+    """A reading, with what it does not say taken from another.
+
+    >>> filled(Reading(step=3), Reading(step=2, seconds=1.5)).seconds
+    1.5
+    """
+    names = ("seconds", "tokens_rate", "sequences_rate", "loss", "grad_norm")
+    missing = {name: getattr(other, name) for name in names if getattr(reading, name) is None}
+    return replace(reading, **missing)
+
+
+def largest(one: float | None, other: float | None) -> float | None:
+    """The larger of two numbers of which any may be missing.
+
+    >>> largest(None, 2.0), largest(3.0, 2.0), largest(None, None)
+    (2.0, 3.0, None)
+    """
+    known = [value for value in (one, other) if value is not None]
+    return max(known) if known else None
+
+
+def together(streams: Sequence[Stream]) -> Stream:
+    """What several processes wrote of one run: the median of their values of a step, the largest memory of all."""
+    if len(streams) == 1:
+        return streams[0]
+    longest = max(streams, key=lambda stream: len(stream.records))
+    attempts = []
+    for number, attempt in enumerate(longest.attempts):
+        others: dict[int, list[Record]] = {}
+        for stream in streams:
+            for record in stream.attempts[number] if number < len(stream.attempts) else ():
+                others.setdefault(record.step, []).append(record)
+        attempts.append(tuple(_middle(record, others.get(record.step, [record])) for record in attempt))
+    facts: dict[str, str] = {}
+    reserved = allocated = None
+    for stream in streams:
+        facts |= stream.facts
+        reserved, allocated = largest(reserved, stream.reserved), largest(allocated, stream.allocated)
+    return Stream(attempts=tuple(attempts), facts=facts, reserved=reserved, allocated=allocated)
+
+
+def _middle(record: Record, same: Sequence[Record]) -> Record:
+    """A step with the median of the values that its ranks print, of a rank that prints them."""
+    names = ("seconds", "tokens_rate", "sequences_rate")
+    values = {name: [v for other in same if (v := getattr(other.reading, name)) is not None] for name in names}
+    return replace(
+        record, reading=replace(record.reading, **{name: median(found) for name, found in values.items() if found})
+    )

@@ -1,0 +1,50 @@
+"""How a run ended, where its log says so: out of memory, or by another error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optimizer.diagnose.lines import Line
+
+OK, OOM, CRASHED = "ok", "oom", "crashed"
+_OUT_OF_MEMORY = re.compile(
+    r"\b(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|\bout of memory\b.*\b(?:allocat|HBM)|oom[-_ ]kill",
+    re.IGNORECASE,
+)
+_CRASH = re.compile(
+    r"Traceback \(most recent call last\)|Watchdog caught collective operation timeout|Segmentation fault"
+    r"|\bNCCL error\b|ChildFailedError|\bSIGKILL\b|\bSIGABRT\b|srun: error:|CUDA error:"
+    r"|DUE TO (?:TIME LIMIT|NODE FAIL)",
+)
+# Texts of which one is in every line that tells of a failure, in small letters.
+SIGNALS = (
+    *("out of memory", "outofmemory", "out_of_memory", "resource_exhausted", "oom-kill", "oom_kill", "oom kill"),
+    *("traceback (most", "watchdog caught", "segmentation fault", "nccl error", "childfailederror", "sigkill"),
+    *("sigabrt", "srun: error", "cuda error", "due to "),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The first line that says that a run failed, and how: OOM or CRASHED."""
+
+    kind: str
+    line: int
+    text: str
+
+
+def first_failure(lines: Sequence[Line]) -> Failure | None:
+    """The first line that tells of a failure, an OOM before all others since a traceback comes first; None for none.
+
+    >>> first_failure([Line(number=3, text="Traceback (most recent call last):"),
+    ...     Line(number=9, text="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")]).kind
+    'oom'
+    """
+    for kind, pattern in ((OOM, _OUT_OF_MEMORY), (CRASHED, _CRASH)):
+        for line in lines:
+            if pattern.search(line.text):
+                return Failure(kind=kind, line=line.number, text=line.text.strip()[:160])
+    return None

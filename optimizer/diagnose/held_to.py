@@ -1,0 +1,96 @@
+"""The plan that a run is held to: of a saved answer, or of the launch script and configs that started it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from optimizer.answer.saved import SavedAnswer
+from optimizer.base.errors import InputError
+from optimizer.base.units import count_in
+from optimizer.calibration.row_device import device_name
+from optimizer.diagnose.measured import Measured
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
+from optimizer.scripts.question import Controls, question_of
+from optimizer.scripts.read import read_files, read_launch
+
+SIZES = ("global_batch", "seq_len", "gpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldTo:
+    """A job, the plan and knobs that run it, and what was assumed of them or ignored in the files that say so."""
+
+    job: Job
+    plan: Plan
+    knobs: Knobs
+    assumed: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, str]:
+        """Columns of a table of runs that turn rates into seconds."""
+        return {name: str(getattr(self.job, name)) for name in SIZES}
+
+    def unlike(self, run: Measured) -> tuple[str, ...]:
+        """What the log says of the size of its run and the job does not: then the run is another one."""
+        said = {name: count_in(run.facts.get(name, "")) for name in SIZES}
+        return tuple(
+            f"{name} {count:,} in the log, {getattr(self.job, name):,} in the plan"
+            for name, count in said.items()
+            if count and count != getattr(self.job, name)
+        )
+
+
+def held_to_answer(saved: SavedAnswer, name: str) -> HeldTo:
+    """The plan of an answer; raises InputError for one without."""
+    if saved.plan is None:
+        raise InputError(f"{name}: the answer has no plan that a run could be held to")
+    return HeldTo(job=saved.job, plan=saved.plan, knobs=saved.knobs)
+
+
+def held_to_script(
+    paths: Sequence[str], told: Mapping[str, str], runs: Sequence[Measured], cluster: str = ""
+) -> HeldTo:
+    """The plan of launch files, read as optimize improve does.
+
+    `told` are columns of a table of runs that the user gave: model, gpu, gpus, stack, seq_len and global_batch count
+    before what the files say. What neither has is taken from the logs where all of them say the same. Raises InputError
+    or InvalidFile for what is missing or contradicts itself.
+    """
+    files = read_files(paths)
+    gpus = _number(told.get("gpus"))
+    launch = read_launch(files, gpus, told.get("model", "")).launch
+    known = dict(told)
+    for name in SIZES:
+        if name not in known and name not in launch.written and not (name == "gpus" and "nodes" in launch.written):
+            said = {run.facts[name] for run in runs if name in run.facts}
+            if len(said) == 1:
+                known[name] = said.pop()
+                launch.assumed.append(f"{name} {known[name]}, as the log says (--set)")
+    if gpus is None and "gpus" in known:
+        assumed = launch.assumed
+        launch = read_launch(files, _number(known["gpus"]), told.get("model", "")).launch
+        launch.assumed[:0] = assumed
+    controls = Controls(
+        model=told.get("model", ""),
+        device="" if cluster or "gpu" not in told else device_name(told["gpu"], told.get("gpu_mem_gb", "")),
+        cluster=cluster,
+        stack=told.get("stack", ""),
+        gpus=_number(known.get("gpus")),
+        seq_len=_number(known.get("seq_len")),
+        global_batch=_number(known.get("global_batch")),
+    )
+    question = question_of(launch, controls, ", ".join(paths))
+    return HeldTo(
+        job=question.job,
+        plan=question.plan,
+        knobs=question.knobs,
+        assumed=tuple(dict.fromkeys((*launch.assumed, *launch.kept))),
+        ignored=tuple(launch.ignored),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return count_in(text) or None if text else None

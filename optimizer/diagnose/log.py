@@ -1,0 +1,161 @@
+"""A log file as runs: which program wrote it, which steps it printed, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from optimizer.base.errors import InvalidFile
+from optimizer.diagnose.attempts import Record, Stream, streams_of, together
+from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
+from optimizer.diagnose.lines import Line, LogText, read_lines
+from optimizer.diagnose.programs.every import MARKS, NAMES, PROGRAMS
+from optimizer.diagnose.reading import Program, Reading
+
+BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
+LAUNCHES = (".sh", ".slurm", ".sbatch", ".py", ".yaml", ".yml", ".toml")  # what no log ends in
+FEW = 3  # steps of a second program in a file that make a run of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedRun:
+    """One run of one file: its steps by attempt, its settings, memory [B], how it failed, and remarks on reading it.
+
+    `program` is None where a file tells of a failure alone.
+    """
+
+    files: tuple[str, ...]
+    program: Program | None
+    stream: Stream
+    failure: Failure | None = None
+    ranks: int = 1
+    remarks: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The steps of all attempts."""
+        return self.stream.records
+
+
+def read_log(path: str | Path) -> list[LoggedRun]:
+    """The runs in a log file, in its order.
+
+    Raises InvalidFile when it cannot be read, or has no line of a known program and no failure.
+    """
+    path = Path(path)
+    text = read_lines(path, MARKS, SIGNALS)
+    found = list(_runs(path, text))
+    if not found:
+        named = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        problem = (
+            f"no line of its {text.count:,} tells of a training step of {named}; "
+            "give the log that the program printed, of the rank that prints the steps"
+        )
+        if path.suffix.lower() in LAUNCHES:
+            problem += f"; a launch is read by `optimize improve {path}`"
+        raise InvalidFile(path, [problem])
+    return found
+
+
+def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
+    """The runs of each program that wrote into a file; a failure is that of the run before it."""
+    spans: list[tuple[Program, list[tuple[Line, Record]]]] = []
+    taken: list[tuple[int, int]] = []
+    for program in PROGRAMS:
+        rows = [row for row in _rows(program, text) if not any(a <= row[0].number <= b for a, b in taken)]
+        steps = [line.number for line, record in rows if _is_step(record)]
+        if not steps or (taken and len(steps) < FEW):
+            continue
+        taken.append((steps[0], steps[-1]))
+        spans.append((program, rows))
+    spans.sort(key=lambda span: next(line.number for line, record in span[1] if _is_step(record)))
+    starts = [next(line.number for line, record in rows if _is_step(record)) for _, rows in spans]
+    if not spans:
+        if failure := first_failure([line for line in text.lines if line.suspect]):
+            yield LoggedRun(
+                files=(str(path),), program=None, stream=Stream(attempts=()), failure=failure, remarks=text.remarks
+            )
+        return
+    for place, (program, rows) in enumerate(spans):
+        end = starts[place + 1] if place + 1 < len(spans) else text.count + 1
+        first = starts[place] if place else 0
+        mine = [row for row in rows if row[0].number < end and (row[0].number >= first or not _is_step(row[1]))]
+        yield from _of_program(path, program, mine, text, (first, end))
+
+
+def _is_step(record: Record) -> bool:
+    reading = record.reading
+    return reading.step is not None or (reading.alone and reading.seconds is not None)
+
+
+def _rows(program: Program, text: LogText) -> list[tuple[Line, Record]]:
+    """The lines that a program understands and what they say, without one that was cut short."""
+    marked = [line for line in text.lines if any(mark in line.text for mark in program.marks)]
+    if program.tells and not any(program.tells in line.text for line in marked):
+        return []
+    read = [(line, reading) for line in marked if (reading := _understood(program, line.text)) is not None]
+    counted = program.settle([reading for _, reading in read])
+    rows = [
+        (line, Record(reading=reading, line=line.number, time=line.time))
+        for (line, reading), counts in zip(read, counted, strict=True)
+        if counts
+    ]
+    if text.unfinished and len(rows) > 1 and rows[-1][0].number == text.count:
+        last, before = rows[-1], next((row for row in reversed(rows[:-1]) if _is_step(row[1])), rows[-2])
+        if len(last[0].text) < len(before[0].text):
+            rows.pop()
+    if any(record.reading.step is not None for _, record in rows):
+        return [(line, record) for line, record in rows if not record.reading.alone]
+    numbered, count = [], 0
+    for line, record in rows:
+        count += record.reading.alone
+        reading = replace(record.reading, step=count) if record.reading.alone else record.reading
+        numbered.append((line, replace(record, reading=reading)))
+    return numbered
+
+
+def _understood(program: Program, text: str) -> Reading | None:
+    """What a line says, None also for one whose numbers are damaged, as where two processes wrote at once."""
+    try:
+        return program.read(text)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _of_program(
+    path: Path, program: Program, rows: Sequence[tuple[Line, Record]], text: LogText, part: tuple[int, int]
+) -> Iterator[LoggedRun]:
+    """The runs that a program wrote into a part of a file: those of every rank side by side."""
+    by_rank: dict[str, list[Record]] = {}
+    for line, record in rows:
+        by_rank.setdefault(line.rank, []).append(record)
+    streams = [streams_of(records) for records in by_rank.values()]
+    with_steps = [[run for run in runs if run.attempts] for runs in streams]
+    count = max(map(len, with_steps))
+    beside = [run for runs in streams for run in runs if not run.attempts]
+    groups = [[runs[number] for runs in with_steps if number < len(runs)] for number in range(count)]
+    starts = [min(run.records[0].line for run in group) for group in groups]
+    for number, group in enumerate(groups):
+        end = starts[number + 1] if number + 1 < count else part[1]
+        start = starts[number] if number else part[0]
+        suspects = [line for line in text.lines if line.suspect and start <= line.number < end]
+        failure, remarks = _ended(suspects, max(run.records[-1].line for run in group))
+        yield LoggedRun(
+            files=(str(path),),
+            program=program,
+            stream=together([*group, *beside]),
+            failure=failure,
+            ranks=len(group),
+            remarks=(*text.remarks, *remarks),
+        )
+
+
+def _ended(suspects: Sequence[Line], last: int) -> tuple[Failure | None, tuple[str, ...]]:
+    """The failure that ended a run, whose last step is in this line, or a remark on one after which it went on."""
+    failure = first_failure([line for line in suspects if line.number >= last - BUFFERED])
+    earlier = first_failure(suspects)
+    if failure is None and earlier is not None:
+        return None, (f"line {earlier.line} tells of a failure, but steps follow",)
+    return failure, ()

@@ -1,0 +1,161 @@
+"""What a log says of a run, in one value: its step time, memory, failures, and what to mind about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+
+from optimizer.base.errors import InvalidFile
+from optimizer.base.units import seconds
+from optimizer.diagnose.failures import OK, OOM
+from optimizer.diagnose.log import LoggedRun, read_log
+from optimizer.diagnose.same_run import merged
+from optimizer.diagnose.steady import SLOW_SHARE, Steady, steady_part
+from optimizer.diagnose.step_times import CLOCK, RATE, Sizes, Timed, timed_steps
+
+MANY = 3  # other levels that are told one by one
+ENOUGH = 10  # steady steps below which a median says little
+STALLED = 0.03  # share of the time in stalls above which the median alone misleads
+LOOSE = 0.03  # spread between steps beyond that of published runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One run as its log has it.
+
+    status: "ok", "oom" or "crashed"; `memory` [B] is `memory_kind` "reserved" or "allocated", the most of any rank;
+    tokens_rate: median tokens of one GPU per second as printed [1/s]; nans, skipped: steps with a loss that is no
+    number, and steps without an update; restarts: how often the run went back to a checkpoint. `facts` are settings
+    that the log or the user names, by column of a table of runs.
+    """
+
+    files: tuple[str, ...]
+    program: str
+    status: str
+    steady: Steady | None
+    basis: str = ""
+    memory: float | None = None
+    memory_kind: str = ""
+    tokens_rate: float | None = None
+    nans: int = 0
+    skipped: int = 0
+    restarts: int = 0
+    ranks: int = 1
+    first: int = 0
+    last: int = 0
+    loss: float | None = None
+    failure: str = ""
+    facts: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def step_time(self) -> float | None:
+        """Median of the steady part [s]."""
+        return self.steady.seconds if self.steady else None
+
+
+def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measured]:
+    """The runs in these files, ranks of one run put together; `facts` are what the user says of all of them.
+
+    Raises InvalidFile for the first file that tells of no run.
+    """
+    if not paths:
+        raise InvalidFile("optimize read", ["needs a log"])
+    runs = merged([run for path in paths for run in read_log(path)])
+    return [measured(run, facts) for run in runs]
+
+
+def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
+    """What one run says, with its rates made seconds by its own settings or those given."""
+    known = {**facts, **run.stream.facts}
+    steps = timed_steps(run, Sizes.of(known))
+    steady = steady_part(steps)
+    readings = [record.reading for record in run.records]
+    rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)
+    losses = [reading.loss for reading in readings if reading.loss is not None]
+    stream = run.stream
+    return Measured(
+        files=run.files,
+        program=run.program.name if run.program else "",
+        status=run.failure.kind if run.failure else OK,
+        steady=steady,
+        basis=steps[0].basis if steps else "",
+        memory=stream.allocated if stream.reserved is None else stream.reserved,
+        memory_kind="reserved" if stream.reserved is not None else "allocated" if stream.allocated is not None else "",
+        tokens_rate=rates[len(rates) // 2] if rates else None,
+        nans=sum(max(reading.nans, _is_nan(reading.loss, reading.grad_norm)) for reading in readings),
+        skipped=sum(reading.skipped for reading in readings),
+        restarts=max(0, len(stream.attempts) - 1),
+        ranks=run.ranks,
+        first=min((record.step for record in run.records), default=0),
+        last=max((record.step for record in run.records), default=0),
+        loss=losses[-1] if losses and isfinite(losses[-1]) else None,
+        failure=f"line {run.failure.line}: {run.failure.text}" if run.failure else "",
+        facts=known,
+        warnings=tuple(_warnings(run, steps, steady, facts)),
+    )
+
+
+def _is_nan(*values: float | None) -> int:
+    return int(any(value is not None and not isfinite(value) for value in values))
+
+
+def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, facts: Mapping[str, str]) -> Iterator[str]:
+    """What to mind about the numbers, in sentences."""
+    yield from run.remarks
+    if run.failure:
+        yield f"{'out of memory' if run.failure.kind == OOM else 'the run failed'}: line {run.failure.line}"
+    if steady is None:
+        if run.records:
+            yield (
+                "rates alone, and no times of lines: --set global_batch=, --set seq_len= and --set gpus=, or --plan, "
+                "turn them into seconds"
+            )
+        return
+    if run.program and run.program.remark:
+        yield run.program.remark
+    if steps[0].basis == CLOCK:
+        yield "step times are differences of the times of lines: checkpoints and evaluations are in them"
+    if steps[0].basis == RATE and not {"global_batch", "seq_len"} & run.stream.facts.keys():
+        yield "rates became seconds with the batch of --plan or --set: if the log is of another, they are wrong"
+    yield from _of_facts(run, facts)
+    yield from _of_steady(steady)
+    if readings := [r.reading for r in run.records if _is_nan(r.reading.loss, r.reading.grad_norm) or r.reading.nans]:
+        yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
+    if run.failure is None and len(run.stream.attempts) > 1:
+        yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
+
+
+def _of_facts(run: LoggedRun, facts: Mapping[str, str]) -> Iterator[str]:
+    """Settings that the log prints otherwise than it was told."""
+    for name, told in facts.items():
+        printed = run.stream.facts.get(name, told)
+        if printed.replace(".0", "") != told.replace(".0", ""):
+            yield f"the log has {name} {printed}, not {told}: another run than the one it is held to?"
+
+
+def _of_steady(steady: Steady) -> Iterator[str]:
+    if steady.steps_used < ENOUGH:
+        yield f"only {steady.steps_used} steady step{'s' * (steady.steps_used != 1)}: the median says little"
+    if steady.spread > LOOSE:
+        yield f"steps vary by {steady.spread:.1%}, more than the 0.3-3 % of published runs"
+    if steady.stalled > STALLED:
+        yield (
+            f"stalls take {steady.stalled:.1%} of the time: the mean step is "
+            f"{seconds(float(np.mean(steady.times)))}, the median {seconds(steady.seconds)}"
+        )
+    others = [level for level in steady.levels if abs(level.seconds / steady.seconds - 1) > SLOW_SHARE]
+    if len(others) > MANY:
+        paces = [level.seconds for level in steady.levels]
+        yield f"the pace wanders: {len(paces)} parts of {seconds(min(paces))} to {seconds(max(paces))} per step"
+        return
+    for level in others:
+        ratio = level.seconds / steady.seconds - 1
+        yield (
+            f"steps {level.first:,} to {level.last:,} took {seconds(level.seconds)}, "
+            f"{abs(ratio):.1%} {'more' if ratio > 0 else 'less'} than the steady part"
+        )

@@ -1,0 +1,191 @@
+"""The steady part of a run: without warm-up, of the level that holds for most of it, and what shows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from optimizer.diagnose.levels import TO_SIGMA, level_starts, noise, winsorised
+from optimizer.diagnose.step_times import Timed
+from optimizer.objectives.arrays import FloatArray
+
+WARM = 0.03  # a step this near to the pace, or within 3 deviations, is no warm-up any more
+BOGUS = 0.6  # of the pace: a first step that takes less was only dispatched, as JAX does
+STALL = 1.3  # times the median: a stall, if it is also 6 deviations above
+SLOW_SHARE = 0.01  # a trend or change that is told of
+SURE = 0.01  # chance of a trend in noise at which it is told of
+ONE_WAY = 0.35  # rank correlation from which steps go one way, up or down
+HOLDS = 0.5  # share of the steps from which one level stands for the run
+PERIODS = 3  # stalls at least of which a period is told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A part of the run with one pace: its first and last step, its median [s]."""
+
+    first: int
+    last: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """The steady part. Times [s] of single steps, or means of `steps_each` steps as the program prints them.
+
+    spread: 1.4826 x the median absolute deviation / median [1], an estimate of the relative standard deviation that
+    stalls do not move. stalls: steps that stood still, stalled: share of the time lost in them [1]; period: steps from
+    one stall to the next where these are equal, else 0. trend: change over the run without its warm-up by the median of
+    all slopes [1], 0 where steps do not go one way or it could be noise. wander: correlation of a step's time with that
+    of the next, jitter: relative standard deviation by the differences between them [1]. tail: how far the slowest
+    twentieth lies above the median / the fastest twentieth below [1]. levels: all parts of the run.
+    """
+
+    times: FloatArray
+    first: int
+    last: int
+    seconds: float
+    spread: float
+    steps_used: int
+    steps_each: int
+    warm_up: int
+    stalls: tuple[int, ...] = ()
+    stalled: float = 0.0
+    period: int = 0
+    trend: float = 0.0
+    wander: float = 0.0
+    jitter: float = 0.0
+    tail: float = 1.0
+    levels: tuple[Level, ...] = ()
+
+
+def steady_part(steps: Sequence[Timed]) -> Steady | None:
+    """The steady part of logged steps, None where there are none: the longest level, or all if none holds for half.
+
+    >>> slow, fast = [9.0, 3.0], [1.0, 1.01, 0.99] * 5
+    >>> run = [Timed(step=i, steps=1, seconds=s, basis="printed", attempt=0) for i, s in enumerate(slow + fast)]
+    >>> found = steady_part(run)
+    >>> found.seconds, found.warm_up, found.steps_used
+    (1.0, 2, 15)
+    """
+    if not steps:
+        return None
+    kept = without_warm_up(steps)
+    logs = np.log([timed.seconds for timed in kept])
+    starts = [*level_starts(logs), len(kept)]
+    parts = [kept[a:b] for a, b in pairwise(starts)]
+    levels = tuple(
+        Level(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
+        for part in parts
+    )
+    longest = max(parts, key=lambda part: (_covered(part), part[0].step))
+    if _covered(longest) < HOLDS * _covered(kept):  # the pace wanders: no part stands for the run
+        longest = kept
+    return _described(longest, kept, len(steps) - len(kept), levels)
+
+
+def _covered(part: Sequence[Timed]) -> int:
+    """How many steps the lines of a part tell of."""
+    return sum(timed.steps for timed in part)
+
+
+def without_warm_up(steps: Sequence[Timed]) -> list[Timed]:
+    """The steps from where each attempt has reached its pace; the first line of an attempt never counts.
+
+    At most half of an attempt is warm-up, and nothing of one with less than three lines, if there is no other.
+    """
+    attempts: dict[int, list[Timed]] = {}
+    for timed in steps:
+        attempts.setdefault(timed.attempt, []).append(timed)
+    kept = [timed for attempt in attempts.values() for timed in _warm(attempt)]
+    return kept or list(steps)
+
+
+def _warm(attempt: list[Timed]) -> list[Timed]:
+    if len(attempt) < 3:
+        return []
+    times = np.array([timed.seconds for timed in attempt])
+    late = times[len(times) // 2 :]
+    pace = float(np.median(late))
+    reach = max(WARM, 3.0 * TO_SIGMA * float(np.median(np.abs(late / pace - 1.0))))
+    for start in range(1, len(attempt) // 2 + 1):
+        ahead = times[start : start + 3]
+        if BOGUS * pace <= times[start] <= pace * (1 + reach) and np.median(ahead) <= pace * (1 + reach):
+            return attempt[start:]
+    return attempt[len(attempt) // 2 :]
+
+
+def _described(part: Sequence[Timed], kept: Sequence[Timed], warm_up: int, levels: tuple[Level, ...]) -> Steady:
+    times = np.array([timed.seconds for timed in part])
+    middle = float(np.median(times))
+    deviation = TO_SIGMA * float(np.median(np.abs(times - middle)))
+    stands = times > max(STALL * middle, middle + 6.0 * deviation)
+    stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
+    lost = float(np.sum((times - middle)[stands] * np.array([timed.steps for timed in part])[stands]))
+    calm = winsorised(np.log(times))
+    return Steady(
+        times=times,
+        first=part[0].step,
+        last=part[-1].step,
+        seconds=middle,
+        spread=deviation / middle,
+        steps_used=sum(timed.steps for timed in part),
+        steps_each=int(np.median([timed.steps for timed in part])),
+        warm_up=warm_up,
+        stalls=stalls,
+        stalled=lost / float(np.sum(times * [timed.steps for timed in part])),
+        period=_period(stalls),
+        trend=_trend(np.log([timed.seconds for timed in kept])),
+        wander=_wander(calm),
+        jitter=noise(np.log(times)),
+        tail=_tail(times),
+        levels=levels,
+    )
+
+
+def _period(stalls: Sequence[int]) -> int:
+    """Steps between stalls where most are equally far apart, or multiples of that, else 0."""
+    gaps = np.diff(stalls)
+    if len(gaps) + 1 < PERIODS:
+        return 0
+    usual = int(np.median(gaps))
+    return usual if usual > 1 and np.mean(np.abs(gaps / usual - np.round(gaps / usual)) * usual <= 1) >= 0.75 else 0
+
+
+def _trend(logs: FloatArray) -> float:
+    """Relative change from the first to the last step, 0 where noise would do [1].
+
+    The median of the slopes between all pairs, if Kendall's rank correlation with the step is significant and large.
+
+    Source: Sen, JASA 63 (1968); Mann, Econometrica 13 (1945).
+    """
+    if len(logs) < 10:
+        return 0.0
+    from scipy.stats import kendalltau, theilslopes
+
+    thinned = logs[:: -(-len(logs) // 500)]
+    place = np.linspace(0.0, 1.0, len(thinned))
+    if float(np.ptp(thinned)) == 0.0:
+        return 0.0
+    order = kendalltau(place, thinned)
+    if not (float(order.pvalue) < SURE and abs(float(order.statistic)) > ONE_WAY):
+        return 0.0
+    change = float(np.expm1(theilslopes(thinned, place).slope))
+    return change if abs(change) > SLOW_SHARE else 0.0
+
+
+def _wander(logs: FloatArray) -> float:
+    """Correlation of a step's time with that of the next, without a trend [1]."""
+    if len(logs) < 10 or (noise(logs) == 0.0 and float(np.std(logs)) == 0.0):
+        return 0.0
+    place = np.arange(len(logs)) - (len(logs) - 1) / 2
+    around = logs - logs.mean() - place * float(np.sum(place * logs) / np.sum(place**2))
+    return float(np.sum(around[1:] * around[:-1]) / max(np.sum(around**2), 1e-30))
+
+
+def _tail(times: FloatArray) -> float:
+    """How far the slowest steps lie above the median / the fastest below it, 1 for a symmetric spread [1]."""
+    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
+    return float((high - middle + 1e-3 * middle) / (middle - low + 1e-3 * middle))

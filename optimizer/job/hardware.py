@@ -1,0 +1,179 @@
+"""Descriptions of accelerators, links and clusters: datasheet and measured numbers, no timing.
+
+They are keys of what is worked out once; tables take no part in the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from optimizer.base.errors import InputError
+from optimizer.job.model import Provenance
+
+# What each quantity of a device, link or cluster is measured in; readers of presets and of users' files check it.
+DIMENSIONS: Mapping[str, str] = {
+    "peak_flops": "FLOP/s",
+    "measured_matmul": "FLOP/s",
+    "memory": "B",
+    "memory_nominal": "B",
+    "memory_bandwidth": "B/s",
+    "l2_cache": "B",
+    "power": "W",
+    "sms": "1",
+    "bandwidth": "B/s",
+    "bandwidth_duplex": "B/s",
+    "p2p_bandwidth": "B/s",
+    "ll_bandwidth": "B/s",
+    "latency": "s",
+    "energy": "J/bit",
+    "efficiency": "1",
+    "half_message": "B",
+    "in_switch_reduction": "1",
+    "host_bandwidth": "B/s",
+    "host_memory": "B",
+    "gpus_per_node": "1",
+    "max_gpus": "1",
+    "size": "1",
+    "oversubscription": "1",
+    "ports_per_gpu": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One accelerator. Peaks are dense [FLOP/s] by dtype; `memory` is what a process can allocate at most [B].
+
+    `gemm` are parameters of its matrix products that were measured on the user's own, by "bf16" or "fp8" and name
+    (optimizer.objectives.kernels.gemm_curve); what it leaves out is that of the nearest preset.
+    """
+
+    name: str
+    vendor: str = "NVIDIA"
+    release: str = ""
+    peak_flops: Mapping[str, float] = field(hash=False)
+    memory: float
+    memory_nominal: float
+    memory_bandwidth: float
+    l2_cache: float = 0.0
+    sms: int = 1
+    power: float = 0.0
+    measured_matmul: Mapping[str, float] = field(default_factory=dict, hash=False)
+    gemm: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak for matrix products in this dtype [FLOP/s].
+
+        fp8 recipes (mxfp8, fp8-block, ...) share one peak. Raises InputError for a dtype without hardware support.
+        """
+        key = "fp8" if "fp8" in dtype.lower() else dtype.lower()
+        if key == "bf16" and key not in self.peak_flops and "fp16" in self.peak_flops:
+            raise InputError(f"{self.name} has no bf16 matrix units; use --dtype fp16")
+        if key not in self.peak_flops:
+            raise InputError(f"{self.name} has no {dtype} matrix units; it offers {', '.join(sorted(self.peak_flops))}")
+        return self.peak_flops[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One kind of link. `bandwidth` is one-way and per GPU [B/s]; `latency` per hop [s]; `energy` [J/bit].
+
+    `efficiency` is the largest share of `bandwidth` that collectives reach, `half_message` the message size per
+    step at which they reach half of that [B]. `in_switch_reduction` marks NVLS/SHARP. `topology` is "switch", "mesh",
+    "torus" or "bus"; on a mesh or torus, one pair of neighbours has only `p2p_bandwidth` [B/s] (0: all of it).
+    `quantities` holds everything else that is known of the link, in SI (NCCL's latencies, number of links, the `axes`
+    of a torus and `wraparound`, the fewest chips on an axis that make it a ring, ...).
+    """
+
+    name: str
+    bandwidth: float
+    latency: float
+    energy: float = 0.0
+    efficiency: float = 0.8
+    half_message: float = 0.0
+    in_switch_reduction: bool = False
+    topology: str = "switch"
+    p2p_bandwidth: float = 0.0
+    quantities: Mapping[str, float] = field(default_factory=dict, hash=False)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
+
+    @property
+    def pair_bandwidth(self) -> float:
+        """One-way bandwidth between two neighbours when nobody else talks [B/s]."""
+        return self.p2p_bandwidth or self.bandwidth
+
+    def scaled(self, bandwidth: float) -> Link:
+        """The same kind of link with another bandwidth [B/s]: the latency stays, so half_message grows with it.
+
+        >>> Link(name="ndr", bandwidth=50e9, latency=2e-6, half_message=6e5).scaled(100e9).half_message
+        1200000.0
+        """
+        ratio = bandwidth / self.bandwidth
+        return replace(
+            self,
+            bandwidth=bandwidth,
+            half_message=self.half_message * ratio,
+            p2p_bandwidth=self.p2p_bandwidth * ratio,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """One level of the network: groups of up to `size` GPUs talk over `link`.
+
+    `oversubscription` divides the bandwidth that leaves the tier below (2.0 means half).
+    """
+
+    name: str
+    link: Link
+    size: int
+    oversubscription: float = 1.0
+
+    @property
+    def bandwidth(self) -> float:
+        """One-way bandwidth per GPU after oversubscription [B/s]."""
+        return self.link.bandwidth / self.oversubscription
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Identical accelerators on a hierarchy of tiers, innermost first.
+
+    The first tier is the scale-up domain (NVLink, xGMI, ICI). `host_bandwidth` is what one GPU reaches to host
+    memory, one way [B/s]; `host_memory` what the host of a node has, 0 where it is not known [B].
+    """
+
+    name: str
+    device: Device
+    tiers: tuple[Tier, ...]
+    gpus_per_node: int = 8
+    max_gpus: int = 1_000_000
+    host_bandwidth: float = 25e9
+    host_memory: float = 0.0
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
+
+    @property
+    def scale_up(self) -> Tier:
+        """The innermost tier: the domain in which every GPU reaches every other at full NVLink speed."""
+        return self.tiers[0]
+
+    @property
+    def scale_up_size(self) -> int:
+        """Number of GPUs in the scale-up domain."""
+        return self.tiers[0].size
+
+
+def cut_domain(node: int, domain: int) -> str:
+    """What is wrong with nodes and domains of so many GPUs; "" where one number divides the other.
+
+    >>> cut_domain(8, 8), cut_domain(4, 72), cut_domain(8, 2)
+    ('', '', '')
+    >>> cut_domain(3, 8)
+    'nodes of 3 GPUs cut through the innermost tier, of 8: let one of the two numbers divide the other'
+    """
+    if node % domain == 0 or domain % node == 0:
+        return ""
+    return (
+        f"nodes of {node} GPUs cut through the innermost tier, of {domain}: let one of the two numbers divide the other"
+    )

@@ -1,0 +1,160 @@
+"""What to train, on what, under which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from optimizer.base.errors import InputError
+from optimizer.job.hardware import Cluster
+from optimizer.job.model import Model
+from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
+
+DTYPES = ("bf16", "fp16", "fp8", "fp4")
+QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
+LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
+PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
+EVEN = "even"
+EVEN_RISK = 0.5  # of going out of memory, of a plan that is predicted to reserve just what is usable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits on the plans; every one is an option of the command line.
+
+    bubble: ceiling on (pp - 1) / (vpp m + pp - 1). hbm: usable memory per GPU [B], 0 for the device's own.
+    max_tp: 0 for the scale-up domain. fixed: variables pinned by the user, such as {"tp": 8}. ranges: inclusive
+    bounds on variables, such as {"pp": (1, 8)}. choices: values that variables may take, such as {"tp": (2, 8)} or
+    {"recompute": ("none", "selective")}. Fixed may also place the layers instead of a search: {"layout": "even"},
+    {"layers_per_stage": "19,20,21,20"}, {"recompute_layers": "7,4,1,0"}. min_cp_tokens: fewest tokens of a sequence on
+    each context-parallel rank. vocab_padding: largest share by which padding may grow the vocabulary. oom_risk: largest
+    chance that a plan goes out of memory, by the stack's own errors; at 0.5 what it is predicted to reserve must fit,
+    and None leaves it to optimizer.objectives.step.safe_memory.risk_of.
+    """
+
+    bubble: float = 0.10
+    hbm: float = 0.0
+    max_tp: int = 0
+    max_micro_batch: int = 16
+    max_vpp: int = 16
+    min_cp_tokens: int = 2048
+    vocab_padding: float = 0.25
+    oom_risk: float | None = None
+    fixed: Mapping[str, int | str | bool] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One question: train `model` with `global_batch` sequences of `seq_len` tokens per step on `gpus` GPUs.
+
+    `settings` are the fields of its model, cluster and stack that a person changed, as optimizer.catalog.settings has
+    them.
+    """
+
+    model: Model
+    cluster: Cluster
+    stack: Stack
+    gpus: int
+    seq_len: int
+    global_batch: int
+    dtype: str = "bf16"
+    limits: Limits = Limits()
+    settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be at least 1, but got {value}"
+            for name, value in (("gpus", self.gpus), ("seq_len", self.seq_len), ("global_batch", self.global_batch))
+            if value < 1
+        ]
+        if self.gpus > self.cluster.max_gpus:
+            problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
+        if not 0 < self.limits.bubble <= 1:
+            problems.append(f"the bubble ceiling must be in (0, 1], but got {self.limits.bubble}")
+        if self.limits.hbm < 0:
+            problems.append(f"the HBM limit must be positive, but got {self.limits.hbm}")
+        if self.limits.oom_risk is not None and not 0 < self.limits.oom_risk <= EVEN_RISK:
+            problems.append(
+                f"the risk to go out of memory must be above 0 and at most {EVEN_RISK:.0%}, where what a plan is "
+                f"predicted to reserve fits, but got {self.limits.oom_risk:.4g}"
+            )
+        if problems:
+            raise InputError("; ".join(problems))
+        self.cluster.device.peak(self.dtype)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one optimizer step."""
+        return self.global_batch * self.seq_len
+
+    @property
+    def usable_memory(self) -> float:
+        """Memory the framework's allocator may reserve on a GPU: HBM less what lies outside of it [B]."""
+        return (self.limits.hbm or self.cluster.device.memory) - self.stack["context_memory"]
+
+    def with_host_memory(self, size: float) -> Job:
+        """The job on nodes whose hosts have so much memory [B]."""
+        return replace(self, cluster=replace(self.cluster, host_memory=size))
+
+    @property
+    def most_offload(self) -> float:
+        """Share of the optimizer state that may lie on the host [1]: all, or none where the launcher cannot set it."""
+        return float("offload" in self.stack.features.settable)
+
+    @property
+    def peak_flops(self) -> float:
+        """Dense peak of one GPU in the job's dtype [FLOP/s]."""
+        return self.cluster.device.peak(self.dtype)
+
+    @property
+    def quantised(self) -> bool:
+        """Whether matrix products run in a narrower format than the rest of the layer."""
+        return any(name in self.dtype for name in QUANTISED)
+
+    @property
+    def row_multiple(self) -> float:
+        """What the rows of each expert are filled up to for its products [1].
+
+        1 where operands are wide; 16 rows of fp8, 32 with the scales of MXFP8, which devices with 4-bit units read.
+
+        Source: NVIDIA/Megatron-LM @3c1b98efdc^, DeepSeek-V3 GB200 guide, section 2.5.
+        """
+        if not self.quantised:
+            return 1.0
+        return 32.0 if "fp4" in self.cluster.device.peak_flops else 16.0
+
+    @property
+    def layout_given(self) -> bool:
+        """Whether the user says where the layers lie, or what is recomputed of them."""
+        return any(name in self.limits.fixed for name in PLACING)
+
+    @property
+    def recomputes_all(self) -> bool:
+        """Whether full recomputation spares no layer: the user asked for it, or the software has nothing else."""
+        pinned = self.limits.fixed.get("recompute") == "full" and RECOMPUTED not in self.limits.fixed
+        return pinned or self.stack.features.recompute_by == ALL_LAYERS
+
+    @property
+    def recomputes_alike(self) -> bool:
+        """Whether full recomputation may spare layers, if equally many on every virtual stage."""
+        return self.stack.features.recompute_by == BY_VIRTUAL_STAGE and not self.recomputes_all
+
+    @property
+    def wide_dtype(self) -> str:
+        """The format of everything but quantised matrix products."""
+        return "bf16" if self.quantised else self.dtype
+
+    def with_limits(self, **changes: object) -> Job:
+        """The same job under other limits."""
+        return replace(self, limits=replace(self.limits, **changes))  # type: ignore[arg-type]
+
+    def without_pin(self, *names: str) -> Job:
+        """The same job with these variables free."""
+        limits = self.limits
+        return self.with_limits(
+            fixed={name: value for name, value in limits.fixed.items() if name not in names},
+            ranges={name: value for name, value in limits.ranges.items() if name not in names},
+            choices={name: value for name, value in limits.choices.items() if name not in names},
+        )

@@ -1,1 +1,0 @@
-"""The documentation's generated parts: `python -m optimizer.tools.docs` rewrites them all."""

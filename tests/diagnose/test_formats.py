@@ -1,0 +1,264 @@
+"""Every program's log is known by itself and read to its steady step time, however it is dressed up."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from optimizer.base.errors import InvalidFile
+from optimizer.cli import cli
+from optimizer.diagnose.measured import read_runs_of
+from optimizer.diagnose.report.as_json import logs_json
+from tests.logs import written
+
+PACE = 2.0
+DAMAGE = ("plain", "crlf", "utf-16", "gzip", "coloured", "srun", "cut", "noise")
+
+
+def times(count: int = 60, pace: float = PACE, seed: int = 0) -> list[float]:
+    """Steps around a pace, the first ones slow as compilation makes them."""
+    drawn = pace * np.exp(0.004 * np.random.default_rng(seed).standard_normal(count))
+    drawn[:3] *= [9.0, 2.5, 1.3]
+    return [float(value) for value in drawn]
+
+
+def read(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["read", *map(str, arguments)])
+
+
+def first(*arguments: object) -> dict[str, Any]:
+    done = read(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("program", written.PROGRAMS)
+def test_every_program_is_found_and_its_pace_is_read(program: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.PROGRAMS[program](times())), encoding="utf-8")
+    found = first(log)
+    assert found["program"] == program
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+    assert 0 <= float(str(found["spread"])) < 0.02
+    assert 50 <= int(str(found["steps_used"])) <= 57
+    assert found["status"] == "ok"
+    if program not in ("NeMo 2", "Hugging Face Trainer", "MaxText"):
+        assert found["memory_bytes"] == pytest.approx(45e9, rel=0.05)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("program", written.PROGRAMS)
+def test_a_log_in_any_dress_reads_the_same(program: str, damage: str, tmp_path: Path) -> None:
+    lines = written.PROGRAMS[program](times())
+    plain = written.text(lines)
+    data = plain.encode()
+    if damage == "crlf":
+        data = plain.replace("\r", "").replace("\n", "\r\n").encode()
+    elif damage == "utf-16":
+        data = plain.encode("utf-16")
+    elif damage == "gzip":
+        data = gzip.compress(data)
+    elif damage == "coloured":
+        data = written.text([f"\x1b[1;32m{line}\x1b[0m" for line in lines]).encode()
+    elif damage == "srun":
+        data = written.text([f"3: {line}" for line in lines]).encode()
+    elif damage == "cut":
+        data = data[: -len(lines[-1]) // 2]
+    elif damage == "noise":
+        data = b"\xff\xfe garbage \x00\n"[2:] + data.replace(b"\n", b"\nWARNING: iteration is not a step 5/7\n")
+    log = tmp_path / "train.log"
+    log.write_bytes(data)
+    found = first(log)
+    assert found["program"] == program
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+
+
+@pytest.mark.parametrize("program", written.PROGRAMS)
+@pytest.mark.parametrize("share", [0.35, 0.5, 0.73, 0.9])
+def test_a_log_cut_anywhere_is_read_as_far_as_it_goes(program: str, share: float, tmp_path: Path) -> None:
+    data = written.text(written.PROGRAMS[program](times())).encode()
+    for extra in range(0, 40, 7):
+        log = tmp_path / "train.log"
+        log.write_bytes(data[: int(share * len(data)) + extra])
+        assert first(log)["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+def test_a_cut_gzip_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    log = tmp_path / "train.log.gz"
+    data = gzip.compress(written.text(written.megatron(times(400))).encode())
+    log.write_bytes(data[: len(data) // 2])
+    found = first(log)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+    assert any("cut short" in str(warning) for warning in found["warnings"])
+
+
+def test_several_steps_a_line_count_as_so_many(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.megatron(times(300), every=10)))
+    found = first(log)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.003)
+    assert found["steps_used"] == 290
+
+
+def test_a_printed_rate_of_operations_is_never_read(tmp_path: Path) -> None:
+    """The logs above all print 999.9 TFLOP/s; another number changes nothing."""
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.megatron(times())))
+    before = first(log)["step_time_s"]
+    log.write_text(written.text(written.megatron(times())).replace("999.9", "1.0"))
+    assert first(log)["step_time_s"] == before
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "0 tells of a training step"),
+        (b"epoch 1 loss 2.0\nepoch 2 loss 1.9\n", "tells of a training step"),
+        (bytes(range(256)) * 40, "is no text"),
+        (b"\x1f\x8b\x08", "gzip"),
+        (b"iteration 5/ 10 | learning rate: 1.0 |\n", "tells of a training step"),
+        ((b" iteration 1/ 10 | elapsed time per iteration (ms): 12"), "tells of a training step"),
+    ],
+)
+def test_what_is_no_log_is_refused_with_one_message(content: bytes, says: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_bytes(content)
+    done = read(log)
+    assert done.exit_code == 2
+    assert done.stderr.count("problem") == 1
+    assert says in done.stderr
+    assert str(log) in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = read(tmp_path / "nothing.log")
+    assert done.exit_code == 2
+    assert "nothing.log" in done.stderr
+    assert "No such file" in done.stderr
+
+
+def test_rates_without_sizes_are_told_and_become_seconds_with_them(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    lines = [line.split(" - INFO - ")[1] for line in written.torchtitan(times(), told=False)]
+    log.write_text(written.text(lines))
+    found = first(log)
+    assert found["step_time_s"] is None
+    assert found["tokens_per_s_per_gpu"] == pytest.approx(8192 / PACE, rel=0.01)
+    assert any("--set" in str(warning) for warning in found["warnings"])
+    sizes = ["--set", "global_batch=64", "--set", "seq_len=8192", "--set", "gpus=64"]
+    assert first(log, *sizes)["step_time_s"] == pytest.approx(PACE, rel=0.006)
+
+
+def test_the_times_of_lines_serve_where_sizes_are_unknown(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.torchtitan(times(), told=False)))
+    found = first(log)
+    assert found["basis"] == "clock"
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+
+
+def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("{'train_runtime': 2310.0, 'train_steps_per_second': 0.5, 'train_loss': 2.0}\n")
+    found = first(log)
+    assert found["step_time_s"] == pytest.approx(2.0)
+    assert any("only 1 steady step:" in str(warning) for warning in found["warnings"])
+
+
+# Lines as public logs and documents show them.
+REAL = {
+    "MaxText": [
+        "# completed step: {step}, seconds: {seconds:.3f}, TFLOP/s: 72.958, loss: 9.352",
+        "completed step: {step}, seconds:  {seconds:.3f}, TFLOP/s/device: 56.062, main_model_loss: 11.550",
+        "I0317 10:00:13.22 1253 metric_logger.py:181] completed step: {step}, seconds: {seconds:.3f}, "
+        "TFLOP/s/device: 3.239, Tokens/s/device: 129.087, total_weights: 30193, loss: 12.938",
+    ],
+    "torchtitan": [
+        "[rank0]:[titan] 2026-01-29 10:15:{clock:06.3f} - root - INFO - step:   {step}  loss: 11.8432  "
+        "memory: 45.23GiB(47.65%)  tps: 512",
+        "[rank0]:2026-01-29 10:15:{clock:06.3f} - root - INFO - step: {step}/644 = 99.3789%  loss:  6.2116  "
+        "memory: 87.04GiB(93.48%)  tps: 52,142  mfu: 3.09%",
+    ],
+    "nanotron": [
+        "12/21 01:39:51 [INFO|DP=0|TP=0|lrdn0007]: iteration: {step} / 1500000 | consumed_tokens: 480B | "
+        "time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | lm_loss: 2.04 | "
+        "lr: 0.0001 | model_tflops_per_gpu: 15.4 | eta: 131 days, 1:45:39",
+        "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: {step} / 15 | consumed_tokens: 512 | "
+        "elapsed_time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 109 | lm_loss: 5.32 | grad_norm: 2.96",
+    ],
+    "NeMo 2": [
+        "[2025-10-17T11:33:02+08:00] Training epoch 0, iteration {step}/999 | lr: 0.0001754 | global_batch_size: 32 | "
+        "global_step: {step} | reduced_train_loss: 3.06 | train_step_timing in s: {seconds:.3f} | "
+        "tokens_per_sec_per_gpu: 6.706e+03 | consumed_samples: 16928 | val_loss: 3.624",
+        "Epoch 0: : 100%|██████████| {step}/100 [10:48<00:00, reduced_train_loss=0.0172, global_step={step}.00, "
+        "consumed_samples=25600.0, train_step_timing in s={seconds:.3f}]",
+    ],
+    "Megatron-LM": [
+        " iteration {step:8d}/  317892 | consumed samples:       152832 | consumed tokens:    625999872 | "
+        "elapsed time per iteration (ms): {ms:.1f} | learning rate: 2.407E-04 | global batch size:   768 | "
+        "lm loss: 5.905366E+00 | loss scale: 8192.0 | actual seqlen:  4096 | number of skipped iterations:   0 |",
+        " iteration {step:8d}/infinity | consumed samples:          800 | elapsed time per iteration (ms): {ms:.1f} | "
+        "learning rate: 1.3E-04 | global batch size:     4 |",
+    ],
+    "DeepSpeed": [
+        "[2022-08-29 06:58:{clock:06.3f}] [INFO] [timer.py:198:stop] 0/{step}, RunningAvgSamplesPerSec=232.7340, "
+        "CurrSamplesPerSec=227.48090316379353, MemAllocated=0.36GB, MaxMemAllocated=15.06GB",
+    ],
+    "llm-foundry": [
+        "[epoch=1][batch={step}/100]:\n         Train time/batch: 4\n"
+        "         Train throughput/batches_per_sec: {rate:.4f}",
+    ],
+}
+
+
+@pytest.mark.parametrize(("program", "line"), [(name, line) for name, lines in REAL.items() for line in lines])
+def test_lines_of_public_logs_are_read(program: str, line: str, tmp_path: Path) -> None:
+    pace = 0.5
+    rows = [
+        line.format(step=step, seconds=pace, ms=pace * 1e3, rate=1 / pace, clock=pace * step) for step in range(1, 40)
+    ]
+    log = tmp_path / "train.log"
+    log.write_text(written.text(rows), encoding="utf-8")
+    found = first(log)
+    assert found["program"] == program
+    assert found["step_time_s"] == pytest.approx(pace, rel=0.003)
+    assert found["last_step"] == 39
+
+
+def test_steps_that_were_only_dispatched_are_warm_up(tmp_path: Path) -> None:
+    """The first steps of MaxText: compiled, queued without being run, and paid for in the next one."""
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.maxtext([19.0, 0.32, 1.9, *[1.01] * 12])))
+    found = first(log)
+    assert found["step_time_s"] == pytest.approx(1.01)
+    assert found["steps_used"] == 12
+
+
+@pytest.mark.parametrize("program", written.PROGRAMS)
+def test_a_damaged_log_is_read_or_refused_but_never_breaks(program: str, tmp_path: Path) -> None:
+    draw = random.Random(program)
+    whole = written.text(written.PROGRAMS[program](times(12)))
+    for _ in range(40):
+        letters = list(whole)
+        for _ in range(draw.choice([1, 5, 40, 200])):
+            place = draw.randrange(len(letters))
+            match draw.randrange(3):
+                case 0:
+                    letters[place] = draw.choice("0123456789.-eE|: \n\x1b[]{}naif/,\0é")
+                case 1:
+                    del letters[place : place + draw.randrange(1, 30)]
+                case _:
+                    letters[place:place] = letters[max(0, place - draw.randrange(200)) : place]
+        log = tmp_path / "train.log"
+        log.write_text("".join(letters), encoding="utf-8")
+        try:
+            runs = read_runs_of([log], {})
+        except InvalidFile:
+            continue
+        json.loads(logs_json(runs, [None] * len(runs)))
+        assert all(run.step_time is None or run.step_time > 0 for run in runs)

@@ -1,0 +1,127 @@
+"""Restarts, several runs in a file, ranks side by side, files of ranks and failures are told apart."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from optimizer.cli import cli
+from tests.diagnose.test_formats import PACE, first, times
+from tests.logs import written
+
+
+def runs(*arguments: object) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(cli, ["read", *map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return written.runs_of(done.stdout)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text(written.text(lines), encoding="utf-8")
+    return path
+
+
+BOILERPLATE = [f"starting process {number}" for number in range(40)]
+
+
+def test_a_restart_is_one_run_without_the_slow_steps_after_it(tmp_path: Path) -> None:
+    before, after = written.megatron(times(60)), written.megatron(times(60, seed=1), first=41)
+    (found,) = runs(write(tmp_path / "a.log", [*before, *BOILERPLATE, *after]))
+    assert found["restarts"] == 1
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.003)
+    assert found["last_step"] == 100
+
+
+def test_two_runs_in_one_file_are_two(tmp_path: Path) -> None:
+    lines = [*written.megatron(times(40)), *BOILERPLATE, *written.megatron(times(40, pace=3.0), batch=128)]
+    one, other = runs(write(tmp_path / "a.log", lines))
+    assert one["step_time_s"] == pytest.approx(2.0, rel=0.005)
+    assert other["step_time_s"] == pytest.approx(3.0, rel=0.005)
+    assert [found["facts"]["global_batch"] for found in (one, other)] == ["64", "128"]
+
+
+def test_two_runs_of_different_programs_in_one_file_are_two(tmp_path: Path) -> None:
+    lines = [*written.torchtitan(times(40)), *written.megatron(times(40, pace=3.0))]
+    found = runs(write(tmp_path / "a.log", lines))
+    assert [run["program"] for run in found] == ["torchtitan", "Megatron-LM"]
+    assert found[1]["step_time_s"] == pytest.approx(3.0, rel=0.005)
+
+
+def test_megatron_on_deepspeed_is_one_run(tmp_path: Path) -> None:
+    pairs = zip(written.deepspeed(times())[2::2], written.megatron(times())[3:], strict=False)
+    (found,) = runs(write(tmp_path / "a.log", [line for pair in pairs for line in pair]))
+    assert found["program"] == "Megatron-LM"
+
+
+@pytest.mark.parametrize("label", ["[rank{}]:", "{}: ", "[default{}]:"])
+def test_ranks_side_by_side_are_one_run(label: str, tmp_path: Path) -> None:
+    rows = written.torchtitan(times())
+    lines = [label.format(rank) + row for row in rows for rank in (0, 3, 1, 2)]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert found["ranks"] == 4
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+    assert 50 <= int(str(found["steps_used"])) <= 57
+
+
+def test_ranks_without_labels_are_one_run_though_one_lags_behind(tmp_path: Path) -> None:
+    rows = [row for row in written.megatron(times()) if "elapsed" in row]
+    lines = [line for place in range(len(rows)) for line in (rows[place], rows[max(0, place - 1)])]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert found["restarts"] == 0
+    assert int(str(found["steps_used"])) <= 57
+
+
+def test_files_of_ranks_are_one_run_and_files_of_runs_are_several(tmp_path: Path) -> None:
+    same = [write(tmp_path / f"rank{rank}.log", written.torchtitan(times())) for rank in range(3)]
+    (found,) = runs(*same)
+    assert found["files"] == [str(path) for path in same]
+    other = write(tmp_path / "other.log", written.torchtitan(times(pace=2.4, seed=5)))
+    assert len(runs(*same, other)) == 2
+
+
+def test_the_most_memory_of_any_rank_counts(tmp_path: Path) -> None:
+    big = [row.replace("max reserved: 45000.00", "max reserved: 60000.00") for row in written.megatron(times())]
+    found = runs(write(tmp_path / "0.log", written.megatron(times())), write(tmp_path / "1.log", big))
+    assert [run["memory_bytes"] for run in found] == [60000 * 2**20]
+
+
+def test_out_of_memory_and_crashes_are_results(tmp_path: Path) -> None:
+    oom = "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has"
+    (alone,) = runs(write(tmp_path / "a.log", ["Traceback (most recent call last):", oom]))
+    assert (alone["status"], alone["step_time_s"]) == ("oom", None)
+    (went_on,) = runs(write(tmp_path / "c.log", ["Traceback (most recent call last):", *written.megatron(times())]))
+    assert went_on["status"] == "ok"
+    assert any("steps follow" in str(warning) for warning in went_on["warnings"])
+    (late,) = runs(write(tmp_path / "b.log", [*written.megatron(times()), "Traceback (most recent call last):"]))
+    assert late["status"] == "crashed"
+    assert late["step_time_s"] == pytest.approx(PACE, rel=0.005)
+
+
+def test_stalls_trend_levels_and_nans_are_told(tmp_path: Path) -> None:
+    drawn = times(200)
+    for place in range(20, 200, 20):
+        drawn[place] *= 3
+    found = first(write(tmp_path / "a.log", written.megatron(drawn)))
+    steady = dict(found["steady"])
+    assert steady["stall_period"] == 20
+    assert len(steady["stalls"]) == 9
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.005)
+    rising = [seconds * (1 + 0.05 * place / 200) for place, seconds in enumerate(times(200))]
+    assert dict(first(write(tmp_path / "b.log", written.nemo(rising)))["steady"])["trend"] > 0.02
+    shifted = [seconds * (1.2 if place > 140 else 1.0) for place, seconds in enumerate(times(200))]
+    moved = first(write(tmp_path / "c.log", written.nemo(shifted)))
+    assert moved["step_time_s"] == pytest.approx(PACE, rel=0.005)
+    assert len(dict(moved["steady"])["levels"]) == 2
+    bad = [row.replace("grad norm: 1.234", "grad norm: nan") for row in written.megatron(times())]
+    assert first(write(tmp_path / "d.log", bad))["nans"] == 60
+
+
+def test_screen_and_json_agree(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.log", written.megatron(times()))
+    done = CliRunner().invoke(cli, ["read", str(log)])
+    assert done.exit_code == 0
+    said = " ".join(done.stdout.split())  # lines are as long as the terminal is wide
+    assert f"{float(str(first(log)['step_time_s'])):.3g} s per step" in said
+    assert json.loads(CliRunner().invoke(cli, ["read", str(log), "--json"]).stdout)["schema_version"] == 1
