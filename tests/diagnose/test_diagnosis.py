@@ -19,7 +19,7 @@ from optimizer.diagnose.steady import steady_part
 from optimizer.diagnose.step_times import Timed
 from optimizer.objectives.step.interval import interval
 from tests.diagnose.planted import Array, Case, cases, curves, questions
-from tests.logs import written
+from tests.diagnose import written
 
 CASES = 140
 ENOUGH = 0.8

@@ -14,7 +14,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.diagnose.measured import read_runs_of
 from optimizer.diagnose.report.as_json import logs_json
-from tests.logs import written
+from tests.diagnose import written
 
 PACE = 2.0
 DAMAGE = ("plain", "crlf", "utf-16", "gzip", "coloured", "srun", "cut", "noise")

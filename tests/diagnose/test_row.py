@@ -12,7 +12,7 @@ from optimizer.answer.saved import read_answer
 from optimizer.calibration.runs import read_runs
 from optimizer.cli import cli
 from tests.diagnose.test_formats import PACE, times
-from tests.logs import written
+from tests.diagnose import written
 
 JOBS = {
     "dense": ["--model", "llama3-8b", "--gpus", "64"],

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from tests.diagnose.test_formats import PACE, first, times
-from tests.logs import written
+from tests.diagnose import written
 
 
 def runs(*arguments: object) -> list[dict[str, Any]]:

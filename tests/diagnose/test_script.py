@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from tests.logs import written
+from tests.diagnose import written
 
 TITAN = """
 [model]

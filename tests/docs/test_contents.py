@@ -59,7 +59,7 @@ def test_python_blocks_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, m
 
 
 def test_every_folder_in_the_picture_exists() -> None:
-    picture = next(block.text for block in blocks(TEXTS["design.md"]) if "presets/  " in block.text)
+    picture = next(block.text for block in blocks(TEXTS["design.md"]) if "catalog/  " in block.text)
     assert picture.count("/") > 20
     for line in picture.splitlines():
         indent = "optimizer" if line.startswith("  ") else ""
