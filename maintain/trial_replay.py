@@ -20,12 +20,12 @@ from optimizer.trial.replay import (
     Group,
     Policy,
     adaptive,
-    at_once,
     at_random,
     curve,
     expected_losses,
     groups_of,
     ranking,
+    together,
 )
 
 WRONG_SEEDS = (0, 1, 2)
@@ -69,7 +69,7 @@ def _shared(row: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
 
 POLICIES: Mapping[str, tuple[Policy, Sequence[int]]] = {
     "trial, one by one": (adaptive, (0,)),
-    "trial, all at once": (at_once, (0,)),
+    "trial, all at once": (together, (0,)),
     "ranking order": (ranking, (0,)),
     "Optuna's TPE": (tpe, SEEDS),
     "random": (at_random, SEEDS),

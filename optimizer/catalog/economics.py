@@ -92,7 +92,7 @@ def default_price(quantity: str) -> Price:
 
     Raises InputError when presets/prices.csv has none.
     """
-    found = find_price(quantity, "default")
-    if found is None:
+    price = find_price(quantity, "default")
+    if price is None:
         raise InputError(f"presets/{PRICES} has no row default,{quantity}; add one with its unit, source and date")
-    return found
+    return price

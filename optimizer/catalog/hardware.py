@@ -195,18 +195,18 @@ def _cluster(name: str) -> Cluster:
         values["device"] = _device(device[0])
     reach = values.get("max_gpus", Cluster.max_gpus)
     if parts:
-        values["tiers"] = tuple(_tier(tier, found, reach) for tier, found in parts.items())
+        values["tiers"] = tuple(_tier(tier, rows_of_one, reach) for tier, rows_of_one in parts.items())
     provenance = values.pop("provenance") | {
-        f"{tier}.{row.quantity}": row.provenance for tier, found in parts.items() for row in found
+        f"{tier}.{row.quantity}": row.provenance for tier, rows_of_one in parts.items() for row in rows_of_one
     }
     return _made(Cluster, CLUSTERS, name=name, provenance=provenance, **values)
 
 
-def _tier(name: str, found: list[Row], reach: int) -> Tier:
+def _tier(name: str, rows_of_one: list[Row], reach: int) -> Tier:
     """A tier: its link, with as many ports as a GPU has, and whatever the rows say of the link in this place."""
     link, size, ports, oversubscription = None, reach, 1.0, 1.0
     overrides = []
-    for row in found:
+    for row in rows_of_one:
         if row.quantity == "link":
             link = load_link(row.text)
         elif row.quantity == "size":
@@ -218,7 +218,7 @@ def _tier(name: str, found: list[Row], reach: int) -> Tier:
         else:
             overrides.append(row)
     if link is None:
-        raise InputError(f"presets/{CLUSTERS}: {found[0].name} lacks the row {name}.link")
+        raise InputError(f"presets/{CLUSTERS}: {rows_of_one[0].name} lacks the row {name}.link")
     values = _values(overrides, Link)
     values["provenance"] = {**link.provenance, **values["provenance"]}
     values["quantities"] = {**link.quantities, **values.get("quantities", {})}
@@ -226,7 +226,7 @@ def _tier(name: str, found: list[Row], reach: int) -> Tier:
     return Tier(name=name, link=link, size=size, oversubscription=oversubscription)
 
 
-def _values(found: Iterable[Row], kind: type[Device] | type[Link] | type[Cluster]) -> dict[str, Any]:
+def _values(rows_of_one: Iterable[Row], kind: type[Device] | type[Link] | type[Cluster]) -> dict[str, Any]:
     """Arguments of a Device, Link or Cluster: a quantity that is a field of it becomes that field.
 
     `peak_flops.bf16` is the entry bf16 of the field peak_flops. Other numbers go to `quantities` where the kind has
@@ -235,7 +235,7 @@ def _values(found: Iterable[Row], kind: type[Device] | type[Link] | type[Cluster
     known = {field.name: str(field.type) for field in fields(kind)}
     values: dict[str, Any] = {}
     provenance: dict[str, Provenance] = {}
-    for row in found:
+    for row in rows_of_one:
         field, _, key = row.quantity.partition(".")
         if field not in known:
             if row.is_text or "quantities" not in known:

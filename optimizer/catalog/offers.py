@@ -77,9 +77,9 @@ class Offer:
 
     def trace(self) -> str:
         """The offer with its date, source and the row that it stands in."""
-        said = f": {self.source}" if self.source else ""
+        source = f": {self.source}" if self.source else ""
         where = "".join(f", {part}" for part in (self.region, self.date) if part)
-        return f"{self.title()}{where}{said} ({self.row})"
+        return f"{self.title()}{where}{source} ({self.row})"
 
     def age(self, today: datetime.date) -> int | None:
         """Days since its date, the first of its month or year where no more is said; None without one."""
@@ -111,8 +111,8 @@ class PriceBook:
         that come with a network (the lower of two), so that every price is a row. The terms go in the order of RENTS.
         """
         if (device, cluster) not in self._rents:
-            found = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster)))
-            self._rents[device, cluster] = next(found, None)
+            offers = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster)))
+            self._rents[device, cluster] = next(offers, None)
         return self._rents[device, cluster]
 
     def sale(self, device: str, cluster: str = "") -> Offer | None:
@@ -126,8 +126,8 @@ class PriceBook:
 
     def rents(self, device: str, cluster: str = "") -> tuple[Offer, ...]:
         """Every rent of a device at the terms in question, the cheapest first; offers without a network left out."""
-        found = [item for term in self.terms for item in self._of(term, device) if item.fabric]
-        return tuple(sorted(found, key=lambda item: item.value))
+        offers = [item for term in self.terms for item in self._of(term, device) if item.fabric]
+        return tuple(sorted(offers, key=lambda item: item.value))
 
     @cached_property
     def _rents(self) -> dict[tuple[str, str], Offer | None]:
@@ -150,12 +150,12 @@ class PriceBook:
         ]
 
     def _ranked(self, term: str, device: str, cluster: str) -> list[Offer]:
-        found = sorted(self._of(term, device), key=lambda item: item.value)
-        mine = [item for item in found if item.own and item.cluster in ("", cluster)]
+        offers = sorted(self._of(term, device), key=lambda item: item.value)
+        mine = [item for item in offers if item.own and item.cluster in ("", cluster)]
         if mine or (not self.term and self._quoted(device, cluster)):
             return mine
-        named = [item for item in found if cluster and item.cluster == cluster]
-        usual = [item for item in found if (item.fabric or self.provider) and not item.own]
+        named = [item for item in offers if cluster and item.cluster == cluster]
+        usual = [item for item in offers if (item.fabric or self.provider) and not item.own]
         return named or (usual[(len(usual) - 1) // 2 :] if usual else [])
 
     def _quoted(self, device: str, cluster: str) -> bool:
@@ -239,19 +239,19 @@ def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
-    problems, found = [], []
+    problems, offers = [], []
     unknown = sorted({column for _, cells in rows for column in cells} - set(COLUMNS))
     if not rows:
         problems.append("has no row; it needs a line of headings with device, term, value and unit, and rows under it")
     problems += [f"unknown column {column!r}; known: {', '.join(COLUMNS)}" for column in unknown if column]
     for line, cells in rows:
         try:
-            found.append(_offer(cells, f"{name} line {line}", own))
+            offers.append(_offer(cells, f"{name} line {line}", own))
         except InputError as error:
             problems.append(f"line {line}: {error}")
     if problems:
         raise InvalidFile(name, problems)
-    return tuple(found)
+    return tuple(offers)
 
 
 def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
@@ -268,9 +268,9 @@ def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
     if gpus != int(gpus):
         raise InputError(f"gpus {get('gpus')!r} must be a whole number: the GPUs that the price covers")
     unit = get("unit", "") or ("USD/h" if term in RENTS else "USD")
-    found, size = factor(unit)
-    if found != dimension:
-        raise InputError(f"unit {unit!r} is in [{found}]; a price of term {term} is in [{dimension}], such as USD/h")
+    given, size = factor(unit)
+    if given != dimension:
+        raise InputError(f"unit {unit!r} is in [{given}]; a price of term {term} is in [{dimension}], such as USD/h")
     value, low, high = (
         _number(name, get(name, "") or get("value", ""), "1") * size / gpus for name in ("value", "low", "high")
     )

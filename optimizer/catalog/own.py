@@ -20,22 +20,22 @@ ENDINGS = {"model": (".toml", ".json"), "cluster": (".toml",), "stack": (".toml"
 
 def folders() -> tuple[Path, ...]:
     """The folders of own presets, the first one first; raises InputError for one that is asked for and not there."""
-    asked = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
-    if missing := [str(path) for path in asked if not path.is_dir()]:
+    named = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
+    if missing := [str(path) for path in named if not path.is_dir()]:
         raise InputError(f"{VARIABLE} names no folder: {', '.join(missing)}; make it, or leave it out")
     usual = config_folder() / "presets"
-    return (*asked, usual) if os.path.isdir(usual) else tuple(asked)
+    return (*named, usual) if os.path.isdir(usual) else tuple(named)
 
 
 def own_files(kind: str) -> dict[str, Path]:
     """The own presets of a kind by name; of two with one name the one of the first folder."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(_files(kind, folder / f"{kind}s")):
             if refusal(path.stem):
                 raise InputError(f"{path.parent}: {path.stem!r} is no name of a {kind}: {refusal(path.stem)}")
-            found.setdefault(path.stem, path)
-    return found
+            files.setdefault(path.stem, path)
+    return files
 
 
 def own_file(kind: str, name: str) -> Path | None:

@@ -54,8 +54,8 @@ def clash(kind: str, typed: str, name: str, presets: Iterable[str]) -> str:
     """
     path = file_of(typed)
     if path is None:
-        beside = next((one for one in (typed, *(typed + end for end in ENDINGS)) if _describes(one)), "")
-        return f"the preset {name}, not the file {beside} (--{kind} ./{beside})" if beside else ""
+        likely_file = next((one for one in (typed, *(typed + end for end in ENDINGS)) if _describes(one)), "")
+        return f"the preset {name}, not the file {likely_file} (--{kind} ./{likely_file})" if likely_file else ""
     if name in presets:
         return f"{kind} {name} of the file {spelled(path)}, not the preset of that name (--{kind})"
     return ""

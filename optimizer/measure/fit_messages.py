@@ -64,8 +64,8 @@ def alpha_beta(samples: Sequence[CollectiveSample]) -> AlphaBeta:
         return np.asarray(np.log((alpha * steps + volume / bandwidth) / measured))
 
     start = np.log([measured.min() / steps, max(volume / measured)])
-    found = least_squares(misfit, start, loss="soft_l1", f_scale=LOSS_SCALE)
-    alpha, bandwidth = np.exp(found.x)
+    solution = least_squares(misfit, start, loss="soft_l1", f_scale=LOSS_SCALE)
+    alpha, bandwidth = np.exp(solution.x)
     return AlphaBeta(
         kind=first.kind,
         ranks=first.ranks,
@@ -73,7 +73,7 @@ def alpha_beta(samples: Sequence[CollectiveSample]) -> AlphaBeta:
         alpha=float(alpha),
         bandwidth=float(bandwidth),
         samples=len(samples),
-        median_error=float(np.median(np.abs(np.expm1(misfit(found.x))))),
+        median_error=float(np.median(np.abs(np.expm1(misfit(solution.x))))),
     )
 
 

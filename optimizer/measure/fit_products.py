@@ -70,10 +70,10 @@ def fit_products(products: Sequence[Product], device: Device, dtype: str, memory
     origin = np.clip([getattr(start, name) for name in names], low + 1e-9 * high, high * (1.0 - 1e-9)) / high
     point = origin
     if len(products) >= FEWEST:
-        found = least_squares(
+        solution = least_squares(
             misfit, origin, bounds=(low / high, np.ones(len(names))), loss="soft_l1", f_scale=LOSS_SCALE
         )
-        point = found.x
+        point = solution.x
     fitted = names if len(products) >= FEWEST else ["ceiling"]
     curve = curve_at(point)
     parameters = {name: float(getattr(curve, name)) for name in fitted} | {"memory_efficiency": memory_efficiency}

@@ -38,7 +38,7 @@ class Made:
     best: float
     stream: float
     links: dict[str, LinkFit]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def device(self) -> Device:
@@ -52,11 +52,11 @@ def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name
     `device` and `cluster` name presets where the machine's own name does not tell them. Raises InputError for names
     that are not known.
     """
-    told: list[str] = []
+    notes: list[str] = []
     base = _base(measured, device, cluster)
-    unit, best, stream, fit = _device(measured, base, told)
+    unit, best, stream, fit = _device(measured, base, notes)
     template = load_cluster(cluster or base.name) if base else None
-    tiers, links = _tiers(measured, template, told)
+    tiers, links = _tiers(measured, template, notes)
     host = [t.bytes / t.seconds for t in measured.memory if t.kind in ("from_host", "to_host")]
     own = Cluster(
         name=name,
@@ -67,7 +67,7 @@ def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name
         host_bandwidth=min(host) if host else template.host_bandwidth if template else Cluster.host_bandwidth,
     )
     return Made(
-        cluster=own, known=base is not None, products=fit, best=best, stream=stream, links=links, told=tuple(told)
+        cluster=own, known=base is not None, products=fit, best=best, stream=stream, links=links, notes=tuple(notes)
     )
 
 
@@ -85,7 +85,7 @@ def _base(measured: Measured, device: str, cluster: str) -> Device | None:
         return None
 
 
-def _device(measured: Measured, base: Device | None, told: list[str]) -> tuple[Device, float, float, ProductFit]:
+def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[Device, float, float, ProductFit]:
     """The device, the best rates of a product and of memory, and the fitted curve."""
     machine, dtype = measured.machine, FAMILY[measured.machine.dtype]
     family = "bf16"  # the curve that 16-bit products share
@@ -102,7 +102,7 @@ def _device(measured: Measured, base: Device | None, told: list[str]) -> tuple[D
             memory_bandwidth=stream,
             sms=machine.sms,
         )
-        told.append(
+        notes.append(
             f"no catalogue has {machine.name!r}: the best product that was measured counts as its peak (--device)"
         )
         efficiency = 1.0
@@ -111,9 +111,9 @@ def _device(measured: Measured, base: Device | None, told: list[str]) -> tuple[D
         unit = replace(base, memory=machine.memory, memory_bandwidth=stream / efficiency)
         unit = replace(unit, memory_nominal=max(unit.memory_nominal, unit.memory))
         if best > base.peak(dtype):
-            told.append(f"products run above the peak of {base.name}: is it another device? (--device)")
+            notes.append(f"products run above the peak of {base.name}: is it another device? (--device)")
         if machine.sms > 1 and machine.sms != base.sms:
-            told.append(
+            notes.append(
                 f"{machine.name} has {machine.sms} SMs, {base.name} {base.sms}: is it another device? (--device)"
             )
             unit = replace(unit, sms=machine.sms)
@@ -132,7 +132,7 @@ def stream_rate(measured: Measured) -> float:
 
 
 def _tiers(
-    measured: Measured, template: Cluster | None, told: list[str]
+    measured: Measured, template: Cluster | None, notes: list[str]
 ) -> tuple[tuple[Tier, ...], dict[str, LinkFit]]:
     """The tiers, those that were measured fitted, and the fits.
 
@@ -143,21 +143,19 @@ def _tiers(
     reach = max(tiers[0].size, machine.ranks_per_node)
     inside = [sample for sample in measured.collectives if sample.ranks <= reach]
     outside = [sample for sample in measured.collectives if sample.ranks > reach]
-    found: list[Tier] = []
+    made: list[Tier] = []
     links: dict[str, LinkFit] = {}
     for number, tier in enumerate(tiers):
         samples = (inside, outside)[number] if number < 2 else []
         link = scaled_link(tier.link, 1.0, 1.0, 1.0, network=number > 0)
         if len(samples) >= FEWEST:
-            inner = found[0].link if number else None
-            links[tier.name] = fit_link(
-                samples, tier.link, scale_up=inner, gpus_per_node=found[0].size if number else 0
-            )
+            inner = made[0].link if number else None
+            links[tier.name] = fit_link(samples, tier.link, scale_up=inner, gpus_per_node=made[0].size if number else 0)
             link = links[tier.name].link
         elif number < 2:
-            told.append(f"tier {tier.name}: not measured, as in the catalogue")
-        found.append(replace(tier, link=link))
-    return tuple(found), links
+            notes.append(f"tier {tier.name}: not measured, as in the catalogue")
+        made.append(replace(tier, link=link))
+    return tuple(made), links
 
 
 def _unknown_tiers(measured: Measured) -> tuple[Tier, ...]:

@@ -55,8 +55,10 @@ def cluster_toml(made: Made, measured: Measured) -> str:
         lines.insert(-2, f'host_memory = "{cluster.host_memory / 1e9:.6g} GB"')
     for tier in cluster.tiers:
         fit = made.links.get(tier.name)
-        told = f"fitted to {len(fit.samples)} collectives, median error {fit.median_error:.1%}" if fit else "catalogue"
-        lines += [*tier_lines(tier, made.known, [told]), ""]
+        origin = (
+            f"fitted to {len(fit.samples)} collectives, median error {fit.median_error:.1%}" if fit else "catalogue"
+        )
+        lines += [*tier_lines(tier, made.known, [origin]), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -82,8 +82,8 @@ class Machine:
         """Median time of an operation [s]; `call` gets a number that goes up, to rotate its operands with."""
         call(0)
         self.wait()
-        once = max(1e-7, self._loop(call, 1))
-        repeats = max(1, min(200, math.ceil(SAMPLE / once)))
+        one_call = max(1e-7, self._loop(call, 1))
+        repeats = max(1, min(200, math.ceil(SAMPLE / one_call)))
         replay = self._captured(call, repeats) if graph and self.gpu else None
         if replay is None:
             return statistics.median(self._loop(call, repeats) for _ in range(ROUNDS))
@@ -199,9 +199,9 @@ def measure_memory(machine: Machine, largest: float, budget: Budget) -> list[dic
         size *= 4
     if machine.gpu:
         host = torch.empty(2**28, dtype=torch.uint8, pin_memory=True)
-        there = torch.empty(2**28, dtype=torch.uint8, device=machine.device)
-        down = machine.seconds(lambda _: there.copy_(host, non_blocking=True), graph=False)
-        up = machine.seconds(lambda _: host.copy_(there, non_blocking=True), graph=False)
+        on_device = torch.empty(2**28, dtype=torch.uint8, device=machine.device)
+        down = machine.seconds(lambda _: on_device.copy_(host, non_blocking=True), graph=False)
+        up = machine.seconds(lambda _: host.copy_(on_device, non_blocking=True), graph=False)
         rows.append({"kind": "from_host", "bytes": 2**28, "seconds": down})
         rows.append({"kind": "to_host", "bytes": 2**28, "seconds": up})
     return rows
@@ -212,10 +212,10 @@ def measure_launches(machine: Machine) -> dict[str, float]:
     import torch
 
     one = torch.zeros(1, device=machine.device)
-    found = {"host": machine.seconds(lambda _: one.add_(1.0), graph=False)}
+    launches = {"host": machine.seconds(lambda _: one.add_(1.0), graph=False)}
     if machine.gpu:
-        found["kernel"] = machine.seconds(lambda _: one.add_(1.0))
-    return found
+        launches["kernel"] = machine.seconds(lambda _: one.add_(1.0))
+    return launches
 
 
 def measure_attention(machine: Machine, shapes: Sequence[Mapping[str, int]], budget: Budget) -> list[dict[str, Any]]:
@@ -305,8 +305,8 @@ def _shared_seconds(machine: Machine, group: Any, call: Callable[[], object]) ->
     begin = time.perf_counter()
     for _ in range(2):
         call()
-    once = machine.largest(machine._loop(lambda _: call(), 1), group)
-    repeats = max(3, min(100, math.ceil(SAMPLE / max(once, 1e-7))))
+    one_call = machine.largest(machine._loop(lambda _: call(), 1), group)
+    repeats = max(3, min(100, math.ceil(SAMPLE / max(one_call, 1e-7))))
     rounds = [machine.largest(machine._loop(lambda _: call(), repeats), group) for _ in range(ROUNDS)]
     return statistics.median(rounds), machine.largest(time.perf_counter() - begin, group)
 
@@ -323,16 +323,16 @@ def ranks_apart(machine: Machine) -> list[float]:
         return [own]
     import torch.distributed as dist
 
-    found = [torch.zeros(1, dtype=torch.float64, device=machine.device) for _ in range(machine.world)]
-    dist.all_gather(found, torch.tensor([own], dtype=torch.float64, device=machine.device))
-    return [float(value.item()) for value in found]
+    gathered = [torch.zeros(1, dtype=torch.float64, device=machine.device) for _ in range(machine.world)]
+    dist.all_gather(gathered, torch.tensor([own], dtype=torch.float64, device=machine.device))
+    return [float(value.item()) for value in gathered]
 
 
 def described(machine: Machine) -> dict[str, Any]:
     """What the machine says of itself; no names of hosts or people."""
     import torch
 
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "processor": "gpu" if machine.gpu else "cpu",
         "dtype": str(machine.wide).removeprefix("torch."),
         "torch": torch.__version__,
@@ -342,17 +342,17 @@ def described(machine: Machine) -> dict[str, Any]:
     }
     if machine.gpu:
         properties = torch.cuda.get_device_properties(machine.device)
-        found["name"] = properties.name
-        found["memory"] = properties.total_memory
-        found["sms"] = properties.multi_processor_count
-        found["gpus_of_node"] = torch.cuda.device_count()
-        found["vendor"] = "AMD" if torch.version.hip else "NVIDIA"
-        found["runtime"] = str(torch.version.hip or torch.version.cuda)
+        description["name"] = properties.name
+        description["memory"] = properties.total_memory
+        description["sms"] = properties.multi_processor_count
+        description["gpus_of_node"] = torch.cuda.device_count()
+        description["vendor"] = "AMD" if torch.version.hip else "NVIDIA"
+        description["runtime"] = str(torch.version.hip or torch.version.cuda)
     else:
-        found["name"] = "cpu"
-        found["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // machine.local_world
-        found["gpus_of_node"] = machine.local_world
-    return found
+        description["name"] = "cpu"
+        description["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // machine.local_world
+        description["gpus_of_node"] = machine.local_world
+    return description
 
 
 def measure(machine: Machine, request: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> dict[str, Any]:

@@ -69,9 +69,9 @@ def measured_report(made: Made, measured: Measured) -> Group:
     parts += [title("Fitted"), _fitted(made)]
     parts += notes("How", list(FORMULAS))
     parts += notes("From the catalogue, not measured", catalogue_lines(made))
-    told = [*made.told, *_straggler(measured)]
-    if told:
-        parts += notes("Mind", told)
+    remarks = [*made.notes, *_straggler(measured)]
+    if remarks:
+        parts += notes("Mind", remarks)
     if measured.left_out:
         parts += notes("Left out, for want of time or memory", [summary(measured.left_out)])
     return Group(*parts)
@@ -168,6 +168,6 @@ def measured_dict(made: Made, measured: Measured) -> dict[str, Any]:
             },
         },
         "catalogue": catalogue_lines(made),
-        "told": [*made.told, *_straggler(measured)],
+        "told": [*made.notes, *_straggler(measured)],
         "left_out": list(measured.left_out),
     }

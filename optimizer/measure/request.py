@@ -59,13 +59,13 @@ def _layers(job: Job) -> list[Layer]:
 
 
 def _products(layers: list[Layer]) -> set[tuple[int, int, int]]:
-    found = set()
+    products = set()
     for gemm in (gemm for layer in layers for gemm in layer.gemms):
         for m, n, k in zip(
             *(np.maximum(1, np.round(x)).astype(int).tolist() for x in (gemm.m, gemm.n, gemm.k)), strict=True
         ):
-            found |= {(m, n, k), (n, k, m)}
-    return found
+            products |= {(m, n, k), (n, k, m)}
+    return products
 
 
 def _grid() -> set[tuple[int, int, int]]:

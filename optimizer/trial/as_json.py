@@ -35,20 +35,20 @@ def started_dict(trials: Trials, belief: Belief, assumed: Sequence[str]) -> dict
 
 def candidate_dict(trials: Trials, belief: Belief, index: int) -> dict[str, Any]:
     """One candidate as it is predicted."""
-    found, step = trials.candidates, float(trials.candidates.costs.step_time[index])
+    candidates, step = trials.candidates, float(trials.candidates.costs.step_time[index])
     return {
-        "plan": plan_dict(found.plans[index]),
-        "knobs": asdict(found.knobs[index]),
+        "plan": plan_dict(candidates.plans[index]),
+        "knobs": asdict(candidates.knobs[index]),
         "predicted_step_time_s": step,
-        "predicted_memory_bytes": float(found.costs.reserved[index]),
+        "predicted_memory_bytes": float(candidates.costs.reserved[index]),
         "chance_to_fit": float(belief.chance[index]),
         "cost_gpu_hours": gpu_hours(trials.job, step, trials.steps),
     }
 
 
-def verdict_dict(found: Verdict, local: LocalStack | None, written: str) -> dict[str, Any]:
+def verdict_dict(verdict: Verdict, local: LocalStack | None, written: str) -> dict[str, Any]:
     """What came of the trials and what they decide."""
-    trials, before = found.trials, found.trials.candidates.belief()
+    trials, before = verdict.trials, verdict.trials.candidates.belief()
     rows = [
         {
             "name": outcome.name,
@@ -61,26 +61,28 @@ def verdict_dict(found: Verdict, local: LocalStack | None, written: str) -> dict
             "remarks": list(outcome.words),
             **candidate_dict(trials, before, outcome.index),
         }
-        for outcome in found.outcomes
+        for outcome in verdict.outcomes
     ]
-    best = next((row for outcome, row in zip(found.outcomes, rows, strict=True) if outcome.index == found.winner), None)
+    best = next(
+        (row for outcome, row in zip(verdict.outcomes, rows, strict=True) if outcome.index == verdict.winner), None
+    )
     following = None
-    if found.next is not None:
+    if verdict.next is not None:
         following = {
-            **candidate_dict(trials, found.belief, found.next.index),
-            "expected_gain": found.next.gain,
-            "win_gpu_hours": found.win,
-            "pays": found.pays,
+            **candidate_dict(trials, verdict.belief, verdict.next.index),
+            "expected_gain": verdict.next.gain,
+            "win_gpu_hours": verdict.win,
+            "pays": verdict.pays,
         }
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job_dict(trials.job),
         "trials": rows,
         "winner": best,
-        "expected_loss": found.loss,
+        "expected_loss": verdict.loss,
         "next": following,
-        "tokens": found.tokens,
-        "tokens_assumed": found.assumed_tokens,
+        "tokens": verdict.tokens,
+        "tokens_assumed": verdict.assumed_tokens,
         "stack": _stack(local, written) if local else None,
     }
 

@@ -88,8 +88,8 @@ def covariance(
         square = square + _squares(shares) / likeness.terms**2
     far = np.sqrt(3.0 * square)
     alike = likeness.common + likeness.alike * (1.0 + far) * np.exp(-far)
-    found = np.outer(spread, spread) * (alike + (1.0 - likeness.alike) * np.eye(len(spread)))
-    return np.asarray(found, dtype=np.float64)
+    covariances = np.outer(spread, spread) * (alike + (1.0 - likeness.alike) * np.eye(len(spread)))
+    return np.asarray(covariances, dtype=np.float64)
 
 
 def _squares(points: FloatArray) -> FloatArray:
@@ -121,11 +121,11 @@ class Gaussian:
         ([1.0, 0.5], [0.0, 0.75])
         """
         variance = self.covariance[index, index]
-        kept = variance / (variance + error**2) if variance else 0.0
-        mean = self.mean[index] + kept * (value - self.mean[index])
-        return self._moved(index, float(mean), float(variance * (1.0 - kept)))
+        gain = variance / (variance + error**2) if variance else 0.0
+        mean = self.mean[index] + gain * (value - self.mean[index])
+        return self._moved(index, float(mean), float(variance * (1.0 - gain)))
 
-    def found_above(self, index: int, limit: float) -> Gaussian:
+    def exceeded(self, index: int, limit: float) -> Gaussian:
         """After one of them was seen to exceed a limit: its truncated moments, carried over to those like it.
 
         With x = (limit - mean) / spread and the hazard h = phi(x) / (1 - Phi(x)), the mean becomes mean + spread h and
@@ -134,7 +134,7 @@ class Gaussian:
         Source: Minka, Expectation Propagation for Approximate Bayesian Inference, UAI 2001 (assumed density filtering).
 
         >>> prior = Gaussian(mean=np.zeros(2), covariance=np.array([[1.0, 0.5], [0.5, 1.0]]))
-        >>> prior.found_above(0, 0.0).mean.round(3).tolist()
+        >>> prior.exceeded(0, 0.0).mean.round(3).tolist()
         [0.798, 0.399]
         """
         from scipy.special import log_ndtr
@@ -147,10 +147,10 @@ class Gaussian:
         variance = spread**2 * max(1.0 - hazard * (hazard - x), 0.0)
         return self._moved(index, float(self.mean[index]) + spread * hazard, variance)
 
-    def found_below(self, index: int, limit: float) -> Gaussian:
+    def stayed_below(self, index: int, limit: float) -> Gaussian:
         """After one of them was seen to stay below a limit."""
-        turned = replace(self, mean=-self.mean).found_above(index, -limit)
-        return replace(turned, mean=-turned.mean)
+        mirrored = replace(self, mean=-self.mean).exceeded(index, -limit)
+        return replace(mirrored, mean=-mirrored.mean)
 
     def _moved(self, index: int, mean: float, variance: float) -> Gaussian:
         """With other moments of one, and what follows for the others."""
@@ -230,7 +230,7 @@ class Belief:
 
     def trained(self, index: int, seconds: float, memory: float | None = None) -> Belief:
         """After a plan ran: its step time [s], and what it reserved / what is usable where that is known."""
-        after = self.memory.found_below(index, 0.0) if memory is None else self.memory.measured(index, np.log(memory))
+        after = self.memory.stayed_below(index, 0.0) if memory is None else self.memory.measured(index, np.log(memory))
         return replace(
             self,
             seconds=self.seconds.measured(index, float(np.log(seconds))),
@@ -240,7 +240,7 @@ class Belief:
 
     def out_of_memory(self, index: int) -> Belief:
         """After a plan ran out of memory: plans like it need more than was thought as well."""
-        return replace(self, memory=self.memory.found_above(index, 0.0), failed=_marked(self.failed, index))
+        return replace(self, memory=self.memory.exceeded(index, 0.0), failed=_marked(self.failed, index))
 
     def crashed(self, index: int) -> Belief:
         """After a plan failed otherwise, which says nothing of others."""

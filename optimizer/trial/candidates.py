@@ -25,7 +25,7 @@ from optimizer.search.plan.planner import plan as plan_of
 from optimizer.trial.belief import Belief
 
 SIDES = 1.6448536269514722  # standard deviations on either side that hold 90 %
-LAID_OUT = 12  # runners-up of another structure, the first of them as best laid out
+RUNNERS_UP = 12  # runners-up of another structure, the first of them as best laid out
 MOST = 400  # candidates
 LEAST_CHANCE = 1.2815515655446004  # standard deviations of memory by which a plan may exceed what is usable: 10 %
 FARTHEST = 3.0  # standard deviations by which a candidate may be slower than the fastest that should fit
@@ -71,8 +71,8 @@ def spread_of(job: Job, plans: Sequence[Plan], values: FloatArray, quantity: str
     out of the fit of the stack.
     """
     least = int(np.argmin(values))
-    found = interval(job, plans[least], float(values[least]), quantity)
-    return log(found.high / found.low) / (2.0 * SIDES)
+    bounds = interval(job, plans[least], float(values[least]), quantity)
+    return log(bounds.high / bounds.low) / (2.0 * SIDES)
 
 
 def candidates(job: Job, *, seed: int = 0) -> Candidates:
@@ -81,24 +81,24 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
     Among them are plans that should not fit, but by less than memory is known. Raises Infeasible where nothing fits.
     """
     job = job.with_limits(oom_risk=EVEN_RISK)  # a trial finds out whether a plan fits: its chance is weighed there
-    answer = plan_of(job, top=LAID_OUT, seed=seed, priced_risk=False)
+    answer = plan_of(job, top=RUNNERS_UP, seed=seed, priced_risk=False)
     if answer.plan is None or answer.estimate is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
-    found = {_key(answer.plan): (answer.plan, answer.knobs)}
+    by_key = {_key(answer.plan): (answer.plan, answer.knobs)}
     for other in answer.alternatives:
-        found.setdefault(_key(other.plan), (other.plan, other.knobs))
+        by_key.setdefault(_key(other.plan), (other.plan, other.knobs))
     width = interval(job, answer.plan, 1.0, "memory").high
     roomier = job.usable_memory * exp(LEAST_CHANCE * log(width) / SIDES) + job.stack["context_memory"]
     farthest = exp(FARTHEST * spread_of(job, [answer.plan], np.array([answer.estimate.step_time])))
-    for room in (job, replace(job, limits=replace(job.limits, hbm=roomier))):
-        points = sweep(room, structural(room)).points
+    for roomy in (job, replace(job, limits=replace(job.limits, hbm=roomier))):
+        points = sweep(roomy, structural(roomy)).points
         if points is not None:
             leading = points.take(_leading(points, answer.estimate.step_time * farthest))
             knobs = tuned(leading.bill).knobs
             for place, even in enumerate(leading.plans.plans()):
-                found.setdefault(_key(even), (laid_out(job, even), knobs_at(knobs, place)))
+                by_key.setdefault(_key(even), (laid_out(job, even), knobs_at(knobs, place)))
     return Candidates(
-        job=job, plans=tuple(plan for plan, _ in found.values()), knobs=tuple(knobs for _, knobs in found.values())
+        job=job, plans=tuple(plan for plan, _ in by_key.values()), knobs=tuple(knobs for _, knobs in by_key.values())
     )
 
 

@@ -60,16 +60,16 @@ def chosen_trials(belief: Belief, count: int, *, tried: Sequence[int] = (), seed
     [0, 2]
     """
     worlds = Worlds.of(belief, seed)
-    found = list(tried)
-    best = worlds.times[:, found].min(axis=1, initial=np.inf)
+    all_tried = list(tried)
+    best = worlds.times[:, all_tried].min(axis=1, initial=np.inf)
     open_plans = ~belief.tried
-    open_plans[found] = False
-    while len(found) < len(tried) + count and open_plans.any():
+    open_plans[all_tried] = False
+    while len(all_tried) < len(tried) + count and open_plans.any():
         after = worlds.settled(np.minimum(worlds.times, best[:, None])).mean(axis=0)
-        found.append(int(np.where(open_plans, after, np.inf).argmin()))
-        best = np.minimum(best, worlds.times[:, found[-1]])
-        open_plans[found[-1]] = False
-    return found[len(tried) :]
+        all_tried.append(int(np.where(open_plans, after, np.inf).argmin()))
+        best = np.minimum(best, worlds.times[:, all_tried[-1]])
+        open_plans[all_tried[-1]] = False
+    return all_tried[len(tried) :]
 
 
 def winner(belief: Belief) -> int | None:

@@ -95,16 +95,16 @@ def read_folder(folder: str | Path) -> Trials:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFile(path, [f"cannot be read: {error}"]) from None
     try:
-        asked: Any = json_of(text, path).get("trial", {})
-        places = {str(key): str(value) for key, value in asked["places"].items()}
-        chosen, steps = tuple(int(index) for index in asked["chosen"]), int(asked["steps"])
+        manifest: Any = json_of(text, path).get("trial", {})
+        places = {str(key): str(value) for key, value in manifest["places"].items()}
+        chosen, steps = tuple(int(index) for index in manifest["chosen"]), int(manifest["steps"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InvalidFile(path, ["is not what `optimize trial --out` wrote; write the trials anew"]) from None
     saved = read_answer(text, str(path), **places)
-    found = _candidates(saved)
-    if not chosen or steps < 1 or not all(0 <= index < len(found) for index in chosen):
-        raise InvalidFile(path, [f"trials must be of its {len(found)} candidates, but got {list(chosen)}"])
-    return Trials(folder=folder, candidates=found, chosen=chosen, steps=steps, places=places)
+    saved_candidates = _candidates(saved)
+    if not chosen or steps < 1 or not all(0 <= index < len(saved_candidates) for index in chosen):
+        raise InvalidFile(path, [f"trials must be of its {len(saved_candidates)} candidates, but got {list(chosen)}"])
+    return Trials(folder=folder, candidates=saved_candidates, chosen=chosen, steps=steps, places=places)
 
 
 def _candidates(saved: SavedAnswer) -> Candidates:
@@ -127,18 +127,19 @@ def _write_trial(trials: Trials, place: int) -> None:
         knobs=plans.knobs[index],
         estimate=plans.estimate(index),
     )
-    found = exported(answer)
-    texts = {name: text for name, text in found.texts.items() if name != SBATCH} | {ANSWER: _json(answer.to_dict())}
-    if SBATCH in found.texts:
+    files = exported(answer)
+    texts = {name: text for name, text in files.texts.items() if name != SBATCH} | {ANSWER: _json(answer.to_dict())}
+    if SBATCH in files.texts:
         texts[LAUNCH] = launch_script(answer, trials.steps)
     write_texts(texts, trials.trial(place), force=True)
 
 
 def _write_manifest(trials: Trials) -> None:
     """The manifest is an answer whose runners-up are the candidates, so that the same reader reads it."""
-    found = trials.candidates
+    candidates = trials.candidates
     rows = [
-        {"plan": plan_dict(plan), "knobs": vars(knobs)} for plan, knobs in zip(found.plans, found.knobs, strict=True)
+        {"plan": plan_dict(plan), "knobs": vars(knobs)}
+        for plan, knobs in zip(candidates.plans, candidates.knobs, strict=True)
     ]
     content = {
         "schema_version": SCHEMA_VERSION,

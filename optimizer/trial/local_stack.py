@@ -58,10 +58,10 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
     """
     start = candidates.job.stack
     timed = [outcome for outcome in outcomes if outcome.status == OK and outcome.seconds]
-    held = [outcome for outcome in outcomes if outcome.status in (OK, OOM)]
-    if not held:
+    finished = [outcome for outcome in outcomes if outcome.status in (OK, OOM)]
+    if not finished:
         return None
-    fits = [found for found in (_times(candidates, timed), _memory(candidates, held)) if found]
+    fits = [fit for fit in (_times(candidates, timed), _memory(candidates, finished)) if fit]
     moved = {name: value for _, solution in fits for name, value in solution.parameters.items()}
     after = with_parameters(start, moved)
     changed = {
@@ -71,7 +71,7 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
     }
     name = start.name.partition(AT)[0]
     origin = name if name in stack_names() else start.parent
-    source = f"{name}, moved to {len(held)} trials of {candidates.job.model.name} on {candidates.job.gpus} GPUs"
+    source = f"{name}, moved to {len(finished)} trials of {candidates.job.model.name} on {candidates.job.gpus} GPUs"
     stack = replace(
         after,
         name=f"{name}-{date}",
@@ -107,12 +107,12 @@ def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Sol
     return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
 
 
-def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Solution] | None:
+def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float, Solution] | None:
     """The same for memory: peaks are met, and what ran, or did not fit, is predicted so."""
     job = candidates.job
-    plans, knobs = _tried(candidates, held)
-    peaks = np.array([np.nan if outcome.memory is None else outcome.memory for outcome in held])
-    failed = np.array([outcome.status == OOM for outcome in held])
+    plans, knobs = _tried(candidates, finished)
+    peaks = np.array([np.nan if outcome.memory is None else outcome.memory for outcome in finished])
+    failed = np.array([outcome.status == OOM for outcome in finished])
 
     def errors(values: Parameters) -> FloatArray:
         under = _under(job, values)
@@ -121,7 +121,7 @@ def _memory(candidates: Candidates, held: Sequence[Outcome]) -> tuple[float, Sol
         return np.where(np.isnan(peaks), wrong, share - np.log(np.where(np.isnan(peaks), 1.0, peaks)))
 
     names = [name for name in MEMORY_PARAMETERS if name not in job.stack.fixed or name in job.stack.parameters]
-    spread = spread_of(job, plans.plans(), np.ones(len(held)), "memory")
+    spread = spread_of(job, plans.plans(), np.ones(len(finished)), "memory")
     return _fitted(job.stack, names, errors, spread)
 
 
@@ -131,13 +131,13 @@ def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -
     home = {name: stack[name] for name in names}
     if not names or _size(errors(home)) <= own:
         return None
-    found, guess = None, home
+    solution, guess = None, home
     for strength in STRENGTHS:
-        found = solve(errors, names, home, guess, prior=strength, evaluations=EVALUATIONS)
-        guess = found.parameters
-        if _size(errors(found.parameters)) <= own:
-            return strength, found
-    return (STRENGTHS[-1], found) if found else None
+        solution = solve(errors, names, home, guess, prior=strength, evaluations=EVALUATIONS)
+        guess = solution.parameters
+        if _size(errors(solution.parameters)) <= own:
+            return strength, solution
+    return (STRENGTHS[-1], solution) if solution else None
 
 
 def _tried(candidates: Candidates, outcomes: Sequence[Outcome]) -> tuple[Plans, KnobColumns]:

@@ -57,10 +57,10 @@ def outcomes(trials: Trials) -> list[Outcome]:
     return [_outcome(trials, place, index) for place, index in enumerate(trials.chosen)]
 
 
-def believed(candidates: Candidates, found: Iterable[Outcome]) -> Belief:
+def believed(candidates: Candidates, seen: Iterable[Outcome]) -> Belief:
     """What is believed of the candidates after these outcomes."""
     belief = candidates.belief()
-    for outcome in found:
+    for outcome in seen:
         if outcome.status == OK and outcome.seconds is not None:
             belief = belief.trained(outcome.index, outcome.seconds, outcome.memory)
         elif outcome.status == OOM:
@@ -148,10 +148,10 @@ def _ending(code: int | None) -> str:
 
 def _check(trials: Trials, index: int, run: Measured, log: Path) -> None:
     """Raise InputError where the log prints settings that are not those of the trial's plan."""
-    said = contradictions(run.facts, trials.job, trials.candidates.plans[index])
-    if said:
+    contradicted = contradictions(run.facts, trials.job, trials.candidates.plans[index])
+    if contradicted:
         raise InputError(
-            f"{log} is of another run than its trial: it has {said}; put the right log there, or remove it"
+            f"{log} is of another run than its trial: it has {contradicted}; put the right log there, or remove it"
         )
 
 
@@ -168,6 +168,6 @@ def _exit_code(path: Path) -> int | None:
     return int(text)
 
 
-def told(found: Sequence[Outcome]) -> list[int]:
+def finished(seen: Sequence[Outcome]) -> list[int]:
     """Candidates that were tried, with a result."""
-    return [outcome.index for outcome in found if outcome.done]
+    return [outcome.index for outcome in seen if outcome.done]

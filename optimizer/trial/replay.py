@@ -49,11 +49,11 @@ class Group:
 
         Where none of them trained, one goes on in the order that the model ranks the plans in, until one does.
         """
-        found = float(self.measured[list(tried)].min())
-        if not np.isfinite(found):
+        fastest = float(self.measured[list(tried)].min())
+        if not np.isfinite(fastest):
             ranked = self.measured[ranking(self, len(self.plans))]
-            found = float(ranked[np.isfinite(ranked)][0])
-        return found / self.best - 1.0
+            fastest = float(ranked[np.isfinite(ranked)][0])
+        return fastest / self.best - 1.0
 
     def without_first(self) -> Group:
         """The group whose plan that is ranked first runs out of memory."""
@@ -94,7 +94,7 @@ def adaptive(group: Group, count: int, seed: int = 0) -> list[int]:
     return tried
 
 
-def at_once(group: Group, count: int, seed: int = 0) -> list[int]:
+def together(group: Group, count: int, seed: int = 0) -> list[int]:
     """All trials are chosen before the first is run."""
     return chosen_trials(group.belief, count, seed=seed)
 
@@ -185,17 +185,17 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
     by_plan = gathered([run for run in members if run.step_time or oom], lambda run: run.plan)
     runs = [same[0] for same in by_plan.values()]
     times = [[run.step_time for run in same if run.step_time] for same in by_plan.values()]
-    found = predict(batches(runs), len(runs), values)
+    predicted = predict(batches(runs), len(runs), values)
     jobs = [run.job for run in runs if run.job]
     plans = [run.plan for run in runs if run.plan]
     usable = np.array([job.usable_memory for job in jobs])
-    lead = int(found.step_time.argmin())
+    lead = int(predicted.step_time.argmin())
     belief = Belief.predicted(
         Plans.of(plans),
-        found.time,
-        found.reserved / usable,
-        spread_of(jobs[lead], plans, found.step_time),
-        spread_of(jobs[lead], plans, found.reserved, "memory"),
+        predicted.time,
+        predicted.reserved / usable,
+        spread_of(jobs[lead], plans, predicted.step_time),
+        spread_of(jobs[lead], plans, predicted.reserved, "memory"),
     )
     if not oom:
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))

@@ -99,44 +99,44 @@ def money_table(trials: Trials, belief: Belief, rent: Offer | None) -> Table:
     return table
 
 
-def verdict_report(found: Verdict, local: LocalStack | None, written: str) -> Group:
+def verdict_report(verdict: Verdict, local: LocalStack | None, written: str) -> Group:
     """What came of the trials, the winner, and whether another one pays."""
     from rich.console import Group
     from rich.text import Text
 
-    job = found.trials.job
+    job = verdict.trials.job
     name = job.model.title or job.model.name
-    colour = "yellow" if found.winner is None else "green"
+    colour = "yellow" if verdict.winner is None else "green"
     parts: list[RenderableType] = [
-        Text(f"{name} on {job.gpus:,} × {job.cluster.device.name}: {headline(found)}", style=f"bold {colour}"),
+        Text(f"{name} on {job.gpus:,} × {job.cluster.device.name}: {headline(verdict)}", style=f"bold {colour}"),
         Text(subject(job)),
         title("Trials"),
-        outcomes_table(found),
+        outcomes_table(verdict),
         title("What they decide"),
-        decision_table(found),
+        decision_table(verdict),
     ]
     if local is not None:
         parts += [title("The stack after them"), local_table(local, written)]
-    said = [f"{outcome.name}: {word}" for outcome in found.outcomes for word in outcome.words]
-    if found.assumed_tokens:
-        said.append(f"a run of {found.tokens:.2g} tokens, 20 per parameter (--tokens)")
-    return Group(*parts, *notes("Mind", said))
+    remarks = [f"{outcome.name}: {word}" for outcome in verdict.outcomes for word in outcome.words]
+    if verdict.assumed_tokens:
+        remarks.append(f"a run of {verdict.tokens:.2g} tokens, 20 per parameter (--tokens)")
+    return Group(*parts, *notes("Mind", remarks))
 
 
-def headline(found: Verdict) -> str:
+def headline(verdict: Verdict) -> str:
     """The winner in one line, or that there is none."""
-    if found.winner is None:
+    if verdict.winner is None:
         return "no trial has trained yet"
-    name, step = _winner(found)
-    return f"{name} wins, {seconds(step)} per step, {found.loss or 0.0:.1%} may be left"
+    name, step = _winner(verdict)
+    return f"{name} wins, {seconds(step)} per step, {verdict.loss or 0.0:.1%} may be left"
 
 
-def outcomes_table(found: Verdict) -> Table:
+def outcomes_table(verdict: Verdict) -> Table:
     """Every trial: predicted and measured."""
     table = grid("left", "left", "right", "right", "right", "left", expand="1")
     table.add_row("", "plan", "predicted", "measured", "memory", "result", style="dim")
-    candidates = found.trials.candidates
-    for outcome in found.outcomes:
+    candidates = verdict.trials.candidates
+    for outcome in verdict.outcomes:
         predicted = float(candidates.costs.step_time[outcome.index])
         table.add_row(
             outcome.name,
@@ -149,35 +149,35 @@ def outcomes_table(found: Verdict) -> Table:
     return table
 
 
-def decision_table(found: Verdict) -> Table:
+def decision_table(verdict: Verdict) -> Table:
     """Winner, expected loss, the next trial."""
     table = grid("left", "left", expand="1")
-    candidates = found.trials.candidates
-    if found.winner is not None:
-        name, step = _winner(found)
-        table.add_row("winner", f"{name}: {candidates.plans[found.winner].summary()}, {seconds(step)} per step")
+    candidates = verdict.trials.candidates
+    if verdict.winner is not None:
+        name, step = _winner(verdict)
+        table.add_row("winner", f"{name}: {candidates.plans[verdict.winner].summary()}, {seconds(step)} per step")
         table.add_row(
-            "still lost", f"{found.loss or 0.0:.1%} of a step, expected over {plural(len(candidates), 'plan')}"
+            "still lost", f"{verdict.loss or 0.0:.1%} of a step, expected over {plural(len(candidates), 'plan')}"
         )
-    if found.open:
-        waiting = ", ".join(outcome.name for outcome in found.open)
-        table.add_row("not yet", f"{waiting}: bash {quote(str(found.trials.folder / RUNNER))} goes on")
-    if found.next is not None:
-        plan = candidates.plans[found.next.index]
-        chance = float(found.belief.chance[found.next.index])
-        table.add_row("next", f"{plan.summary()}: fits with {chance:.0%}, {found.next.gain:.1%} shorter expected")
-        table.add_row("pays", pays_words(found))
-    elif any(outcome.done for outcome in found.outcomes):
+    if verdict.open:
+        waiting = ", ".join(outcome.name for outcome in verdict.open)
+        table.add_row("not yet", f"{waiting}: bash {quote(str(verdict.trials.folder / RUNNER))} goes on")
+    if verdict.next is not None:
+        plan = candidates.plans[verdict.next.index]
+        chance = float(verdict.belief.chance[verdict.next.index])
+        table.add_row("next", f"{plan.summary()}: fits with {chance:.0%}, {verdict.next.gain:.1%} shorter expected")
+        table.add_row("pays", pays_words(verdict))
+    elif any(outcome.done for outcome in verdict.outcomes):
         table.add_row("next", "every candidate was tried")
     return table
 
 
-def pays_words(found: Verdict) -> str:
+def pays_words(verdict: Verdict) -> str:
     """Whether another trial pays, by its cost, its expected win, and the run from which on it does."""
-    words = f"{hours(found.cost)} for {hours(found.win)} expected over {found.tokens:.2g} tokens"
-    even = found.breaks_even
-    if found.pays:
-        return f"yes: {words}; `optimize trial next {quote(str(found.trials.folder))}` writes it"
+    words = f"{hours(verdict.cost)} for {hours(verdict.win)} expected over {verdict.tokens:.2g} tokens"
+    even = verdict.breaks_even
+    if verdict.pays:
+        return f"yes: {words}; `optimize trial next {quote(str(verdict.trials.folder))}` writes it"
     return f"no: {words}" + (f"; it would from {even:.2g} tokens on" if even < MOST else "")
 
 
@@ -208,9 +208,9 @@ def _change(before: float, after: float) -> float:
     return abs(after - before) / max(abs(before), abs(after), 1e-30)
 
 
-def _winner(found: Verdict) -> tuple[str, float]:
+def _winner(verdict: Verdict) -> tuple[str, float]:
     """Name and measured step [s] of the winner."""
-    outcome = next(item for item in found.outcomes if item.index == found.winner)
+    outcome = next(item for item in verdict.outcomes if item.index == verdict.winner)
     return outcome.name, outcome.seconds or 0.0
 
 

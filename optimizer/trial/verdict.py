@@ -10,7 +10,7 @@ from optimizer.trial.belief import Belief
 from optimizer.trial.choice import Next, loss_left, next_trial, winner
 from optimizer.trial.folder import Trials
 from optimizer.trial.launch import gpu_hours
-from optimizer.trial.outcome import Outcome, believed, told
+from optimizer.trial.outcome import Outcome, believed, finished
 
 TOKENS_PER_PARAMETER = 20.0  # of a run whose length nobody told: Hoffmann et al., arXiv 2203.15556, table 3
 HOUR = 3600.0
@@ -59,25 +59,25 @@ def run_hours(job: Job, step_time: float, tokens: float) -> float:
     return job.gpus * step_time * tokens / job.tokens / HOUR
 
 
-def verdict(trials: Trials, found: Sequence[Outcome], tokens: float | None = None) -> Verdict:
+def verdict(trials: Trials, seen: Sequence[Outcome], tokens: float | None = None) -> Verdict:
     """What these outcomes decide; with `tokens`, those of the run that is planned."""
-    belief = believed(trials.candidates, found)
-    best, tried = winner(belief), told(found)
+    belief = believed(trials.candidates, seen)
+    best, tried = winner(belief), finished(seen)
     following = next_trial(belief, tried=tried) if tried else None
-    asked, assumed = run_tokens(trials.job, tokens)
+    run_length, assumed = run_tokens(trials.job, tokens)
     costs = trials.candidates.costs
-    step = float(costs.step_time[0]) if best is None else next(o.seconds or 0.0 for o in found if o.index == best)
+    step = float(costs.step_time[0]) if best is None else next(o.seconds or 0.0 for o in seen if o.index == best)
     cost = gpu_hours(trials.job, float(costs.step_time[following.index]), trials.steps) if following else 0.0
-    win = max(0.0, following.gain) * run_hours(trials.job, step, asked) if following else 0.0
+    win = max(0.0, following.gain) * run_hours(trials.job, step, run_length) if following else 0.0
     return Verdict(
         trials=trials,
-        outcomes=tuple(found),
+        outcomes=tuple(seen),
         belief=belief,
         winner=best,
         loss=None if best is None else loss_left(belief, best),
         next=following,
         cost=cost,
         win=win,
-        tokens=asked,
+        tokens=run_length,
         assumed_tokens=assumed,
     )

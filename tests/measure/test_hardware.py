@@ -135,7 +135,7 @@ def test_tiers_that_were_not_measured_are_the_catalogues(slow: Measured, tmp_pat
     alone = replace(slow, collectives=())
     made = hardware_of(alone)
     assert made.links == {}
-    assert any("rail: not measured" in line for line in made.told)
+    assert any("rail: not measured" in line for line in made.notes)
     cluster, usual = loaded(tmp_path, alone), load_cluster("dgx-h100")
     for ranks in (2, 8, 64, 1024):
         for kind in KINDS:
@@ -152,14 +152,14 @@ def test_a_gpu_of_no_catalogue_is_its_own_peak(slow: Measured, tmp_path: Path) -
     assert cluster.device.name == "fantasia-9000"
     assert cluster.device.peak("bf16") == pytest.approx(max(p.rate for p in slow.products))
     assert [tier.name for tier in cluster.tiers] == ["node", "network"]
-    assert "no catalogue has 'Fantasia 9000'" in hardware_of(unknown).told[0]
+    assert "no catalogue has 'Fantasia 9000'" in hardware_of(unknown).notes[0]
     assert loaded(tmp_path, unknown, device="a100").device.name == "a100-80"
 
 
 def test_more_than_the_peak_is_told(slow: Measured) -> None:
     fast = replace(slow, products=(Product(m=8192, n=8192, k=8192, seconds=1e-3),))
     made = hardware_of(fast)
-    assert any("above the peak of h100" in line for line in made.told)
+    assert any("above the peak of h100" in line for line in made.notes)
     assert set(made.products.parameters) == {"ceiling", "memory_efficiency"}
 
 

@@ -65,13 +65,13 @@ def test_truncation_has_the_moments_of_a_truncated_normal(limit: float, spread: 
     one = Gaussian(mean=np.zeros(1), covariance=np.array([[spread**2]]))
     above = truncnorm(limit / spread, np.inf, scale=spread)
     below = truncnorm(-np.inf, limit / spread, scale=spread)
-    assert one.found_above(0, limit).mean[0] == pytest.approx(above.mean())
-    assert one.found_above(0, limit).spread[0] == pytest.approx(above.std(), rel=1e-4)
-    assert one.found_below(0, limit).mean[0] == pytest.approx(below.mean())
+    assert one.exceeded(0, limit).mean[0] == pytest.approx(above.mean())
+    assert one.exceeded(0, limit).spread[0] == pytest.approx(above.std(), rel=1e-4)
+    assert one.stayed_below(0, limit).mean[0] == pytest.approx(below.mean())
 
 
 def test_truncation_far_in_the_tail_stays_finite() -> None:
-    after = Gaussian(mean=np.zeros(1), covariance=np.eye(1)).found_above(0, 40.0)
+    after = Gaussian(mean=np.zeros(1), covariance=np.eye(1)).exceeded(0, 40.0)
     assert after.mean[0] == pytest.approx(40.025, abs=0.01)
     assert 0.0 <= after.spread[0] < 0.1
 

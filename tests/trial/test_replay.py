@@ -15,13 +15,13 @@ from optimizer.trial.belief import Belief, Gaussian
 from optimizer.trial.replay import (
     Group,
     adaptive,
-    at_once,
     at_random,
     curve,
     expected_losses,
     groups_of,
     made_wrong,
     ranking,
+    together,
 )
 
 TABLE = """id,source,table,stack,model,layers,hidden,ffn_hidden,heads,vocab,seq_len,gpu,gpu_mem_gb,gpus,gpus_per_node,\
@@ -62,7 +62,7 @@ def test_the_first_that_runs_out_of_memory_is_the_one_ranked_first() -> None:
 
 def test_every_policy_tries_each_plan_once_and_finds_the_best_in_the_end() -> None:
     found = group([1.0, 1.02, 1.01, 1.05, 1.2], [1.3, 1.1, 1.2, 1.0, 1.4])
-    for policy in (adaptive, at_once, ranking, at_random, tpe):
+    for policy in (adaptive, together, ranking, at_random, tpe):
         order = list(policy(found, 5, 3))
         assert sorted(order) == [0, 1, 2, 3, 4], policy
         assert found.regret(order) == 0.0

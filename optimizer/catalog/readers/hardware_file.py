@@ -85,7 +85,7 @@ def _cluster_device(raw: object, path: Path, find_device: FindDevice, problems: 
         table = validated(DeviceTable, raw, problems, "device")
         return _device(table, path, find_device, problems) if table else None
     if isinstance(raw, str):
-        return _found(find_device, raw, "device", problems)
+        return _looked_up(find_device, raw, "device", problems)
     if raw is not None:
         problems.append(f"device: expected the name of a preset or a table, but got {shown(raw)}")
     return None
@@ -95,7 +95,7 @@ def _device(table: DeviceTable, path: Path, find_device: FindDevice, problems: l
     """A device from its table, on top of the preset that it is `like`."""
     given = table.model_dump(exclude_none=True, exclude={"like"})
     if table.like is not None:
-        base = _found(find_device, table.like, "like", problems)
+        base = _looked_up(find_device, table.like, "like", problems)
         if base is None:
             return None
         peaks = {**base.peak_flops, **given.get("peak_flops", {})}
@@ -115,7 +115,7 @@ def _links(raw: object, find_link: FindLink, problems: list[str]) -> dict[str, L
     links = {}
     for number, tier in enumerate(raw if isinstance(raw, list) else []):
         name = tier.get("link") if isinstance(tier, dict) else None
-        if isinstance(name, str) and (link := _found(find_link, name, f"tiers[{number}].link", problems)):
+        if isinstance(name, str) and (link := _looked_up(find_link, name, f"tiers[{number}].link", problems)):
             links[name] = link
     return links
 
@@ -156,7 +156,7 @@ def _check_sizes(table: ClusterTable, problems: list[str]) -> None:
         problems.append(f"gpus_per_node: {cut}")
 
 
-def _found(find: Callable[[str], F], name: str, where: str, problems: list[str]) -> F | None:
+def _looked_up(find: Callable[[str], F], name: str, where: str, problems: list[str]) -> F | None:
     """The preset of this name, or None after adding the problem."""
     try:
         return find(name)

@@ -22,7 +22,7 @@ from optimizer.catalog.readers.tables import Count, Flag, Natural, Text, Unsigne
 from optimizer.job.model import Experts, LatentAttention, SlidingWindow
 
 
-class Mixture(Config):
+class MoeConfig(Config):
     """Experts, in every layer and as wide as a dense MLP unless a family says otherwise."""
 
     ffn_hidden: Count = Field(alias="intermediate_size")
@@ -36,11 +36,11 @@ class Mixture(Config):
         return Experts(count=self.expert_count, top_k=self.top_k, **own)
 
 
-class Mixtral(Windowed, Mixture):
+class Mixtral(Windowed, MoeConfig):
     """Mixtral: every layer has experts."""
 
 
-class QwenExperts(QwenWindow, Mixture):
+class QwenExperts(QwenWindow, MoeConfig):
     """Experts in the last layer of every decoder_sparse_step, but for the dense layers listed."""
 
     expert_count: Count = Field(alias="num_experts")
@@ -71,7 +71,7 @@ class Qwen3Moe(QwenExperts, Qwen3):
     """Qwen3-30B-A3B, 235B-A22B and Coder: no shared experts."""
 
 
-class Routed(Gated, Mixture):
+class Routed(Gated, MoeConfig):
     """Routed and shared experts of one width, after the first dense layers."""
 
     expert_count: Count = Field(alias="n_routed_experts")
@@ -175,7 +175,7 @@ class Dbrx(Decoder):
         }
 
 
-class Grok(Decoder, Mixture):
+class Grok(Decoder, MoeConfig):
     """Grok-1: norms before and after each block, experts in every layer."""
 
     expert_count: Count = Field(alias="num_experts")
@@ -186,7 +186,7 @@ class Grok(Decoder, Mixture):
     norms_per_layer: ClassVar[int] = 4
 
 
-class GptOss(Windowed, Mixture, Biased):
+class GptOss(Windowed, MoeConfig, Biased):
     """gpt-oss: biases everywhere, attention sinks, a clamped activation, a window in every other layer."""
 
     top_k: Count = Field(validation_alias=AliasChoices("num_experts_per_tok", "experts_per_token"))
@@ -202,7 +202,7 @@ class GptOss(Windowed, Mixture, Biased):
         return super()._experts(**own, router_bias=True)
 
 
-class Llama4(Gated, Mixture, Biased):
+class Llama4(Gated, MoeConfig, Biased):
     """Llama 4: one shared expert, experts in every or every other layer, chunked attention but for some layers.
 
     A chunk is taken as a window of its size.

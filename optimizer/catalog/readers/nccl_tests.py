@@ -65,13 +65,13 @@ def nccl_samples(
 
 def _from_text(source: Path, text: str, kind: str | None, ranks: int | None) -> tuple[CollectiveSample, ...]:
     lines = ["" if _DEBUG.search(line) else _PREFIX.sub("", line).strip() for line in text.splitlines()]
-    found = [match for match in map(_RANK.match, lines) if match]
+    ranks_seen = [match for match in map(_RANK.match, lines) if match]
     named = [line for line in lines if "_perf" in line]
     setting = {
         "kind": kind or _kind_named(*named, source.stem),
-        "ranks": ranks or len({match[1] for match in found}),
-        "nodes": len({match[2] for match in found}) or 1,
-        "device": found[0][3].strip() if found else "",
+        "ranks": ranks or len({match[1] for match in ranks_seen}),
+        "nodes": len({match[2] for match in ranks_seen}) or 1,
+        "device": ranks_seen[0][3].strip() if ranks_seen else "",
     }
     problems = _missing(setting)
     header = next((number for number, line in enumerate(lines) if _HEADER.match(line)), None)
@@ -153,24 +153,24 @@ def _append(
 def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> tuple[CollectiveSample, ...]:
     """Samples of a JSON report (its version 2); each process lists one device, of nthreads x ngpus that it drives."""
     try:
-        report = _held(json_of(text, source), dict)
+        report = _of_type(json_of(text, source), dict)
     except InvalidFile as error:
         raise InvalidFile(source, [f"{error.problems[0]}; was the run cut short?"]) from None
-    config = _held(report.get("config"), dict)
-    devices = [_held(device, dict) for device in _held(config.get("devices"), list)]
+    config = _of_type(report.get("config"), dict)
+    devices = [_of_type(device, dict) for device in _of_type(config.get("devices"), list)]
     try:
         driven = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
     except (TypeError, ValueError, OverflowError):
         raise InvalidFile(source, ["config.nthreads and config.ngpus must be whole numbers"]) from None
     setting = {
-        "kind": kind or _kind_named(*(str(word) for word in _held(report.get("args"), list)[:1]), source.stem),
+        "kind": kind or _kind_named(*(str(word) for word in _of_type(report.get("args"), list)[:1]), source.stem),
         "ranks": ranks or len(devices) * driven,
         "nodes": len({str(device.get("hostname")) for device in devices}) or 1,
         "device": str(devices[0].get("device_info", "")) if devices else "",
     }
     problems = _missing(setting)
     samples: list[CollectiveSample] = []
-    for position, result in enumerate(_held(report.get("results"), list), start=1):
+    for position, result in enumerate(_of_type(report.get("results"), list), start=1):
         try:
             bodies = {place: result.get(key) for place, key in enumerate(("out_of_place", "in_place"))}
             times = {p: float(body.get("time", body.get("cpu_time"))) * 1e-6 for p, body in bodies.items() if body}
@@ -184,7 +184,7 @@ def _from_json(source: Path, text: str, kind: str | None, ranks: int | None) -> 
     return tuple(samples)
 
 
-def _held(value: Any, kind: type[Any]) -> Any:
+def _of_type(value: Any, kind: type[Any]) -> Any:
     """The object or list that a report holds at a place, empty where it holds something else."""
     return value if isinstance(value, kind) else kind()
 

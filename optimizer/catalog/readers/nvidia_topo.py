@@ -40,7 +40,7 @@ class Topology:
         reached, todo = {0}, [0]
         while todo:
             here = todo.pop()
-            fresh = {there for there in range(len(self.gpus)) if self.nvlinks(here, there)} - reached
+            fresh = {other for other in range(len(self.gpus)) if self.nvlinks(here, other)} - reached
             reached |= fresh
             todo.extend(fresh)
         return len(reached)

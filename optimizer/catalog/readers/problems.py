@@ -51,8 +51,8 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel], data: Mapping[str, An
             return f"{at}: {getattr(table, 'advice', {}).get(key) or 'unknown key' + _hint(key, table)}"
         case "missing" if field and isinstance(steps[-1], str):
             first, *others = _names(steps[-1], field)
-            beside = [key for key in _at(data, steps[:-1]) or () if key not in _keys(table)]
-            near = difflib.get_close_matches(first, beside, n=1, cutoff=0.8)
+            siblings = [key for key in _at(data, steps[:-1]) or () if key not in _keys(table)]
+            near = difflib.get_close_matches(first, siblings, n=1, cutoff=0.8)
             other = f" (or {', '.join(others)})" if others else ""
             return f"{at}{other}: missing, expected {words}" + (f"; is {near[0]} misspelled?" if near else "")
         case "value_error":
@@ -64,8 +64,8 @@ def _sentence(detail: ErrorDetails, kind: type[BaseModel], data: Mapping[str, An
             words = "a finite number"
         case "model_type" | "dict_type":
             words = "a table"
-    told = f"expected {words}" if words else f"{detail['msg'][0].lower()}{detail['msg'][1:]}"
-    return f"{at}: {told}, but got {shown(got)}"
+    problem = f"expected {words}" if words else f"{detail['msg'][0].lower()}{detail['msg'][1:]}"
+    return f"{at}: {problem}, but got {shown(got)}"
 
 
 def _located(

@@ -63,11 +63,11 @@ def read_described(path: Path, kind: str) -> dict[str, Any]:
     Raises InvalidFile as read_toml does, and where the file describes another kind: one sentence says all.
     """
     data = read_toml(path)
-    found = kind_in(data)
-    if found in ("", kind):
+    kind_seen = kind_in(data)
+    if kind_seen in ("", kind):
         return data
-    where = "name it in a cluster file" if found == "device" else f"give it to --{found}"
-    raise InvalidFile(path, [f"describes a {found}, not a {kind}: {where}"])
+    where = "name it in a cluster file" if kind_seen == "device" else f"give it to --{kind_seen}"
+    raise InvalidFile(path, [f"describes a {kind_seen}, not a {kind}: {where}"])
 
 
 def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[str, Any]:
