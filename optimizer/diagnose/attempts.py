@@ -77,7 +77,7 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
     for record in records:
         reading = record.reading
         if reading.step is None:
-            _beside(current, reading)
+            _in_new_stream(current, reading)
             continue
         attempt = current.attempts[-1]
         if attempt:
@@ -103,7 +103,7 @@ def _continues(run: _Open, attempt: Sequence[Record], record: Record) -> str:
         return "next"
     interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
     same = next((old for old in reversed(attempt[-4 * NEAR :]) if old.step == step), None)
-    if same is not None and last.step - step <= NEAR * max(1, interval) and _beside_each_other(same, last, record):
+    if same is not None and last.step - step <= NEAR * max(1, interval) and _interleaved(same, last, record):
         return "again"
     if record.reading.last_step != last.reading.last_step:
         return "other"
@@ -112,9 +112,9 @@ def _continues(run: _Open, attempt: Sequence[Record], record: Record) -> str:
     return "other" if step <= first.step else "restart"
 
 
-def _beside_each_other(same: Record, last: Record, record: Record) -> bool:
+def _interleaved(same: Record, last: Record, record: Record) -> bool:
     """Whether two lines can be of one step: soon after each other, with the same loss, which ranks reduce."""
-    losses = {loss for found in (same, record) if (loss := found.reading.loss) is not None}
+    losses = {loss for known in (same, record) if (loss := known.reading.loss) is not None}
     if len(losses) > 1 and not any(map(isnan, losses)):
         return False
     if same.time is not None and record.time is not None:
@@ -138,7 +138,7 @@ def _note(run: _Open, reading: Reading) -> None:
     run.allocated = largest(run.allocated, reading.allocated)
 
 
-def _beside(run: _Open, reading: Reading) -> None:
+def _in_new_stream(run: _Open, reading: Reading) -> None:
     """Take what a line says beside a step: of the run, and of the step that is open."""
     _note(run, reading)
     attempt = run.attempts[-1]
@@ -197,5 +197,5 @@ def _middle(record: Record, same: Sequence[Record]) -> Record:
     names = ("seconds", "tokens_rate", "sequences_rate")
     values = {name: [v for other in same if (v := getattr(other.reading, name)) is not None] for name in names}
     return replace(
-        record, reading=replace(record.reading, **{name: median(found) for name, found in values.items() if found})
+        record, reading=replace(record.reading, **{name: median(known) for name, known in values.items() if known})
     )

@@ -99,7 +99,9 @@ class Diagnosis:
     @property
     def alike(self) -> tuple[Explanation, ...]:
         """The causes that fit about as well as the first."""
-        return tuple(found for found in self.explanations if found.share * ALIKE >= self.explanations[0].share)
+        return tuple(
+            explanation for explanation in self.explanations if explanation.share * ALIKE >= self.explanations[0].share
+        )
 
 
 def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) -> Diagnosis:
@@ -112,7 +114,7 @@ def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) ->
     sigma = deviation(around)
     signs = signs_of(run, question.predicted, sigma)
     shares = shares_of(curves, signs, measured, sigma)
-    found = []
+    explanations = []
     if measured > question.predicted:
         for cause, curve in curves:
             setting = solved(question, cause, curve, measured)
@@ -120,7 +122,7 @@ def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) ->
             weights = tuple(
                 (sign, cause.chance(sign.name, sign.value) / USUAL[sign.name][sign.value]) for sign in signs
             )
-            found.append(
+            explanations.append(
                 Explanation(
                     cause=cause,
                     setting=setting,
@@ -130,7 +132,7 @@ def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) ->
                     signs=weights,
                 )
             )
-    ordered = tuple(sorted(found, key=lambda one: -one.share))
+    ordered = tuple(sorted(explanations, key=lambda one: -one.share))
     tested = cheapest(ordered)
     return Diagnosis(
         measured=measured,
@@ -158,7 +160,7 @@ def curves_of(
     question: Question, causes: Sequence[Cause] = CAUSES
 ) -> tuple[list[tuple[Cause, Curve]], tuple[tuple[Cause, str], ...]]:
     """The step under every cause that the run can have, and why it cannot have the others."""
-    found: list[tuple[Cause, Curve]] = []
+    curves: list[tuple[Cause, Curve]] = []
     excluded: list[tuple[Cause, str]] = []
     for cause in causes:
         if reason := cause.absent(question):
@@ -169,8 +171,8 @@ def curves_of(
             worst = expm1(log(curve.seconds[-1] / question.predicted))
             excluded.append((cause, f"at its worst it would add {max(worst, 0.0):.1%}"))
         else:
-            found.append((cause, curve))
-    return found, tuple(excluded)
+            curves.append((cause, curve))
+    return curves, tuple(excluded)
 
 
 @lru_cache(maxsize=64)
@@ -197,12 +199,12 @@ def shares_of(
     if not curves:
         return {}
     weights = {
-        cause.name: log(cause.odds) + _of_gap(curve, measured, sigma) + _of_signs(cause, signs)
+        cause.name: log(cause.prior_odds) + _of_gap(curve, measured, sigma) + _of_signs(cause, signs)
         for cause, curve in curves
     }
     most = max(weights.values())
-    odds = {name: float(np.exp(weight - most)) for name, weight in weights.items()}
-    return {name: value / sum(odds.values()) for name, value in odds.items()}
+    posterior = {name: float(np.exp(weight - most)) for name, weight in weights.items()}
+    return {name: value / sum(posterior.values()) for name, value in posterior.items()}
 
 
 def _of_gap(curve: Curve, measured: float, sigma: float) -> float:

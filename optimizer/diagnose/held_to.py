@@ -35,10 +35,10 @@ class HeldTo:
 
     def unlike(self, run: Measured) -> tuple[str, ...]:
         """What the log says of the size of its run and the job does not: then the run is another one."""
-        said = {name: count_in(run.facts.get(name, "")) for name in SIZES}
+        printed = {name: count_in(run.facts.get(name, "")) for name in SIZES}
         return tuple(
             f"{name} {count:,} in the log, {getattr(self.job, name):,} in the plan"
-            for name, count in said.items()
+            for name, count in printed.items()
             if count and count != getattr(self.job, name)
         )
 
@@ -51,7 +51,7 @@ def held_to_answer(saved: SavedAnswer, name: str) -> HeldTo:
 
 
 def held_to_script(
-    paths: Sequence[str], told: Mapping[str, str], runs: Sequence[Measured], cluster: str = ""
+    paths: Sequence[str], stated: Mapping[str, str], runs: Sequence[Measured], cluster: str = ""
 ) -> HeldTo:
     """The plan of launch files, read as optimize improve does.
 
@@ -60,24 +60,24 @@ def held_to_script(
     or InvalidFile for what is missing or contradicts itself.
     """
     files = read_files(paths)
-    gpus = _number(told.get("gpus"))
-    launch = read_launch(files, gpus, told.get("model", "")).launch
-    known = dict(told)
+    gpus = _number(stated.get("gpus"))
+    launch = read_launch(files, gpus, stated.get("model", "")).launch
+    known = dict(stated)
     for name in SIZES:
         if name not in known and name not in launch.written and not (name == "gpus" and "nodes" in launch.written):
-            said = {run.facts[name] for run in runs if name in run.facts}
-            if len(said) == 1:
-                known[name] = said.pop()
+            printed = {run.facts[name] for run in runs if name in run.facts}
+            if len(printed) == 1:
+                known[name] = printed.pop()
                 launch.assumed.append(f"{name} {known[name]}, as the log says (--set)")
     if gpus is None and "gpus" in known:
         assumed = launch.assumed
-        launch = read_launch(files, _number(known["gpus"]), told.get("model", "")).launch
+        launch = read_launch(files, _number(known["gpus"]), stated.get("model", "")).launch
         launch.assumed[:0] = assumed
     controls = Controls(
-        model=told.get("model", ""),
-        device="" if cluster or "gpu" not in told else device_name(told["gpu"], told.get("gpu_mem_gb", "")),
+        model=stated.get("model", ""),
+        device="" if cluster or "gpu" not in stated else device_name(stated["gpu"], stated.get("gpu_mem_gb", "")),
         cluster=cluster,
-        stack=told.get("stack", ""),
+        stack=stated.get("stack", ""),
         gpus=_number(known.get("gpus")),
         seq_len=_number(known.get("seq_len")),
         global_batch=_number(known.get("global_batch")),

@@ -82,11 +82,11 @@ def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogT
     unfinished = bool(whole) and not whole.endswith("\n")
     suspects = _with(whole.lower(), signals) if len(whole.lower()) == len(whole) else _with(whole, signals)
     ends = [match.start() for match in re.finditer("\n", whole)]
-    found = tuple(
+    lines = tuple(
         replace(line_of(bisect_left(ends, end) + 1, whole[start:end]), suspect=start in suspects)
         for start, end in sorted({**_with(whole, marks), **suspects}.items())
     )
-    return LogText(lines=found, count=len(ends) + unfinished, unfinished=unfinished, remarks=tuple(remarks))
+    return LogText(lines=lines, count=len(ends) + unfinished, unfinished=unfinished, remarks=tuple(remarks))
 
 
 def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
@@ -95,15 +95,15 @@ def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
     >>> _with("one\ntwo\nthree", ("e",))
     {0: 3, 8: 13}
     """
-    found = {}
+    spans = {}
     for each in wanted:
         place = text.find(each)
         while place >= 0:
             start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
             end = len(text) if end < 0 else end
-            found[start] = end
+            spans[start] = end
             place = text.find(each, end)
-    return found
+    return spans
 
 
 def line_of(number: int, row: str) -> Line:
@@ -149,16 +149,16 @@ def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     try:
         with gzip.open(io.BytesIO(data)) as file:
-            found = file.read(MOST + 1)
+            content = file.read(MOST + 1)
     except (EOFError, OSError, zlib.error):
         try:
-            found = stream.decompress(data, MOST + 1)
+            content = stream.decompress(data, MOST + 1)
         except zlib.error as error:
             raise InvalidFile(path, [f"is a broken gzip file: {error}; give the whole log"]) from None
         remarks.append("the gzip file is cut short; what is there was read")
-    if len(found) > MOST:
+    if len(content) > MOST:
         raise InvalidFile(path, [f"unpacks to more than the {MOST / MB:,.0f} MB that are read; give a part of the log"])
-    return found
+    return content
 
 
 def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:

@@ -46,8 +46,8 @@ def read_log(path: str | Path) -> list[LoggedRun]:
     """
     path = Path(path)
     text = read_lines(path, MARKS, SIGNALS)
-    found = list(_runs(path, text))
-    if not found:
+    runs = list(_runs(path, text))
+    if not runs:
         named = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
         problem = (
             f"no line of its {text.count:,} tells of a training step of {named}; "
@@ -56,7 +56,7 @@ def read_log(path: str | Path) -> list[LoggedRun]:
         if path.suffix.lower() in LAUNCHES:
             problem += f"; a launch is read by `optimize improve {path}`"
         raise InvalidFile(path, [problem])
-    return found
+    return runs
 
 
 def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
@@ -134,7 +134,7 @@ def _of_program(
     streams = [streams_of(records) for records in by_rank.values()]
     with_steps = [[run for run in runs if run.attempts] for runs in streams]
     count = max(map(len, with_steps))
-    beside = [run for runs in streams for run in runs if not run.attempts]
+    others = [run for runs in streams for run in runs if not run.attempts]
     groups = [[runs[number] for runs in with_steps if number < len(runs)] for number in range(count)]
     starts = [min(run.records[0].line for run in group) for group in groups]
     for number, group in enumerate(groups):
@@ -145,7 +145,7 @@ def _of_program(
         yield LoggedRun(
             files=(str(path),),
             program=program,
-            stream=together([*group, *beside]),
+            stream=together([*group, *others]),
             failure=failure,
             ranks=len(group),
             remarks=(*text.remarks, *remarks),

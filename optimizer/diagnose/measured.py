@@ -132,10 +132,10 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
 
 def _of_facts(run: LoggedRun, facts: Mapping[str, str]) -> Iterator[str]:
     """Settings that the log prints otherwise than it was told."""
-    for name, told in facts.items():
-        printed = run.stream.facts.get(name, told)
-        if printed.replace(".0", "") != told.replace(".0", ""):
-            yield f"the log has {name} {printed}, not {told}: another run than the one it is held to?"
+    for name, given in facts.items():
+        printed = run.stream.facts.get(name, given)
+        if printed.replace(".0", "") != given.replace(".0", ""):
+            yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
 
 
 def _of_steady(steady: Steady) -> Iterator[str]:

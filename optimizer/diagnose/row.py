@@ -52,7 +52,7 @@ COLUMNS = (
     *("step_time_basis", "mem_gb", "mem_kind", "status", "quality", "notes"),
 )
 NEEDED = ("model", "gpu", "gpus", "micro_batch", "global_batch")
-TOLD_BY_BOTH = ("gpus", "tp", "cp", "ep", "pp", "micro_batch", "global_batch", "seq_len", "layers", "hidden")
+IN_BOTH = ("gpus", "tp", "cp", "ep", "pp", "micro_batch", "global_batch", "seq_len", "layers", "hidden")
 Row = Mapping[str, str]
 
 
@@ -63,8 +63,10 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
     """
     known = {name: value for name, value in run.facts.items() if name in COLUMNS}
     planned = _of_plan(job, plan) if job and plan else {}
-    if job and plan and (said := contradictions(known, job, plan)):
-        raise InputError(f"{run.files[0]}: the log is not of this plan: it has {said}; give the plan that ran, or none")
+    if job and plan and (differing := contradictions(known, job, plan)):
+        raise InputError(
+            f"{run.files[0]}: the log is not of this plan: it has {differing}; give the plan that ran, or none"
+        )
     described = {**known, **planned}
     row = {"framework": run.program, **described, **_measured(run)}
     row["notes"] = "; ".join(filter(None, (described.get("notes", ""), row.get("notes", ""))))
@@ -83,7 +85,7 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
 def contradictions(facts: Row, job: Job, plan: Plan) -> str:
     """What a log prints of its settings that is not so in a plan, in words; "" where nothing is."""
     planned = _of_plan(job, plan)
-    differ = [name for name in TOLD_BY_BOTH if name in facts and facts[name] != planned.get(name, facts[name])]
+    differ = [name for name in IN_BOTH if name in facts and facts[name] != planned.get(name, facts[name])]
     return ", ".join(f"{name} {facts[name]}, not {planned[name]}" for name in differ)
 
 
@@ -139,14 +141,14 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
             row["ep_overlap"] = "on" if plan.overlap_exchange else "off"
     if len(cluster.tiers) > 1 and job.gpus > cluster.scale_up_size:
         row["inter_link"] = f"{cluster.tiers[1].link.bandwidth * 8e-9:.6g} Gb/s per GPU"
-    said = []
+    notes = []
     if plan.recompute not in MODES:
-        said.append(f"recompute_modules=[{', '.join(modules_of(plan.recompute))}]")
+        notes.append(f"recompute_modules=[{', '.join(modules_of(plan.recompute))}]")
     elif plan.recompute_first:
-        said.append(f"recompute_num_layers={plan.recompute_first}")
+        notes.append(f"recompute_num_layers={plan.recompute_first}")
     if len(set(plan.layers_per_stage)) > 1:
-        said.append(f"layers per stage {' '.join(map(str, plan.layers_per_stage))}")
-    row["notes"] = "; ".join(said)
+        notes.append(f"layers per stage {' '.join(map(str, plan.layers_per_stage))}")
+    row["notes"] = "; ".join(notes)
     return row
 
 
@@ -214,8 +216,8 @@ def _free(name: str, taken: set[str]) -> str:
     >>> _free("run", {"run", "run-2"})
     'run-3'
     """
-    number, found = 1, name
-    while found in taken:
+    number, free = 1, name
+    while free in taken:
         number += 1
-        found = f"{name}-{number}"
-    return found
+        free = f"{name}-{number}"
+    return free

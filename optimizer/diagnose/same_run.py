@@ -11,19 +11,19 @@ from optimizer.diagnose.log import LoggedRun
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
-AT_ONCE = 0.05  # the same of files whose steps were printed at the same time
+SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
 
 
 def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
     """The runs, those that ranks of one run logged in different files as one."""
-    found: list[LoggedRun] = []
+    distinct: list[LoggedRun] = []
     for run in runs:
-        place = next((i for i, other in enumerate(found) if same_run(other, run)), None)
+        place = next((i for i, other in enumerate(distinct) if same_run(other, run)), None)
         if place is None:
-            found.append(run)
+            distinct.append(run)
         else:
-            found[place] = _joined(found[place], run)
-    return found
+            distinct[place] = _joined(distinct[place], run)
+    return distinct
 
 
 def same_run(one: LoggedRun, other: LoggedRun) -> bool:
@@ -36,7 +36,7 @@ def same_run(one: LoggedRun, other: LoggedRun) -> bool:
         return False
     clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
     if clocks:
-        return median(clocks) <= APART and _like(shared, AT_ONCE)
+        return median(clocks) <= APART and _like(shared, SAME_TIME)
     return all(_same_loss(a, b) for a, b in shared) and _like(shared, ALIKE)
 
 

@@ -72,18 +72,18 @@ def steady_part(steps: Sequence[Timed]) -> Steady | None:
     """
     if not steps:
         return None
-    kept = without_warm_up(steps)
-    logs = np.log([timed.seconds for timed in kept])
-    starts = [*level_starts(logs), len(kept)]
-    parts = [kept[a:b] for a, b in pairwise(starts)]
+    warm = without_warm_up(steps)
+    logs = np.log([timed.seconds for timed in warm])
+    starts = [*level_starts(logs), len(warm)]
+    parts = [warm[a:b] for a, b in pairwise(starts)]
     levels = tuple(
         Level(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
         for part in parts
     )
     longest = max(parts, key=lambda part: (_covered(part), part[0].step))
-    if _covered(longest) < HOLDS * _covered(kept):  # the pace wanders: no part stands for the run
-        longest = kept
-    return _described(longest, kept, len(steps) - len(kept), levels)
+    if _covered(longest) < HOLDS * _covered(warm):  # the pace wanders: no part stands for the run
+        longest = warm
+    return _described(longest, warm, len(steps) - len(warm), levels)
 
 
 def _covered(part: Sequence[Timed]) -> int:
@@ -99,8 +99,8 @@ def without_warm_up(steps: Sequence[Timed]) -> list[Timed]:
     attempts: dict[int, list[Timed]] = {}
     for timed in steps:
         attempts.setdefault(timed.attempt, []).append(timed)
-    kept = [timed for attempt in attempts.values() for timed in _warm(attempt)]
-    return kept or list(steps)
+    warm = [timed for attempt in attempts.values() for timed in _warm(attempt)]
+    return warm or list(steps)
 
 
 def _warm(attempt: list[Timed]) -> list[Timed]:
@@ -117,7 +117,7 @@ def _warm(attempt: list[Timed]) -> list[Timed]:
     return attempt[len(attempt) // 2 :]
 
 
-def _described(part: Sequence[Timed], kept: Sequence[Timed], warm_up: int, levels: tuple[Level, ...]) -> Steady:
+def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, levels: tuple[Level, ...]) -> Steady:
     times = np.array([timed.seconds for timed in part])
     middle = float(np.median(times))
     deviation = TO_SIGMA * float(np.median(np.abs(times - middle)))
@@ -137,7 +137,7 @@ def _described(part: Sequence[Timed], kept: Sequence[Timed], warm_up: int, level
         stalls=stalls,
         stalled=lost / float(np.sum(times * [timed.steps for timed in part])),
         period=_period(stalls),
-        trend=_trend(np.log([timed.seconds for timed in kept])),
+        trend=_trend(np.log([timed.seconds for timed in warm])),
         wander=_wander(calm),
         jitter=noise(np.log(times)),
         tail=_tail(times),

@@ -49,7 +49,7 @@ class Sizes:
 
 def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
     """Every step of a run whose seconds can be told, in its order."""
-    found: list[Timed] = []
+    timed: list[Timed] = []
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
         for record in attempt:
@@ -61,9 +61,9 @@ def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
                 seconds, basis = _between(before, record), CLOCK
             steps = max(1, gap) if record.reading.averaged or basis == CLOCK else 1
             if seconds is not None and isfinite(seconds) and seconds > 0:
-                found.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
+                timed.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
             before = record
-    return _of_one_basis(found)
+    return _of_one_basis(timed)
 
 
 def _seconds(reading: Reading, sizes: Sizes) -> float | None:
@@ -84,8 +84,8 @@ def _between(before: Record, record: Record) -> float | None:
     return (record.time - before.time) / steps
 
 
-def _of_one_basis(found: list[Timed]) -> list[Timed]:
+def _of_one_basis(steps: list[Timed]) -> list[Timed]:
     """Times that were all found in the way that most of them were."""
-    ways = [timed.basis for timed in found]
+    ways = [timed.basis for timed in steps]
     usual = max(set(ways), key=ways.count, default=PRINTED)
-    return [timed for timed in found if timed.basis == usual]
+    return [timed for timed in steps if timed.basis == usual]

@@ -75,19 +75,19 @@ def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
 
 def tasks_of(study: Study, make_job: MakeJob, version: str) -> tuple[Task, ...]:
     """The jobs of a study without the excluded ones; equal jobs of two scenarios are one job."""
-    found: dict[str, Task] = {}
+    by_key: dict[str, Task] = {}
     memo: dict[int, tuple[Any, str]] = {}
     for scenario, axes in study.scenarios.items():
         for combination in combinations(scenario, axes):
             task = _task(study, combination, make_job, version, memo)
             if any(_matches(task, exclusion) for exclusion in study.exclude):
                 continue
-            known = found.get(task.key)
+            known = by_key.get(task.key)
             if known is None:
-                found[task.key] = task
+                by_key[task.key] = task
             elif scenario not in known.scenario.split(", "):
-                found[task.key] = replace(known, scenario=f"{known.scenario}, {scenario}")
-    return tuple(found.values())
+                by_key[task.key] = replace(known, scenario=f"{known.scenario}, {scenario}")
+    return tuple(by_key.values())
 
 
 def _task(

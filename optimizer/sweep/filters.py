@@ -50,9 +50,9 @@ def condition(text: str, columns: Iterable[str]) -> Condition:
 
 def chosen(wholes: Iterable[Mapping[str, Any]], conditions: Iterable[str]) -> list[Mapping[str, Any]]:
     """The jobs that satisfy every condition."""
-    found = [(whole, flat(whole)) for whole in wholes]
-    tests = [condition(text, found[0][1] if found else COLUMNS) for text in conditions]
-    return [whole for whole, record in found if all(test(record) for test in tests)]
+    flattened = [(whole, flat(whole)) for whole in wholes]
+    tests = [condition(text, flattened[0][1] if flattened else COLUMNS) for text in conditions]
+    return [whole for whole, record in flattened if all(test(record) for test in tests)]
 
 
 def _is(value: Any, patterns: Iterable[str]) -> bool:

@@ -45,7 +45,7 @@ class LocalEngine:
     workers: int = field(default_factory=processors)
     work: Work = work
     _attempts: dict[str, int] = field(default_factory=dict)
-    _again: deque[Task] = field(default_factory=deque)
+    _requeued: deque[Task] = field(default_factory=deque)
 
     @property
     def title(self) -> str:
@@ -77,7 +77,7 @@ class LocalEngine:
         """Give every idle worker a task, hire while there are tasks for more, dismiss those without."""
         idle = [worker for worker in crew if worker.task is None]
         while idle or len(crew) < self.workers:
-            task = self._again.popleft() if self._again else next(tasks, None)
+            task = self._requeued.popleft() if self._requeued else next(tasks, None)
             if task is None:
                 break
             worker = idle.pop() if idle else _hire(context, self.work)
@@ -115,7 +115,7 @@ class LocalEngine:
             return None
         count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1
         if count < ATTEMPTS:
-            self._again.append(task)
+            self._requeued.append(task)
             return None
         del self._attempts[task.key]
         reason = f"its worker died {count} times ({death(exit_code)}); if memory is short, use fewer --workers"

@@ -68,14 +68,14 @@ def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dic
     """
     from optimizer.purchase.run_cost import rental
 
-    found: dict[str, Any] = dict.fromkeys((*COSTS, *PRICED))
+    figures: dict[str, Any] = dict.fromkeys((*COSTS, *PRICED))
     job = whole["job"]
     offer = book.rent(job["device"], job.get("cluster") or "")
     if offer is not None:
-        found["usd_per_gpu_hour"] = round(offer.value * 3600, 6)
-        found["price_offer"], found["price_row"] = offer.title(), offer.row
+        figures["usd_per_gpu_hour"] = round(offer.value * 3600, 6)
+        figures["price_offer"], figures["price_row"] = offer.title(), offer.row
     if not whole["estimate"]:
-        return found
+        return figures
     rate, gpus = whole["estimate"]["tokens_per_s_per_gpu"], job["gpus"]
     cluster = known_cluster(job.get("cluster") or "")
     node = cluster.gpus_per_node if cluster else 1
@@ -83,13 +83,13 @@ def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dic
     free = offer or quote(job["device"], "on_demand", 0.0, row="")
     training, params = (token_budget or MTOKEN) / (rate * gpus), job.get("params") or 0.0
     run = rental(training, gpus, node, free, params=params, cluster=job.get("cluster") or "")
-    found["goodput"] = run.time.goodput
+    figures["goodput"] = run.time.goodput
     if offer is not None:
-        found["usd_per_mtoken"] = run.cost / (token_budget or MTOKEN) * MTOKEN
-        found["tokens_per_usd"] = (token_budget or MTOKEN) / run.cost
-        found["tokens_per_joule"] = _per_joule(whole, offer, cluster, run.time.goodput)
+        figures["usd_per_mtoken"] = run.cost / (token_budget or MTOKEN) * MTOKEN
+        figures["tokens_per_usd"] = (token_budget or MTOKEN) / run.cost
+        figures["tokens_per_joule"] = _per_joule(whole, offer, cluster, run.time.goodput)
     if token_budget:
-        found["train_days"] = run.time.wall / DAY
-        found["gpu_hours"] = gpus * run.time.wall / 3600
-        found["train_usd"] = run.cost if offer is not None else None
-    return found
+        figures["train_days"] = run.time.wall / DAY
+        figures["gpu_hours"] = gpus * run.time.wall / 3600
+        figures["train_usd"] = run.cost if offer is not None else None
+    return figures

@@ -15,13 +15,13 @@ NAMED = ("models", "clusters", "devices", "stacks")
 
 def expanded(kind: str, names: Iterable[str], folder: Path, where: str, problems: list[str]) -> tuple[str, ...]:
     """Preset names that the patterns stand for; a path is taken from the folder of the study."""
-    found: dict[str, None] = {}
+    names_meant: dict[str, None] = {}
     for name in names:
         try:
-            found.update(dict.fromkeys(meant(kind, name, folder)))
+            names_meant.update(dict.fromkeys(meant(kind, name, folder)))
         except InputError as error:
             problems.append(f"{where}{kind}: {error}")
-    return tuple(found)
+    return tuple(names_meant)
 
 
 def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
@@ -37,12 +37,12 @@ def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
         load(spelled(path))
         return [spelled(path)]
     if any(character in name for character in "*?["):
-        found = [preset for preset in known if fnmatchcase(preset, name.lower())]
-        if not found:
+        matching = [preset for preset in known if fnmatchcase(preset, name.lower())]
+        if not matching:
             close = nearest(name.strip("*?"), known)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise InputError(f"no preset matches {name!r}{hint}")
-        return found
+        return matching
     return [str(load(name).name)]
 
 

@@ -27,13 +27,13 @@ def myself() -> Owner:
 
 def place() -> str:
     """This machine, on Linux with its boot and process namespace: where process numbers mean something."""
-    found = [platform.node()]
+    parts = [platform.node()]
     try:
-        found.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
-        found.append(os.readlink("/proc/self/ns/pid"))
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
     except OSError:
         pass
-    return " ".join(found)
+    return " ".join(parts)
 
 
 def started(process: int) -> str:

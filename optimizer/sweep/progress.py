@@ -38,7 +38,7 @@ class Lines:
     def __init__(self, total: int, title: str, stream: TextIO) -> None:
         self.total, self.title, self.stream = total, title, stream
         self.done = self.failed = self.known = 0
-        self.start = self.said = monotonic()
+        self.start = self.reported = monotonic()
         self.first = True
 
     def watch(self, statuses: Sequence[str]) -> None:
@@ -48,13 +48,13 @@ class Lines:
         if self.first:
             # The first news is of what earlier runs did: no part of this run's rate.
             self.known, self.first = self.done, False
-        if monotonic() - self.said >= MINUTE:
+        if monotonic() - self.reported >= MINUTE:
             self.say()
 
     def say(self) -> None:
         """One line: how many, how fast, how long still."""
-        self.said = monotonic()
-        here, seconds = self.done - self.known, self.said - self.start
+        self.reported = monotonic()
+        here, seconds = self.done - self.known, self.reported - self.start
         line = f"{self.done:,} of {self.total:,} jobs on {self.title}"
         if self.failed:
             line += f", {self.failed:,} failed"

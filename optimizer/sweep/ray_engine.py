@@ -30,7 +30,7 @@ class RayEngine:
     address: str = ANY
     work: Work = work
     _attempts: dict[str, int] = field(default_factory=dict)
-    _again: deque[Task] = field(default_factory=deque)
+    _requeued: deque[Task] = field(default_factory=deque)
 
     @property
     def title(self) -> str:
@@ -45,9 +45,9 @@ class RayEngine:
         running: dict[Any, Task] = {}
         try:
             while True:
-                room = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-                while len(running) < room:
-                    task = self._again.popleft() if self._again else next(tasks, None)
+                capacity = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                while len(running) < capacity:
+                    task = self._requeued.popleft() if self._requeued else next(tasks, None)
                     if task is None:
                         break
                     running[remote.remote(task)] = task
@@ -56,7 +56,7 @@ class RayEngine:
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=LOOK)
                 if len(running) > 1 and ready:
                     ready, _ = ray.wait(list(running), num_returns=len(running), timeout=0)
-                if outcomes := [found for reference in ready if (found := self._outcome(ray, reference, running))]:
+                if outcomes := [outcome for reference in ready if (outcome := self._outcome(ray, reference, running))]:
                     yield outcomes
         finally:
             for reference in running:
@@ -71,7 +71,7 @@ class RayEngine:
         except ray.exceptions.RayError as error:
             count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1
             if count < ATTEMPTS:
-                self._again.append(task)
+                self._requeued.append(task)
                 return None
             del self._attempts[task.key]
             words = str(error).strip().splitlines() or [type(error).__name__]

@@ -78,9 +78,9 @@ class Store:
         """Find damage before anything is built on it."""
         if sqlite:
             with self.engine.connect() as connection:
-                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-            if found != "ok":
-                raise StoreError(f"store {self.label}: {advice(f'malformed: {found}')}")
+                verdict = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+            if verdict != "ok":
+                raise StoreError(f"store {self.label}: {advice(f'malformed: {verdict}')}")
 
     def _prepare(self, read_only: bool) -> None:
         from sqlalchemy import inspect, select
@@ -95,10 +95,10 @@ class Store:
             self._lock_schema(connection)
             METADATA.create_all(connection)
             connection.execute(self._insert(ABOUT), [{"name": "schema", "value": str(SCHEMA_VERSION)}])
-            found = connection.execute(select(ABOUT.c.value).where(ABOUT.c.name == "schema")).scalar_one()
-        if found != str(SCHEMA_VERSION):
+            layout = connection.execute(select(ABOUT.c.value).where(ABOUT.c.name == "schema")).scalar_one()
+        if layout != str(SCHEMA_VERSION):
             raise StoreError(
-                f"store {self.label}: has the layout of another version of optimize ({found}, not {SCHEMA_VERSION}); "
+                f"store {self.label}: has the layout of another version of optimize ({layout}, not {SCHEMA_VERSION}); "
                 "name a new store with --store"
             )
 
@@ -163,8 +163,8 @@ class Store:
         from optimizer.sweep.tables import JOBS, OWNERS
 
         with explained(self.label), self.engine.begin() as connection:
-            held = update(JOBS).where(JOBS.c.owner == name, JOBS.c.status == RUNNING)
-            connection.execute(held.values(status=PENDING, owner=None))
+            running = update(JOBS).where(JOBS.c.owner == name, JOBS.c.status == RUNNING)
+            connection.execute(running.values(status=PENDING, owner=None))
             connection.execute(delete(OWNERS).where(OWNERS.c.owner == name))
 
     def free_dead(self) -> None:
@@ -188,11 +188,11 @@ class Store:
 
         with explained(self.label), self.engine.begin() as connection:
             free = select(JOBS.c.key).where(JOBS.c.key.in_(keys), JOBS.c.status == PENDING)
-            found = set(connection.execute(free.with_for_update(skip_locked=True)).scalars())
-            if found:
-                mine = update(JOBS).where(JOBS.c.key.in_(found))
+            claimed = set(connection.execute(free.with_for_update(skip_locked=True)).scalars())
+            if claimed:
+                mine = update(JOBS).where(JOBS.c.key.in_(claimed))
                 connection.execute(mine.values(status=RUNNING, owner=owner.name))
-        return found
+        return claimed
 
     def save(self, outcomes: Iterable[Outcome], owner: Owner) -> None:
         """Keep outcomes, all or none; one whose claim was taken over meanwhile is dropped."""
@@ -241,8 +241,8 @@ class Store:
             return
         keys, sums, query = [row["key"] for row in rows], dict[str, str](), select(SUMS.c.key, SUMS.c.checksum)
         for some in [None] if whole else chunks(keys):
-            found = connection.execute(query if some is None else query.where(SUMS.c.key.in_(some)))
-            sums.update((key, str(value)) for key, value in found)
+            stored = connection.execute(query if some is None else query.where(SUMS.c.key.in_(some)))
+            sums.update((key, str(value)) for key, value in stored)
         changed = [row["key"] for row in rows if row["key"] in sums and not matches(row, sums[row["key"]])]
         lost = sorted(sums.keys() - set(keys))
         for key, what in [*((key, "not what was written") for key in changed), *((key, "gone") for key in lost)]:
@@ -254,12 +254,12 @@ class Store:
 
         from optimizer.sweep.tables import JOBS
 
-        found: dict[str, str] = {}
+        by_key: dict[str, str] = {}
         with explained(self.label), self.engine.connect() as connection:
             for some in chunks(list(keys)):
                 rows = connection.execute(select(JOBS.c.key, JOBS.c.status).where(JOBS.c.key.in_(some)))
-                found.update((key, status) for key, status in rows)
-        return found
+                by_key.update((key, status) for key, status in rows)
+        return by_key
 
     def beats(self) -> dict[str, int]:
         """Last sign of life of every owner that has claims."""
@@ -267,9 +267,9 @@ class Store:
 
         from optimizer.sweep.tables import JOBS, OWNERS
 
-        held = select(JOBS.c.owner).where(JOBS.c.status == RUNNING).distinct()
+        owners = select(JOBS.c.owner).where(JOBS.c.status == RUNNING).distinct()
         with explained(self.label), self.engine.connect() as connection:
-            names = [name for name in connection.execute(held).scalars() if name]
+            names = [name for name in connection.execute(owners).scalars() if name]
             known = {row.owner: row.beat for row in connection.execute(select(OWNERS.c.owner, OWNERS.c.beat))}
         return {name: known.get(name, -1) for name in names}
 
@@ -287,12 +287,12 @@ class Store:
                 every = _dicts(connection.execute(ordered))
                 self._intact(connection, every, whole=True)
                 return [_row(row) for row in every]
-            found: dict[str, Row] = {}
+            by_key: dict[str, Row] = {}
             for some in chunks(list(keys)):
                 rows = _dicts(connection.execute(query.where(JOBS.c.key.in_(some))))
                 self._intact(connection, rows)
-                found.update((row["key"], _row(row)) for row in rows)
-        return [found[key] for key in keys if key in found]
+                by_key.update((row["key"], _row(row)) for row in rows)
+        return [by_key[key] for key in keys if key in by_key]
 
     def take_from(self, other: Store) -> Taken:
         """Copy the answered jobs of another store that this one lacks or has not answered."""
@@ -307,15 +307,15 @@ class Store:
             theirs = [row | {"owner": None} for row in rows]
         with explained(self.label), self.engine.begin() as connection:
             settled = select(JOBS.c.key, JOBS.c.status, JOBS.c.result).where(JOBS.c.status.not_in((PENDING, FAILED)))
-            kept = {key: (status, result) for key, status, result in connection.execute(settled)}
-            taken = [row for row in theirs if row["key"] not in kept]
+            ours = {key: (status, result) for key, status, result in connection.execute(settled)}
+            taken = [row for row in theirs if row["key"] not in ours]
             for some in chunks(taken):
                 connection.execute(delete(JOBS).where(JOBS.c.key.in_([row["key"] for row in some])))
                 connection.execute(self._insert(JOBS), some)
             self._sum_up(connection, [row["key"] for row in taken])
-        answers = [row for row in theirs if row["key"] in kept and row["status"] != FAILED]
-        other_than = [row["key"] for row in answers if (row["status"], row["result"]) != kept[row["key"]]]
-        running = [key for key in other_than if kept[key][0] == RUNNING]
+        answers = [row for row in theirs if row["key"] in ours and row["status"] != FAILED]
+        other_than = [row["key"] for row in answers if (row["status"], row["result"]) != ours[row["key"]]]
+        running = [key for key in other_than if ours[key][0] == RUNNING]
         return Taken(count=len(taken), conflicts=tuple(key for key in other_than if key not in running))
 
 
@@ -343,22 +343,22 @@ def checksum(row: Mapping[str, Any], names: Sequence[str] = (*SUMMED, *PLACED)) 
     return f"{len(names)}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:48]}"
 
 
-def matches(row: Mapping[str, Any], kept: str) -> bool:
+def matches(row: Mapping[str, Any], stored: str) -> bool:
     """Whether a job is as it was when its checksum was made, maybe by the first version, without place and scenario.
 
     >>> row = dict.fromkeys((*SUMMED, *PLACED), "a")
     >>> matches(row, checksum(row)), matches({**row, "result": ""}, checksum(row))
     (True, False)
     """
-    if ":" in kept:
-        return checksum(row) == kept
+    if ":" in stored:
+        return checksum(row) == stored
     text = "\0".join(f"{row[name]!r}" for name in SUMMED)
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return row["status"] in (PENDING, RUNNING) or digest == kept
+    return row["status"] in (PENDING, RUNNING) or digest == stored
 
 
-def _row(found: Mapping[str, Any]) -> Row:
-    return Row(**{field.name: found[field.name] for field in fields(Row)})
+def _row(columns: Mapping[str, Any]) -> Row:
+    return Row(**{field.name: columns[field.name] for field in fields(Row)})
 
 
 def _new(position: int, task: Task) -> Mapping[str, Any]:

@@ -34,5 +34,5 @@ def sources() -> list[Path]:
     from optimizer.catalog.files import presets_folder
 
     package = Path(__file__).resolve().parents[1]
-    found = [path for part in PARTS for path in sorted((package / part).rglob("*.py")) or [package / part]]
-    return found + [path for name in DATA if (path := presets_folder() / name).exists()]
+    code = [path for part in PARTS for path in sorted((package / part).rglob("*.py")) or [package / part]]
+    return code + [path for name in DATA if (path := presets_folder() / name).exists()]

@@ -55,7 +55,7 @@ class Cause:
     says: Callable[[float], str]
     test: Test
     signs: Mapping[str, Shares] = field(default_factory=dict)
-    odds: float = 1.0
+    prior_odds: float = 1.0
     absent: Callable[[Question], str] = lambda question: ""
 
     def chance(self, sign: str, value: str) -> float:

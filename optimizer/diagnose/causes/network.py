@@ -48,6 +48,6 @@ CAUSE = Cause(
         "floor": {"above": 0.85, "reached": 0.15},
         "tail": {"even": 0.5, "skewed": 0.3, "stalls": 0.16, "standstill": 0.04},
     },
-    odds=2.0,  # cross-node communication is the most frequent slow part, Wu et al., arXiv 2410.12588, section 3
+    prior_odds=2.0,  # cross-node communication is the most frequent slow part, Wu et al., arXiv 2410.12588, section 3
     absent=absent,
 )

@@ -97,12 +97,12 @@ def _trend(steady: Steady) -> Sign:
 
 
 def _settings(facts: Mapping[str, str]) -> list[Sign]:
-    found = []
+    signs = []
     for name in ("overlap_grad_reduce", "overlap_comm"):
         if (value := facts.get(name, "").lower()) in (*OFF, *ON):
             switched = "off" if value in OFF else "on"
-            found.append(Sign(name="overlap", value=switched, text=f"the log prints {name} {value}"))
+            signs.append(Sign(name="overlap", value=switched, text=f"the log prints {name} {value}"))
     if is_count(value := facts.get("num_workers", "")):
         text = f"the log prints num_workers {value}"
-        found.append(Sign(name="loaders", value="some" if int(value) else "none", text=text))
-    return found
+        signs.append(Sign(name="loaders", value="some" if int(value) else "none", text=text))
+    return signs
