@@ -39,8 +39,8 @@ class GivenLayout:
         possible = np.array([known[row] for row in zip(*columns, strict=True)], dtype=np.bool_)
         if plans.placements is None:
             return possible
-        asked = placements(job, plans)
-        same = [self._same(job, *row) for row in zip(columns[0], columns[1], plans.placements, asked, strict=True)]
+        given = placements(job, plans)
+        same = [self._same(job, *row) for row in zip(columns[0], columns[1], plans.placements, given, strict=True)]
         return np.asarray(possible & np.array(same, dtype=np.bool_))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
@@ -86,7 +86,9 @@ class GivenLayout:
             given = counts_of(job, LAYERS)
             if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
                 return False
-            possible = all(some <= held for some, held in zip(self.counts, _held(job, pp, vpp), strict=True))
+            possible = all(
+                some <= held for some, held in zip(self.counts, _layers_of_stages(job, pp, vpp), strict=True)
+            )
             return possible and _recomputed(job, pp, vpp) is not None
         even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
         return len(self.counts) in (pp, pp * vpp) and even
@@ -164,7 +166,7 @@ def _placement(job: Job, pp: int, vpp: int, full: bool) -> Placement:
     if counts_of(job, RECOMPUTED):
         return replace(_recomputed(job, pp, vpp) or Placement(), layers=layers)
     each = job.stack.features.recompute_by == BY_STAGE and not job.recomputes_all
-    return Placement(layers=layers, recomputed=_held(job, pp, vpp) if each else ())
+    return Placement(layers=layers, recomputed=_layers_of_stages(job, pp, vpp) if each else ())
 
 
 def _recomputed(job: Job, pp: int, vpp: int) -> Placement | None:
@@ -172,7 +174,7 @@ def _recomputed(job: Job, pp: int, vpp: int) -> Placement | None:
     asked, by = counts_of(job, RECOMPUTED), job.stack.features.recompute_by
     if by == BY_STAGE:
         return Placement(recomputed=asked)
-    if asked == _held(job, pp, vpp):
+    if asked == _layers_of_stages(job, pp, vpp):
         return Placement()
     counts = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
     for first in range(1, max(counts) if by == BY_VIRTUAL_STAGE else 0):
@@ -189,7 +191,7 @@ def rule_of(job: Job) -> str:
     }.get(job.stack.features.recompute_by, "")
 
 
-def _held(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
+def _layers_of_stages(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
     """Layers on each stage."""
     counts = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
     return tuple(sum(counts[stage::pp]) for stage in range(pp))

@@ -95,13 +95,13 @@ def pin_texts(text: str) -> list[str]:
     >>> pin_texts("tp=2,4, pp=8")
     ['tp=2,4', 'pp=8']
     """
-    found: list[str] = []
+    texts: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        if "=" in part or not found:
-            found.append(part)
+        if "=" in part or not texts:
+            texts.append(part)
         else:
-            found[-1] += f",{part}"
-    return found
+            texts[-1] += f",{part}"
+    return texts
 
 
 def pins_of(text: str) -> dict[str, Pinned]:

@@ -27,16 +27,16 @@ def allowed(program: Program, columns: Columns) -> dict[str, BoolArray]:
     names = {number: name for name, number in program.index.items()}
     rules = {literal: name for name, literal in program.literals.items()}
     rows = len(next(iter(columns.values())))
-    found = {name: np.ones(rows, dtype=np.bool_) for name in program.literals}
+    holds = {name: np.ones(rows, dtype=np.bool_) for name in program.literals}
     for constraint in program.message.constraints:
         rule = rules.get(next(iter(constraint.enforcement_literal), -1))
         if rule is None:
             continue
         if constraint.has_table():
-            found[rule] &= _in_table(constraint.table, program, names, columns)
+            holds[rule] &= _in_table(constraint.table, program, names, columns)
         elif constraint.has_linear():
-            found[rule] &= _in_domain(constraint.linear, names, columns)
-    return found
+            holds[rule] &= _in_domain(constraint.linear, names, columns)
+    return holds
 
 
 def _in_table(table: Any, program: Program, names: Mapping[int, str], columns: Columns) -> BoolArray:

@@ -103,12 +103,16 @@ class Program:
 
     def lesser(self, one: int, other: int, most: int) -> int:
         """A variable that is the lesser of two others, neither negative; it is at most `most`."""
-        found = self.variable(0, most)
+        result = self.variable(0, most)
         largest = self.message.constraints.add().lin_max
-        for expression, variable in ((largest.target, found), (largest.exprs.add(), one), (largest.exprs.add(), other)):
+        for expression, variable in (
+            (largest.target, result),
+            (largest.exprs.add(), one),
+            (largest.exprs.add(), other),
+        ):
             expression.vars.append(variable)
             expression.coeffs.append(-1)
-        return found
+        return result
 
     def allow(self, variables: Sequence[Variable], rows: Iterable[Sequence[int]], literal: int | None = None) -> None:
         """The variables take one of these rows of values."""
@@ -199,11 +203,11 @@ class Program:
         status = response.status.name
         if status not in (OPTIMAL, FEASIBLE, INFEASIBLE, UNKNOWN):
             raise ValueError(f"CP-SAT rejects the program: {status}")
-        found = status in (OPTIMAL, FEASIBLE)
+        solved = status in (OPTIMAL, FEASIBLE)
         clashing = set(response.sufficient_assumptions_for_infeasibility) if status == INFEASIBLE else set()
         return Solution(
             status=status,
-            values=tuple(int(value) for value in response.solution) if found else None,
+            values=tuple(int(value) for value in response.solution) if solved else None,
             bound=response.best_objective_bound,
             core=tuple(name for name, literal in self.literals.items() if literal in clashing),
         )
@@ -239,10 +243,10 @@ def intervals(values: NDArray[np.int64]) -> list[int]:
     >>> intervals(np.array([1, 2, 3, 8]))
     [1, 3, 8, 8]
     """
-    found: list[int] = []
+    ends: list[int] = []
     for value in values.tolist():
-        if found and value == found[-1] + 1:
-            found[-1] = value
+        if ends and value == ends[-1] + 1:
+            ends[-1] = value
         else:
-            found += [value, value]
-    return found
+            ends += [value, value]
+    return ends

@@ -63,10 +63,10 @@ class HostActivations:
 
     def _room(self, job: Job, plans: Plans) -> FloatArray:
         """Room on the host that each plan's activations take for a GPU [B]."""
-        found, some = np.zeros(len(plans)), np.flatnonzero(keeps_there(job, plans))
+        least, some = np.zeros(len(plans)), np.flatnonzero(keeps_there(job, plans))
         if len(some):
-            found[some] = least_activations_there(job, plans.take(some))
-        return found
+            least[some] = least_activations_there(job, plans.take(some))
+        return least
 
 
 def _node(job: Job) -> float:

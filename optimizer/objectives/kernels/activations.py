@@ -192,15 +192,15 @@ def movable_bytes(
     """
     t, tp = shapes.tokens, shapes.tp
     stream = 2.0 * t * model.hidden / shapes.sp
-    found = {"core_attn": 2.0 * t * attention_width(model, tp), "attn_proj": 2.0 * t * model.v_dim / tp}
+    movable = {"core_attn": 2.0 * t * attention_width(model, tp), "attn_proj": 2.0 * t * model.v_dim / tp}
     if model.mla:
-        found["attn_norm"] = stream
+        movable["attn_norm"] = stream
     if moe and model.experts:
         rows = t / tp * model.experts.top_k * shapes.busiest(imbalance)
-        found["mlp_norm"] = stream
-        found["expert_fc1"] = kept_input * rows * model.hidden * shapes.etp
-        found["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden
-    return found
+        movable["mlp_norm"] = stream
+        movable["expert_fc1"] = kept_input * rows * model.hidden * shapes.etp
+        movable["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden
+    return movable
 
 
 def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
@@ -211,9 +211,9 @@ def offloaded_modules(model: Model, recompute: str) -> tuple[str, ...]:
     ('attn_norm', 'attn_proj', 'mlp_norm', 'expert_fc1', 'moe_act')
     """
     attention = ("attn_norm",) * (model.mla is not None) + ("core_attn", "attn_proj")
-    mixture = ("mlp_norm", "expert_fc1", "moe_act") * (model.experts is not None)
+    of_moe = ("mlp_norm", "expert_fc1", "moe_act") * (model.experts is not None)
     recomputed = modules_of(recompute)
-    return tuple(name for name in (*attention, *mixture) if RECOMPUTED.get(name) not in recomputed)
+    return tuple(name for name in (*attention, *of_moe) if RECOMPUTED.get(name) not in recomputed)
 
 
 def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: FloatArray) -> FloatArray:

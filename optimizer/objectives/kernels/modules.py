@@ -57,18 +57,20 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
         elementwise |= {"moe_act": (routed,), "moe": (kernels["permute"], routed, shared), "shared_experts": (shared,)}
     if "rotary" in kernels:
         elementwise["mla_up_proj"] = (kernels["rotary"],)
-    found = {"core_attn": replace(nothing, attention=layer.attention)}
+    by_module = {"core_attn": replace(nothing, attention=layer.attention)}
     for module in MODULES[1:]:
         products = tuple(product for product in layer.gemms if product.name in PRODUCTS.get(module, ()))
         if products or (module not in PRODUCTS and module in elementwise):
-            found[module] = replace(nothing, gemms=products, elementwise=elementwise.get(module, ()))
+            by_module[module] = replace(nothing, gemms=products, elementwise=elementwise.get(module, ()))
     return {
-        module: found[module] for module in MODULES if module in found and module in stack.features.recompute_modules
+        module: by_module[module]
+        for module in MODULES
+        if module in by_module and module in stack.features.recompute_modules
     }
 
 
 def freed_bytes(
-    model: Model, shapes: Shapes, features: Features, moe: bool, mixture: Mapping[str, FloatArray], kept_input: float
+    model: Model, shapes: Shapes, features: Features, moe: bool, moe_bytes: Mapping[str, FloatArray], kept_input: float
 ) -> dict[str, FloatArray]:
     """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is recomputed [B].
 
@@ -91,7 +93,7 @@ def freed_bytes(
     """
     t, tp = shapes.tokens, shapes.tp
     norm = kept_input * t * model.hidden / shapes.sp
-    found = {"layernorm": count * norm} if (count := separate_norms(model, moe)) else {}
+    by_module = {"layernorm": count * norm} if (count := separate_norms(model, moe)) else {}
     for module, parts in (
         ("core_attn", ("scores",)),
         ("moe_act", ("routed activation",)),
@@ -99,13 +101,15 @@ def freed_bytes(
         ("shared_experts", ("shared",)),
         ("mlp", ("dense",)),
     ):
-        if set(parts) <= mixture.keys() and (parts != ("shared",) or _shares(model)):
-            found[module] = sum((mixture[part] for part in parts), np.zeros_like(t))
-    if "mlp" in found:
-        found["mlp"] = found["mlp"] + norm
+        if set(parts) <= moe_bytes.keys() and (parts != ("shared",) or _shares(model)):
+            by_module[module] = sum((moe_bytes[part] for part in parts), np.zeros_like(t))
+    if "mlp" in by_module:
+        by_module["mlp"] = by_module["mlp"] + norm
     if model.mla:
-        found["mla_up_proj"] = 2.0 * t * attention_width(model, tp)
-    return {module: found[module] for module in MODULES if module in found and module in features.recompute_modules}
+        by_module["mla_up_proj"] = 2.0 * t * attention_width(model, tp)
+    return {
+        module: by_module[module] for module in MODULES if module in by_module and module in features.recompute_modules
+    }
 
 
 def module_flops(model: Model, scores: float) -> dict[str, float]:
@@ -118,17 +122,17 @@ def module_flops(model: Model, scores: float) -> dict[str, float]:
     True
     """
     matrices = 3 if model.gated_mlp else 2
-    found = {"core_attn": scores, "mlp": 2.0 * model.dense_layers * matrices * model.hidden * model.ffn_hidden}
+    by_module = {"core_attn": scores, "mlp": 2.0 * model.dense_layers * matrices * model.hidden * model.ffn_hidden}
     if model.experts:
         width = model.experts.top_k * model.experts.ffn_hidden, model.experts.shared_ffn_hidden
         routed, shared = (2.0 * model.moe_layers * matrices * model.hidden * each for each in width)
         router = 2.0 * model.moe_layers * model.hidden * model.experts.count
-        found |= {"moe": router + routed + shared, "shared_experts": shared}
+        by_module |= {"moe": router + routed + shared, "shared_experts": shared}
     if model.mla:
         queries = (model.mla.q_rank or model.hidden) * model.q_dim
         keys = model.mla.kv_rank * model.heads * (model.mla.nope_dim + model.mla.v_dim)
-        found["mla_up_proj"] = 2.0 * model.layers * (queries + keys)
-    return found
+        by_module["mla_up_proj"] = 2.0 * model.layers * (queries + keys)
+    return by_module
 
 
 def _shares(model: Model) -> bool:

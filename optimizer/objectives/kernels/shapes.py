@@ -68,7 +68,7 @@ def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) ->
     if shapes.dispatcher is None or not shapes.dispatcher.size:
         return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
     used = np.unique(shapes.dispatcher).tolist()
-    found = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
+    chosen = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
     for number in used[1:]:
-        found = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), found)
-    return found
+        chosen = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), chosen)
+    return chosen

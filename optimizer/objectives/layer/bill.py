@@ -243,11 +243,11 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
 
     The embedding has none of its own: its weights travel while a neighbouring layer computes.
     """
-    found = {}
+    by_kind = {}
     for kind in costs:
         cost = costs[DENSE if kind == EMBEDDING else kind]
-        found[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_again[rows]
-    return found
+        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_again[rows]
+    return by_kind
 
 
 def stage_extras(job: Job, plans: Plans, some: Plans, at: IntArray) -> dict[str, FloatArray]:

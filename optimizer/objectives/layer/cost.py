@@ -79,13 +79,13 @@ def costs_of(job: Job, plans: Plans) -> dict[str, Cost]:
     model = job.model
     few, rows = distinct(plans, LAYER_KEYS)
     head = _head_cost(job, few, rows)
-    found = {EMBEDDING: _embedding_cost(job, plans), DENSE: _layer_cost(job, plans, few, rows, False)}
+    by_kind = {EMBEDDING: _embedding_cost(job, plans), DENSE: _layer_cost(job, plans, few, rows, False)}
     if model.experts:
-        found[MOE] = _layer_cost(job, plans, few, rows, True)
+        by_kind[MOE] = _layer_cost(job, plans, few, rows, True)
     if model.mtp_layers:
         # A prediction layer is one more of the last kind, behind a projection of 2 hidden x hidden.
-        found[MTP] = _plus(found.get(MOE, found[DENSE]), head, 2.0 * model.hidden / model.vocab)
-    return found | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
+        by_kind[MTP] = _plus(by_kind.get(MOE, by_kind[DENSE]), head, 2.0 * model.hidden / model.vocab)
+    return by_kind | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
 
 
 def _free(count: int) -> Cost:
@@ -217,8 +217,10 @@ def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     >>> share_there(job, Plan(tp=8), ("attn_proj",)), share_there(job, Plan(tp=8), ("core_attn", "attn_proj"))
     (25, 100)
     """
-    plans, mixture = Plans.of([plan]), job.model.experts is not None
-    whole = movable_bytes(job.model, shapes_of(job, plans), mixture, job.stack.imbalance, 1.0 if job.quantised else 2.0)
+    plans, has_experts = Plans.of([plan]), job.model.experts is not None
+    whole = movable_bytes(
+        job.model, shapes_of(job, plans), has_experts, job.stack.imbalance, 1.0 if job.quantised else 2.0
+    )
     some = {name: size for name, size in whole.items() if name in modules}
     part, all_of_it = (moved_bytes(sizes, without_full(plans.recompute), np.ones(1))[0] for sizes in (some, whole))
     return round(100 * float(part) / max(float(all_of_it), 1.0))

@@ -75,9 +75,9 @@ def copies_sent(destinations: FloatArray, experts: Experts) -> FloatArray:
     >>> copies_sent(many, Experts(count=256, top_k=8, ffn_hidden=2048, groups=8, group_limit=4)).round(2).tolist()
     [1.0, 2.93, 3.63, 6.6]
     """
-    found = np.unique(destinations)
-    values = np.array([_copies(float(n), experts) for n in found])
-    return np.asarray(values[np.searchsorted(found, destinations)])
+    distinct = np.unique(destinations)
+    values = np.array([_copies(float(n), experts) for n in distinct])
+    return np.asarray(values[np.searchsorted(distinct, destinations)])
 
 
 @lru_cache(maxsize=4096)

@@ -26,8 +26,8 @@ GATHERS = ("mlp", "moe", "shared_experts")  # modules whose products tensor para
 def layer_messages(job: Job, shapes: Shapes, moe: bool) -> tuple[Message, ...]:
     """Messages of one layer and micro-batch, forward and backward, nothing recomputed."""
     blocks = tensor_blocks(job.model, shapes, moe)
-    found = [*tensor_messages(job.model, shapes, blocks), *context_messages(job.model, shapes)]
-    return (*found, *expert_messages(job, shapes)) if moe else tuple(found)
+    dense = [*tensor_messages(job.model, shapes, blocks), *context_messages(job.model, shapes)]
+    return (*dense, *expert_messages(job, shapes)) if moe else tuple(dense)
 
 
 def tensor_blocks(model: Model, shapes: Shapes, moe: bool) -> FloatArray:
@@ -132,17 +132,17 @@ def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[M
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py for the latent vectors.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     if module in GATHERS and (module == "mlp") != moe:
         has_block = tensor_blocks(job.model, shapes, moe) > 1 if moe else np.ones(np.shape(shapes.tp), dtype=np.bool_)
-        found += tensor_messages(job.model, shapes, has_block.astype(np.float64))
+        messages += tensor_messages(job.model, shapes, has_block.astype(np.float64))
     if module == "moe" and moe:
-        found += expert_messages(job, shapes)
+        messages += expert_messages(job, shapes)
     if module == "mla_up_proj":
         size = ELEMENT * shapes.tokens * latent_width(job.model)
         times = np.where(shapes.sequence_parallel, 1.0, 0.0)
-        found.append(_message(TP, "latent vectors", "all_gather", size, (shapes.tp, 1), times, FORWARD, "gemm"))
-    return tuple(message for message in found if message.phase == FORWARD)
+        messages.append(_message(TP, "latent vectors", "all_gather", size, (shapes.tp, 1), times, FORWARD, "gemm"))
+    return tuple(message for message in messages if message.phase == FORWARD)
 
 
 def boundary_messages(job: Job, plans: Plans) -> tuple[Message, ...]:
@@ -157,14 +157,14 @@ def boundary_messages(job: Job, plans: Plans) -> tuple[Message, ...]:
     split = np.where(plans.sequence_parallel | scattered, plans.tp, 1)
     whole = ELEMENT * plans.micro_batch * job.seq_len / plans.cp * job.model.hidden
     ranks, stride = np.where(plans.pp > 1, 2, 1), plans.tp * plans.cp * plans.dp
-    found = []
+    messages = []
     for phase in (FORWARD, BACKWARD):
-        found.append(
+        messages.append(
             _message(PP, "activations", "point_to_point", whole / split, (ranks, stride), 1.0, phase, "", skewed=False)
         )
         group = np.where(scattered & (plans.pp > 1), plans.tp, 1), 1
-        found.append(_message(PP, "activations", "all_gather", whole, group, 1.0, phase, "", skewed=False))
-    return tuple(found)
+        messages.append(_message(PP, "activations", "all_gather", whole, group, 1.0, phase, "", skewed=False))
+    return tuple(messages)
 
 
 def launched(messages: Iterable[Message], phase: str) -> FloatArray | float:

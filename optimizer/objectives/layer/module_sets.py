@@ -16,7 +16,7 @@ from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.seconds import layer_time
 
-Exchange = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
+Saving = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
 SMALL = 0.025  # of what all layers keep: sets that free less than so much more than a cheaper one are left out
 
 
@@ -32,7 +32,7 @@ def searched_modes(job: Job) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _sets(job: Job) -> tuple[str, ...]:
-    return frontier(*exchange(job))
+    return frontier(*savings(job))
 
 
 def _alone(job: Job) -> Job:
@@ -41,7 +41,7 @@ def _alone(job: Job) -> Job:
     return replace(job, gpus=ranks, global_batch=1, limits=Limits(), settings=())
 
 
-def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
+def savings(job: Job) -> tuple[dict[str, Saving], Saving, float]:
     """What recomputing each module of all layers frees and costs, what whole layers do, and what all layers keep [B].
 
     One sequence on one GPU, the experts on as many as a scale-up domain has: what one module frees and costs against
@@ -52,7 +52,7 @@ def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
     ep = one * _expert_ranks(job)
     shapes = Shapes(tp=one, cp=one, ep=ep, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=job.seq_len)
     keeps, full = 0.0, np.zeros(2)
-    found = {module: np.zeros(2) for module in stack.features.recompute_modules}
+    freed_and_cost = {module: np.zeros(2) for module in stack.features.recompute_modules}
     for count, moe in ((model.dense_layers, False), (model.moe_layers, True)):
         if not count:
             continue
@@ -61,12 +61,12 @@ def exchange(job: Job) -> tuple[dict[str, Exchange], Exchange, float]:
         keeps += count * float(table.none[0])
         full += count * np.array([table.none[0] - table.full[0], time.full.total[0]])
         for module, phase in time.modules.items():
-            found[module] += count * np.array([table.modules[module][0], phase.total[0]])
-    exchanges = {module: (float(freed), float(seconds)) for module, (freed, seconds) in found.items()}
-    return exchanges, (float(full[0]), float(full[1])), keeps
+            freed_and_cost[module] += count * np.array([table.modules[module][0], phase.total[0]])
+    by_module = {module: (float(freed), float(seconds)) for module, (freed, seconds) in freed_and_cost.items()}
+    return by_module, (float(full[0]), float(full[1])), keeps
 
 
-def frontier(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tuple[str, ...]:
+def frontier(by_module: dict[str, Saving], full: Saving, keeps: float) -> tuple[str, ...]:
     """Sets that nothing beats which frees as much: no other set, and no number of whole layers recomputed; thinned out.
 
     From the set that frees least upwards, those are left out that free less than SMALL more than the one before.
@@ -75,22 +75,22 @@ def frontier(exchanges: dict[str, Exchange], full: Exchange, keeps: float) -> tu
     >>> frontier(some, (9.0, 12.0), 10.0)
     ('moe_act', 'layernorm+moe_act')
     """
-    useful = [module for module in MODULES if exchanges.get(module, (0.0, 0.0))[0] > 0]
+    useful = [module for module in MODULES if by_module.get(module, (0.0, 0.0))[0] > 0]
     names = {named(some) for n in range(1, len(useful) + 1) for some in combinations(useful, n)}
-    points = {name: _together(exchanges, modules_of(name)) for name in names - set(MODES)}
-    found: list[str] = []
+    points = {name: _together(by_module, modules_of(name)) for name in names - set(MODES)}
+    rising: list[str] = []
     freed, least = 0.0, full[1]
     for name in sorted(points, key=lambda name: (-points[name][0], points[name][1], name)):
         size, seconds = points[name]
         if seconds < min(least, size * full[1] / full[0]):
-            found.append(name)
+            rising.append(name)
             least = seconds
-    kept: list[str] = []
-    for name in reversed(found):
+    hull: list[str] = []
+    for name in reversed(rising):
         if points[name][0] >= freed + SMALL * keeps:
-            kept.append(name)
+            hull.append(name)
             freed = points[name][0]
-    return tuple(kept)
+    return tuple(hull)
 
 
 def offered_modules(model: Model, modules: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,5 +110,5 @@ def _expert_ranks(job: Job) -> int:
     return max(ranks for ranks in range(1, most + 1) if experts % ranks == 0)
 
 
-def _together(exchanges: dict[str, Exchange], modules: tuple[str, ...]) -> Exchange:
-    return sum(exchanges[name][0] for name in modules), sum(exchanges[name][1] for name in modules)
+def _together(by_module: dict[str, Saving], modules: tuple[str, ...]) -> Saving:
+    return sum(by_module[name][0] for name in modules), sum(by_module[name][1] for name in modules)

@@ -55,31 +55,31 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     again = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
     head = words * again + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
     dense = _attention(model, tp) + model.mlp_params(model.ffn_hidden) / tp
-    found = {
+    by_kind = {
         EMBEDDING: LocalParameters(shared=embedding, experts=nothing),
         HEAD: LocalParameters(shared=head, experts=nothing),
         DENSE: LocalParameters(shared=dense, experts=nothing),
     }
     if model.experts:
-        found[MOE] = _mixture(model, model.experts, plans)
+        by_kind[MOE] = _moe_layer(model, model.experts, plans)
     if model.mtp_layers:
-        layer = found.get(MOE, found[DENSE])
+        layer = by_kind.get(MOE, by_kind[DENSE])
         projection = 2.0 * model.hidden**2 / tp + 3.0 * model.norm_params
         lookup = np.where(plans.pp > 1, embedding, 0.0) / model.mtp_layers
-        found[MTP] = LocalParameters(shared=layer.shared + projection + lookup, experts=layer.experts)
-    return found
+        by_kind[MTP] = LocalParameters(shared=layer.shared + projection + lookup, experts=layer.experts)
+    return by_kind
 
 
 def whole_model(model: Model, each: Mapping[str, LocalParameters]) -> LocalParameters:
     """Elements of all stages together on the ranks of one pipeline, from those of one of every kind [elements]."""
     counts = kinds_of(model)
     return LocalParameters(
-        shared=np.asarray(sum(counts[kind] * held.shared for kind, held in each.items())),
-        experts=np.asarray(sum(counts[kind] * held.experts for kind, held in each.items())),
+        shared=np.asarray(sum(counts[kind] * elements.shared for kind, elements in each.items())),
+        experts=np.asarray(sum(counts[kind] * elements.experts for kind, elements in each.items())),
     )
 
 
-def _mixture(model: Model, experts: Experts, plans: Plans) -> LocalParameters:
+def _moe_layer(model: Model, experts: Experts, plans: Plans) -> LocalParameters:
     """A layer with experts: those split over ep and etp, router and vectors on every rank, the rest split over tp."""
     tp = plans.tp.astype(np.float64)
     shared = model.mlp_params(experts.shared_ffn_hidden) if experts.shared_ffn_hidden else 0
@@ -157,14 +157,14 @@ class Group:
 
 def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
     """The replicas of whatever any of the plans holds, `whole` being the elements of all stages together."""
-    found = []
+    of_parts = []
     for part, ranks, stride in groups(plans):
         elements = getattr(whole, part)
         if part == "shared" or np.any(elements):
             shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
             held = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
-            found.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
-    return tuple(found)
+            of_parts.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
+    return tuple(of_parts)
 
 
 def groups(plans: Plans) -> tuple[tuple[str, FloatArray, IntArray], ...]:

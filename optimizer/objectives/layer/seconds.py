@@ -124,7 +124,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
     messages = layer_messages(job, shapes, moe)
     nothing = np.zeros_like(shapes.tp)
     collectives = launched(messages, FORWARD) + nothing
-    host = (_kernels(job, layer) + collectives) * _launch(job) + (mixture_host(job, shapes) if moe else 0.0)
+    host = (_kernels(job, layer) + collectives) * _launch(job) + (moe_host(job, shapes) if moe else 0.0)
     forward = _compute(job, layer, curves, backward=False)
     selective = dict.fromkeys(TERMS, nothing) | recomputed_terms(job, layer, curves, forward)
     alone = None if shapes.overlap is None else ~shapes.overlap
@@ -179,8 +179,8 @@ def _beside(
     hosts = host + more, (host + more) * BACKWARD_KERNELS
     taken = next((message.taken for message in messages if message.parallelism == EP), 0.0)
     taken = taken + np.zeros(np.shape(host))
-    found = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
-    first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in found)
+    gains = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
+    first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in gains)
     return first, second
 
 
@@ -207,17 +207,17 @@ def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool, module
     if not set(modules).intersection(job.stack.features.recompute_modules):
         return {}
     curves = _curves(job)
-    found = {}
+    by_module = {}
     for module, operators in module_operators(job.model, shapes, job.stack, layer, moe).items():
         if module not in modules:
             continue
         forward = _compute(job, operators, curves, backward=False)
         messages = module_messages(job, shapes, module, moe)
         host = (_kernels(job, operators) + launched(messages, FORWARD)) * _launch(job) + np.zeros_like(shapes.tp)
-        host = host + (mixture_host(job, shapes) if module == "moe" and moe else 0.0)
+        host = host + (moe_host(job, shapes) if module == "moe" and moe else 0.0)
         drained = recomputed_launches(job, operators, "attention") if module == "mla_up_proj" and moe else 0.0
-        found[module] = _phase(job, forward, messages, FORWARD, host, drained)
-    return found
+        by_module[module] = _phase(job, forward, messages, FORWARD, host, drained)
+    return by_module
 
 
 def recomputed_terms(
@@ -324,7 +324,7 @@ def _phase(
     return Phase(terms=terms, hidden=hidden, outlasting=sum(outlasting.values(), nothing))
 
 
-def mixture_host(job: Job, shapes: Shapes) -> FloatArray:
+def moe_host(job: Job, shapes: Shapes) -> FloatArray:
     """Host time of a mixture's forward pass beside the launches of its kernels [s].
 
     expert_host where the software launches mixtures eagerly, and two calls of a dispatcher whose messages the host

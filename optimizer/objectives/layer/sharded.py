@@ -62,7 +62,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).
     """
-    found = []
+    messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     for part, ranks, stride in groups(plans):
         held = getattr(elements, part)
@@ -72,7 +72,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
             ("weights", "all_gather", ELEMENT * held, gathers, BACKWARD),
             ("gradients", "reduce_scatter", job.stack.features.grad_bytes * held, scatters, BACKWARD),
         ):
-            found.append(
+            messages.append(
                 Message(
                     parallelism=DP,
                     purpose=f"{purpose}{of}",
@@ -84,7 +84,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
                     phase=phase,
                 )
             )
-    return tuple(found)
+    return tuple(messages)
 
 
 def sharded_exposures(
@@ -103,12 +103,12 @@ def sharded_exposures(
     """
     if not np.any(plans.zero_stage >= 2):
         return {kind: Exposure.none(len(plans)) for kind in covers}
-    found: dict[str, Exposure] = {}
+    by_kind: dict[str, Exposure] = {}
     overlap = overlap_of(job, plans)
     for kind in sorted(covers, key=EMBEDDING.__eq__):  # the embedding last
         ahead, behind, again = covers[kind]
         if kind == EMBEDDING:
-            ahead, behind = ahead + found[DENSE].after_forward, behind + found[DENSE].after_backward
+            ahead, behind = ahead + by_kind[DENSE].after_forward, behind + by_kind[DENSE].after_backward
         messages = sharded_messages(job, few, elements[kind])
         forward, backward = (
             sum((m.seconds(job) for m in messages if m.phase == phase), np.zeros(len(few)))[rows]
@@ -116,14 +116,14 @@ def sharded_exposures(
             for phase in (FORWARD, BACKWARD)
         )
         spared = exposed(backward, behind, overlap)
-        found[kind] = Exposure(
+        by_kind[kind] = Exposure(
             forward=exposed(forward, ahead, overlap),
             backward=spared,
             again=exposed(backward, behind + again, overlap) - spared,
             after_forward=beyond(forward, ahead, overlap),
             after_backward=beyond(backward, behind, overlap),
         )
-    return found
+    return by_kind
 
 
 def overlap_of(job: Job, plans: Plans) -> FloatArray:

@@ -54,7 +54,7 @@ def levels(
     On a mesh a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth), on a torus the axes
     that its group has.
     """
-    found = []
+    met = []
     for number, tier in enumerate(tiers):
         below = group.domains(number - 1)
         inside = group.members[number - 1] if number else np.ones_like(group.size)
@@ -64,7 +64,7 @@ def levels(
         if number == 0 and is_torus(tier):
             rate, detour = torus_rate(members, tier), torus_detour(members, tier)
             crossings = torus_steps(members, tier) * group.domains(number)
-        found.append(
+        met.append(
             Level(
                 profile=profile(tier.link, network=number > 0),
                 rate=rate / tier.oversubscription * (network_efficiency if number else scale_up_efficiency),
@@ -74,7 +74,7 @@ def levels(
                 detour=detour,
             )
         )
-    return tuple(found)
+    return tuple(met)
 
 
 def lines(kind: str, group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:

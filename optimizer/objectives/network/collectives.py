@@ -129,15 +129,15 @@ def _offers(
 
 def _competitive(latency: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Leave out the algorithms (rows) that for every group are beaten by another in latency and slope alike."""
-    kept: list[int] = []
+    envelope: list[int] = []
     for row in range(len(latency)):
-        rivals = [other for other in range(len(latency)) if other in kept or other > row]
+        others = [other for other in range(len(latency)) if other in envelope or other > row]
         worse = np.zeros(latency.shape[1], dtype=np.bool_)
-        for other in rivals:
+        for other in others:
             worse |= (latency[other] <= latency[row]) & (slope[other] <= slope[row])
         if not worse.all():
-            kept.append(row)
-    return latency[kept], slope[kept]
+            envelope.append(row)
+    return latency[envelope], slope[envelope]
 
 
 def _lowest(sizes: FloatArray, index: IntArray, latency: FloatArray, slope: FloatArray) -> FloatArray:

@@ -82,11 +82,11 @@ def network_energy(kind: str, message: ArrayLike, group: Span, cluster: Cluster)
 def _new_members(group: Span) -> list[FloatArray]:
     """Peers of a rank that a tier brings within reach: members of its domain less those of the tier below."""
     below = np.ones(group.size.shape)
-    found = []
-    for held in group.members:
-        found.append(held - below)
-        below = held.astype(np.float64)
-    return found
+    peers = []
+    for members in group.members:
+        peers.append(members - below)
+        below = members.astype(np.float64)
+    return peers
 
 
 def _ring_edges(group: Span) -> list[FloatArray]:

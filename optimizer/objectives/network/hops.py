@@ -62,8 +62,8 @@ def ring_time(kind: str, message: ArrayLike, group: Span, cluster: Cluster) -> F
     n = group.size.astype(np.float64)
     part = np.asarray(message, dtype=np.float64) / n
     slowest, below = np.zeros(np.broadcast(part, n).shape), np.ones(n.shape)
-    for level, held in enumerate(group.members):
-        used = np.where(held > below, path_time(part, path(cluster, level), cluster), 0.0)
-        slowest, below = np.maximum(slowest, used), held.astype(np.float64)
+    for level, members in enumerate(group.members):
+        used = np.where(members > below, path_time(part, path(cluster, level), cluster), 0.0)
+        slowest, below = np.maximum(slowest, used), members.astype(np.float64)
     total: FloatArray = (2.0 if kind == "all_reduce" else 1.0) * (n - 1.0) * slowest
     return total

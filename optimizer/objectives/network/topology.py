@@ -74,18 +74,18 @@ def span(cluster: Cluster, size: ArrayLike, stride: ArrayLike) -> Span:
     tiers = tuple(tier.size for tier in cluster.tiers)
     if sizes.size <= FEW:
         return _remembered(tiers, sizes.shape, sizes.tobytes(), strides.tobytes())
-    return _laid(tiers, sizes, strides)
+    return _span(tiers, sizes, strides)
 
 
-def _laid(tiers: tuple[int, ...], sizes: IntArray, strides: IntArray) -> Span:
-    held = (np.minimum(sizes, np.maximum(1, size // strides)) for size in tiers)
-    return Span(size=sizes, members=tuple(held))
+def _span(tiers: tuple[int, ...], sizes: IntArray, strides: IntArray) -> Span:
+    members = (np.minimum(sizes, np.maximum(1, size // strides)) for size in tiers)
+    return Span(size=sizes, members=tuple(members))
 
 
 @lru_cache(maxsize=1024)
 def _remembered(tiers: tuple[int, ...], shape: tuple[int, ...], sizes: bytes, strides: bytes) -> Span:
     size, stride = (np.frombuffer(column, dtype=np.int64).reshape(shape) for column in (sizes, strides))
-    return _laid(tiers, size, stride)
+    return _span(tiers, size, stride)
 
 
 def _dense(values: IntArray) -> IntArray:

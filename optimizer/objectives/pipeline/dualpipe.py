@@ -64,18 +64,18 @@ class _Rank:
             self.backward(1, late=True)
             self.weights()
             self.forward(1)
-        for turn in range(microbatches // 2 - self.pp + near):
+        for number in range(microbatches // 2 - self.pp + near):
             self.forward(0)
             # The middle stages do not pair their first: that would make the others wait.
-            self.backward(1, joined=self.ahead > 0 or turn > 0)
+            self.backward(1, joined=self.ahead > 0 or number > 0)
             self.forward(1)
             self.backward(0, joined=True)
         for _ in range(self.ahead):
             self.backward(1)
             self.forward(1)
             self.backward(0, joined=True)
-        for turn in range(2 * near):
-            self.backward(1 - turn % 2, late=turn >= near)
+        for number in range(2 * near):
+            self.backward(1 - number % 2, late=number >= near)
         for _ in range(self.ahead):
             self.weights()
             self.backward(0, late=True)

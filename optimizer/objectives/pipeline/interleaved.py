@@ -23,9 +23,9 @@ def interleaved(pp: int, vpp: int, microbatches: int) -> Order:
             f"the interleaved schedule needs micro-batches in rounds of pp = {pp}, but got {microbatches}; "
             f"the nearest that work are {max(pp, microbatches // pp * pp)} and {(microbatches // pp + 1) * pp}"
         )
-    turns = [(virtual, first + i) for first in range(0, microbatches, pp) for virtual in range(vpp) for i in range(pp)]
-    forwards = [Pass(FORWARD, virtual, i) for virtual, i in turns]
-    backwards = [Pass(BACKWARD, vpp - 1 - virtual, i) for virtual, i in turns]
+    order = [(virtual, first + i) for first in range(0, microbatches, pp) for virtual in range(vpp) for i in range(pp)]
+    forwards = [Pass(FORWARD, virtual, i) for virtual, i in order]
+    backwards = [Pass(BACKWARD, vpp - 1 - virtual, i) for virtual, i in order]
     ahead = (vpp - 1) * pp if vpp > 1 else 0
     step = 2 if vpp > 1 else 1
     return tuple(tuple(alternate(forwards, backwards, ahead + step * (pp - s - 1))) for s in range(pp))

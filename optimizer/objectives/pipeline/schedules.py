@@ -53,14 +53,14 @@ def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
     Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py,
     get_pp_rank_microbatches (num_warmup_microbatches).
     """
-    held = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
+    resident = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
     for code, schedule in enumerate(IN_ORDER):
         chosen = plans.schedule == code
         if schedule is not ONE_F_ONE_B and np.any(chosen):
-            held = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), held)
+            resident = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), resident)
     if np.any(plans.overlap_exchange):
-        held = held + np.where(both_ways(plans), 0.0, plans.overlap_exchange / plans.vpp)
-    return np.minimum(plans.num_microbatches, held)
+        resident = resident + np.where(both_ways(plans), 0.0, plans.overlap_exchange / plans.vpp)
+    return np.minimum(plans.num_microbatches, resident)
 
 
 def both_ways(plans: Plans) -> BoolArray:

@@ -70,8 +70,8 @@ def kinds_of(model: Model) -> dict[str, float]:
     {'embedding': 1.0, 'dense': 3.0, 'moe': 58.0, 'mtp': 1.0, 'head': 1.0}
     """
     counts = {EMBEDDING: 1, DENSE: model.dense_layers, MOE: model.moe_layers, MTP: model.mtp_layers, HEAD: 1}
-    held = {EMBEDDING, DENSE, HEAD} | ({MOE} if model.experts else set())
-    return {kind: float(count) for kind, count in counts.items() if count or kind in held}
+    present = {EMBEDDING, DENSE, HEAD} | ({MOE} if model.experts else set())
+    return {kind: float(count) for kind, count in counts.items() if count or kind in present}
 
 
 def layer_sequence(model: Model) -> Runs:
@@ -81,7 +81,7 @@ def layer_sequence(model: Model) -> Runs:
     >>> layer_sequence(load_model("deepseek-v3"))
     (('embedding', 1), ('dense', 3), ('moe', 58), ('mtp', 1), ('head', 1))
     """
-    kinds = [MOE if mixture else DENSE for mixture in moe_pattern(model)]
+    kinds = [MOE if is_moe else DENSE for is_moe in moe_pattern(model)]
     runs = [(EMBEDDING, 1)]
     for kind in [*kinds, *[MTP] * model.mtp_layers, HEAD]:
         if runs[-1][0] == kind:
@@ -159,22 +159,22 @@ def placed_stages(model: Model, plans: Plans) -> Stages:
         rows.setdefault(key, []).append(row)
     columns = np.zeros((5, depth, len(plans)))
     for (placed, pp, vpp, recomputes), alike in rows.items():
-        held = _held(model, placed, pp, vpp, recomputes)[:, :, None]
-        columns[:, :pp, alike] = np.where(mirrored[alike], (held + held[:, ::-1]) / 2, held)
-    dense, moe, mtp, dense_again, moe_again = columns
+        layers = _layers_on_stages(model, placed, pp, vpp, recomputes)[:, :, None]
+        columns[:, :pp, alike] = np.where(mirrored[alike], (layers + layers[:, ::-1]) / 2, layers)
+    dense, moe, mtp, dense_recomputed, moe_recomputed = columns
     number = np.arange(depth, dtype=np.float64)[:, None]
     first, last = (number == 0) + 0.0 * mtp, (plans.pp == number + 1).astype(np.float64)
     ends = np.where(mirrored, (first + last) / 2, first), np.where(mirrored, (first + last) / 2, last)
     counts = {EMBEDDING: ends[0], DENSE: dense, HEAD: ends[1]}
-    again = {DENSE: dense_again}
+    recomputed = {DENSE: dense_recomputed}
     if model.experts:
-        counts[MOE], again[MOE] = moe, moe_again
+        counts[MOE], recomputed[MOE] = moe, moe_recomputed
     if model.mtp_layers:
         counts[MTP] = mtp
-        again[MTP] = mtp * (plans.recompute == FULL) * np.array([placed.first == 0 for placed in placements])
+        recomputed[MTP] = mtp * (plans.recompute == FULL) * np.array([placed.first == 0 for placed in placements])
     return Stages(
         counts=counts,
-        recomputed=again,
+        recomputed=recomputed,
         in_flight=in_flight(plans, np.minimum(number, plans.pp - 1)),
         exists=(plans.pp > number).astype(np.float64),
     )
@@ -192,13 +192,13 @@ def virtual_counts(model: Model, placed: Placement, pp: int, vpp: int) -> Counts
     edges = np.minimum(np.concatenate([[0], np.cumsum(counts)]), model.layers)
     moe = np.diff(np.concatenate([[0], np.cumsum(moe_pattern(model))])[edges]).astype(np.float64)
     number = np.arange(pp * vpp)
-    found = {EMBEDDING: number == 0, DENSE: counts - moe, HEAD: number == pp * vpp - 1}
-    found |= {MOE: moe} if model.experts else {}
-    found |= {MTP: model.mtp_layers * (number == pp * vpp - 1 - placed.mtp_ahead)} if model.mtp_layers else {}
-    return {kind: here.astype(np.float64) for kind, here in found.items()}
+    by_kind = {EMBEDDING: number == 0, DENSE: counts - moe, HEAD: number == pp * vpp - 1}
+    by_kind |= {MOE: moe} if model.experts else {}
+    by_kind |= {MTP: model.mtp_layers * (number == pp * vpp - 1 - placed.mtp_ahead)} if model.mtp_layers else {}
+    return {kind: here.astype(np.float64) for kind, here in by_kind.items()}
 
 
-def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) -> FloatArray:
+def _layers_on_stages(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) -> FloatArray:
     """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it recomputes."""
     here = virtual_counts(model, placed, pp, vpp)
     columns = np.zeros((5, pp))
@@ -207,13 +207,13 @@ def _held(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) 
     if recomputes and placed.first:
         counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
         moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
-        again, starts = np.minimum(counts, placed.first), np.minimum(np.cumsum(counts) - counts, model.layers)
-        mixtures = moe_before[np.minimum(starts + again, model.layers)] - moe_before[starts]
-        columns[3:] = [row.reshape(vpp, pp).sum(axis=0) for row in (again - mixtures, mixtures)]
+        recomputed, starts = np.minimum(counts, placed.first), np.minimum(np.cumsum(counts) - counts, model.layers)
+        moe_recomputed = moe_before[np.minimum(starts + recomputed, model.layers)] - moe_before[starts]
+        columns[3:] = [row.reshape(vpp, pp).sum(axis=0) for row in (recomputed - moe_recomputed, moe_recomputed)]
     elif recomputes:
-        again = np.array(placed.recomputed) if placed.recomputed else columns[0] + columns[1]
-        columns[4] = np.minimum(columns[1], again)
-        columns[3] = np.minimum(columns[0], again - columns[4])
+        recomputed = np.array(placed.recomputed) if placed.recomputed else columns[0] + columns[1]
+        columns[4] = np.minimum(columns[1], recomputed)
+        columns[3] = np.minimum(columns[0], recomputed - columns[4])
     return columns
 
 

@@ -22,11 +22,11 @@ NEGLECTED = 0.01  # of the closed form, by which the schedule may take longer un
 class Waves:
     """Which virtual stage every stage runs in every wave: rows are waves, columns stages.
 
-    there: whether there is a pass; enters: whether it waits for no other stage, as at the start and where it turns.
+    busy: whether there is a pass; enters: whether it waits for no other stage, as at the start and where it turns.
     """
 
     virtual: NDArray[np.int64]
-    there: NDArray[np.bool_]
+    busy: NDArray[np.bool_]
     enters: NDArray[np.bool_]
 
 
@@ -37,7 +37,7 @@ def waves_of(pp: int, vpp: int, microbatches: int) -> tuple[Waves, Waves]:
     Forward pass f of stage s, in its own order, is in wave f + s, and backward pass b in wave b + pp (vpp + 1) - 2 - s.
 
     >>> ahead, back = waves_of(2, 2, 2)
-    >>> ahead.virtual[:5, 0].tolist(), ahead.there[:5, 0].tolist(), back.there[:5, 0].tolist()
+    >>> ahead.virtual[:5, 0].tolist(), ahead.busy[:5, 0].tolist(), back.busy[:5, 0].tolist()
     ([0, 0, 1, 1, 0], [True, True, True, True, False], [False, False, False, False, True])
     """
     stage, passes = np.arange(pp), vpp * microbatches
@@ -45,8 +45,8 @@ def waves_of(pp: int, vpp: int, microbatches: int) -> tuple[Waves, Waves]:
     ahead, back = wave - stage, wave - (pp * (vpp + 1) - 2 - stage)
     forward, backward = ahead // pp % vpp, vpp - 1 - back // pp % vpp
     return (
-        Waves(virtual=forward, there=(ahead >= 0) & (ahead < passes), enters=(stage == 0) & (forward == 0)),
-        Waves(virtual=backward, there=(back >= 0) & (back < passes), enters=(stage == pp - 1) & (backward == vpp - 1)),
+        Waves(virtual=forward, busy=(ahead >= 0) & (ahead < passes), enters=(stage == 0) & (forward == 0)),
+        Waves(virtual=backward, busy=(back >= 0) & (back < passes), enters=(stage == pp - 1) & (backward == vpp - 1)),
     )
 
 
@@ -62,13 +62,13 @@ def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> Fl
     first = second = np.zeros(forward.shape[:-1])  # when each stage ends its forward and its backward pass of a wave
     stage = np.arange(pp)
     before, behind = np.roll(stage, 1), np.roll(stage, -1)
-    for wave in range(len(ahead.there)):
+    for wave in range(len(ahead.busy)):
         waits = np.where(ahead.enters[wave], 0.0, first[..., before])
         run = np.maximum(second, waits) + forward[..., stage, ahead.virtual[wave]]
-        first = np.where(ahead.there[wave], run, second)
+        first = np.where(ahead.busy[wave], run, second)
         waits = np.where(back.enters[wave], 0.0, second[..., behind])
         run = np.maximum(first, waits) + backward[..., stage, back.virtual[wave]]
-        second = np.where(back.there[wave], run, first)
+        second = np.where(back.busy[wave], run, first)
     return np.asarray(second.max(axis=-1))
 
 
@@ -91,20 +91,20 @@ def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> Float
     busy = forward + backward
     stages = busy.sum(axis=-1)
     slowest, whole = stages.max(axis=-1), stages.sum(axis=-1)
-    found = np.zeros(slowest.shape)
+    waiting = np.zeros(slowest.shape)
     if vpp == 1 or microbatches % pp:
-        return found
+        return waiting
     closed = microbatches * slowest + (whole - slowest) / vpp
     late = (microbatches + (pp - 1) / vpp) * longest(busy) > closed * (1 + NEGLECTED)
     if not np.any(late):
-        return found
+        return waiting
     ahead, back = forward[late], backward[late]
     few = min(microbatches, ROUNDS * pp)
     takes = makespan(few, ahead, back)
     if few < microbatches:
         takes = takes + (microbatches - few) / pp * (takes - makespan(few - pp, ahead, back))
-    found[late] = np.maximum(takes / (1 + NEGLECTED) - closed[late], 0.0)
-    return found
+    waiting[late] = np.maximum(takes / (1 + NEGLECTED) - closed[late], 0.0)
+    return waiting
 
 
 def longest(busy: FloatArray) -> FloatArray:

@@ -214,7 +214,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "kernel launches",
             name="launch",
             parameters=("launch", "microbatch_overhead", "pipelined_collective", "expert_host"),
-            kernels=(seconds.launch_seconds, seconds.mixture_host),
+            kernels=(seconds.launch_seconds, seconds.moe_host),
         ),
         _term(
             in_layers,

@@ -15,7 +15,7 @@ from optimizer.objectives.kernels.activations import activation_bytes, kept_byte
 from optimizer.objectives.kernels.modules import module_flops, module_operators
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.module_sets import SMALL, exchange, frontier, offered_modules, searched_modes
+from optimizer.objectives.layer.module_sets import SMALL, frontier, offered_modules, savings, searched_modes
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.price import price
@@ -151,7 +151,7 @@ def test_the_mixture_is_dispatched_again() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_set_of_modules_is_beaten_by_one_that_is_searched(model: str) -> None:
     """By a set that frees as much but for SMALL in no more time, or by as many whole layers as free as much."""
-    exchanges, full, keeps = exchange(job(model))
+    exchanges, full, keeps = savings(job(model))
 
     def together(name: str) -> tuple[float, float]:
         freed_and_added = [exchanges[module] for module in modules_of(name)]
