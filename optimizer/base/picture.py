@@ -27,7 +27,7 @@ def bar(title: str, parts: Mapping[str, float], whole: float) -> str:
     segments = [(*part, colour) for part, colour in zip(large, COLOURS, strict=False)]
     segments += [("the rest", rest, REST)] * (rest > 0)
     height = LINE + BAR + LINE * (1 + (len(segments) - 1) // COLUMNS) + 10
-    said = ", ".join(f"{name} {share:.1%}" for name, share, _ in segments)
+    label = ", ".join(f"{name} {share:.1%}" for name, share, _ in segments)
     body, left = [_text(0, 13, title, bold=True), _box(0, LINE, WIDTH, BAR, "none")], 0.0
     for place, (name, share, colour) in enumerate(segments):
         body.append(_box(left, LINE, share * WIDTH, BAR, colour, f"{name} {share:.1%}"))
@@ -36,7 +36,7 @@ def bar(title: str, parts: Mapping[str, float], whole: float) -> str:
         body += [_box(x, y - 10, 10, 10, colour), _text(x + 15, y, f"{name} {share:.1%}")]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
-        f'aria-label="{escape(f"{title}: {said}")}" style="max-width:100%;font:12px sans-serif;fill:currentColor">'
+        f'aria-label="{escape(f"{title}: {label}")}" style="max-width:100%;font:12px sans-serif;fill:currentColor">'
         f"{''.join(body)}</svg>"
     )
 

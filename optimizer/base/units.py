@@ -141,9 +141,9 @@ def parse(text: str | float | int, dimension: str) -> float:
         raise InputError(f"{text[:40]!r} is too large a number")
     if not match[2]:
         return number
-    found, size = factor(match[2], dimension)
-    if found != dimension:
-        raise InputError(f"{text!r} is in [{found}]; expected a quantity in [{dimension}]")
+    measured, size = factor(match[2], dimension)
+    if measured != dimension:
+        raise InputError(f"{text!r} is in [{measured}]; expected a quantity in [{dimension}]")
     return number * size
 
 
@@ -174,12 +174,12 @@ def whole(text: str) -> int:
     (8192, 1048576, 1536)
     """
     try:
-        found = amount(text, 1024)
+        number = amount(text, 1024)
     except InputError:
-        found = 0.0
-    if not 1 <= found <= LARGEST or found != int(found):
+        number = 0.0
+    if not 1 <= number <= LARGEST or number != int(number):
         raise InputError(f"{text!r:.80} is no whole number from 1 to {LARGEST:,}; write for example 8192 or 8k")
-    return int(found)
+    return int(number)
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:

@@ -50,13 +50,13 @@ class Calibration:
 
     def groups(self) -> dict[str, dict[str, Errors]]:
         """Residuals by source, device and model."""
-        found: dict[str, dict[str, Errors]] = {}
+        by_kind: dict[str, dict[str, Errors]] = {}
         for by, key in (("source", source_name), ("device", device_name), ("model", model_name)):
             places = gathered(zip(self.timed, self.errors, strict=True), partial(_name, key))
-            found[by] = {
+            by_kind[by] = {
                 str(name): _errors(np.array([error for _, error in members])) for name, members in places.items()
             }
-        return found
+        return by_kind
 
 
 def calibrate(
@@ -94,8 +94,8 @@ def calibrate(
     stack, memory = _settled_memory(clean, stack, start.parameters, keep == "all", report)
     if memory.solution:
         solutions.append(memory.solution)
-    told = tuple(name for solution in solutions for name in solution.names)
-    stack = settle.inherited(stack, start.parent if anew else start.name, set(names).difference(told))
+    identified = tuple(name for solution in solutions for name in solution.names)
+    stack = settle.inherited(stack, start.parent if anew else start.name, set(names).difference(identified))
     clean = [_under(run, stack) for run in clean]
     timed = [run for run in clean if run.step_time]
     errors = time_errors(timed, stack.parameters)
@@ -196,13 +196,13 @@ def _under(run: Run, stack: Stack) -> Run:
 
 
 def _errors(log_errors: FloatArray) -> Errors:
-    found = errors_of(np.exp(log_errors), np.ones(len(log_errors)))
-    return found or Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
+    errors_known = errors_of(np.exp(log_errors), np.ones(len(log_errors)))
+    return errors_known or Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
 
 
 def _residuals(errors: FloatArray, memory: MemoryFit) -> dict[str, float]:
-    found = _errors(errors)
-    residuals = {"mape": found.mape, "median": found.median, "p90": found.p90, "bias": found.bias}
+    time = _errors(errors)
+    residuals = {"mape": time.mape, "median": time.median, "p90": time.p90, "bias": time.bias}
     if len(memory.residuals):
         residuals |= {"memory_mape": _errors(memory.residuals).mape, "memory_runs": float(len(memory.residuals))}
     return residuals

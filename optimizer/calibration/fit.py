@@ -79,7 +79,7 @@ def fit_times(
     def errors(values: Mapping[str, float]) -> FloatArray:
         return log_error(grouped, measured, {**start.parameters, **values})
 
-    found = solve(
+    solution = solve(
         errors,
         free,
         home,
@@ -88,7 +88,7 @@ def fit_times(
         prior=prior,
         evaluations=evaluations,
     )
-    return Fit(solution=found, residuals=found.errors)
+    return Fit(solution=solution, residuals=solution.errors)
 
 
 def table_weights(runs: Sequence[Run]) -> FloatArray:

@@ -106,8 +106,8 @@ def memory_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
 def time_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
     """The category of the step time of each run that was left out: STARVED, else EXPERTS, else ""."""
     slow = _hardness(left, runs) < STARVED_MFU
-    mixtures = np.array([_has_experts(runs[place]) for place in left.places])
-    return np.where(slow, STARVED, np.where(mixtures, EXPERTS, ""))
+    of_moe = np.array([_has_experts(runs[place]) for place in left.places])
+    return np.where(slow, STARVED, np.where(of_moe, EXPERTS, ""))
 
 
 def memory_kind(run: Run) -> str:

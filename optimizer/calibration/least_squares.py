@@ -13,7 +13,7 @@ from optimizer.objectives.arrays import FloatArray
 
 SCALE = 0.05  # of the soft-L1 loss, in log: errors below it count as squares
 PRIOR = SCALE / PRIOR_SPREAD  # weight of a parameter's distance against a run's error, whose spread is SCALE
-TOLD = 0.7  # of the prior's spread: below, the data tell as much of a parameter as the prior does
+IDENTIFIED = 0.7  # of the prior's spread: below, the data tell as much of a parameter as the prior does
 RUNS_PER_PARAMETER = 3
 STEP = 1e-3  # finite difference on the unit scale
 EDGE = 0.005  # on the unit scale: nearer to a bound than this is on it
@@ -66,7 +66,7 @@ class Solution:
         while len(keep):
             covariance = np.linalg.inv(self.information[np.ix_(keep, keep)])
             variance = np.diag(covariance)
-            vague = np.sqrt(variance) > TOLD * PRIOR_SPREAD
+            vague = np.sqrt(variance) > IDENTIFIED * PRIOR_SPREAD
             if not vague.any() and len(keep) <= most:
                 break
             loss = np.where(vague | (len(keep) > most), away**2 / (2 * variance), np.inf)
@@ -114,15 +114,15 @@ def solve(
     def slopes(unit: FloatArray) -> FloatArray:
         return np.concatenate([derivatives(errors, names, unit, errors_at(tuple(unit))), prior * np.eye(count)])
 
-    found = least_squares(residuals, start, jac=slopes, bounds=(0, 1), loss=loss, f_scale=SCALE, max_nfev=evaluations)
+    optimum = least_squares(residuals, start, jac=slopes, bounds=(0, 1), loss=loss, f_scale=SCALE, max_nfev=evaluations)
     return Solution(
         names=tuple(names),
-        unit=found.x,
+        unit=optimum.x,
         home=centre,
-        information=np.asarray(found.jac.T @ found.jac / SCALE**2),
-        cost=float(found.cost / SCALE**2),
-        evaluations=int(found.nfev),
-        errors=found.fun[: len(found.fun) - count],
+        information=np.asarray(optimum.jac.T @ optimum.jac / SCALE**2),
+        cost=float(optimum.cost / SCALE**2),
+        evaluations=int(optimum.nfev),
+        errors=optimum.fun[: len(optimum.fun) - count],
     )
 
 

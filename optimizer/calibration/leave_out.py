@@ -65,12 +65,12 @@ def held_out(
     """
     unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
-    places, found, inside = [], [], []
+    places, left_errors, inside = [], [], []
     for part, values in zip(parts, refitted(runs, parts, fitted, free, errors, home), strict=True):
         rest = np.setdiff1d(np.arange(len(runs)), part)
         left = [runs[place] for place in part]
         places.append(part)
-        found.append(_larger(errors(left, values), at_fit[part]))
+        left_errors.append(_larger(errors(left, values), at_fit[part]))
         inside.append(_surrounded(left, [runs[place] for place in rest.tolist()]))
     whole = np.concatenate(places)
     like = np.zeros(len(whole), dtype=bool)
@@ -78,7 +78,7 @@ def held_out(
     numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     return HeldOut(
         places=whole,
-        errors=np.concatenate(found),
+        errors=np.concatenate(left_errors),
         inside=np.concatenate(inside),
         parts=numbers,
         like=like,

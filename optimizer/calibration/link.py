@@ -56,9 +56,9 @@ def fit_link(
         return np.log(predicted(chosen, link, scale_up, gpus_per_node)) - measured
 
     low, high = np.log(np.array(BOUNDS)).T
-    found = least_squares(misfit, np.zeros(3), bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=1e-3)
-    link = scaled_link(base, *np.exp(found.x), network=scale_up is not None)
-    return LinkFit(link=link, samples=chosen, before=misfit(np.zeros(3)), residuals=misfit(found.x))
+    optimum = least_squares(misfit, np.zeros(3), bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=1e-3)
+    link = scaled_link(base, *np.exp(optimum.x), network=scale_up is not None)
+    return LinkFit(link=link, samples=chosen, before=misfit(np.zeros(3)), residuals=misfit(optimum.x))
 
 
 def scaled_link(base: Link, rate: float, step: float, floor: float, *, network: bool = False) -> Link:

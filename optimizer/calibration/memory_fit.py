@@ -61,8 +61,8 @@ def counted(run: Run) -> str:
     kind = run.memory_kind.lower()
     if USED in kind:
         return USED
-    told = "reserved" in kind or not ("alloc" in kind or "alloc" in run.row.get("notes", "").lower())
-    return RESERVED if told else ALLOCATED
+    reserved = "reserved" in kind or not ("alloc" in kind or "alloc" in run.row.get("notes", "").lower())
+    return RESERVED if reserved else ALLOCATED
 
 
 def measured_memory(runs: Sequence[Run]) -> Peaks:
@@ -86,10 +86,10 @@ def predicted_memory(
     reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
     for batch in grouped:
         job = batch.under(parameters)
-        held = stage_memory(bill_of(job, batch.plans), batch.stages)
-        places, fullest = list(batch.places), held.reserved.argmax(axis=0)
-        reserved[places] = held.reserved.max(axis=0)
-        fragments = np.take_along_axis(held.terms["fragmentation"], fullest[None], axis=0)[0]
+        stage_bytes = stage_memory(bill_of(job, batch.plans), batch.stages)
+        places, fullest = list(batch.places), stage_bytes.reserved.argmax(axis=0)
+        reserved[places] = stage_bytes.reserved.max(axis=0)
+        fragments = np.take_along_axis(stage_bytes.terms["fragmentation"], fullest[None], axis=0)[0]
         allocated[places] = reserved[places] - fragments
         used[places] = reserved[places] + job.stack["context_memory"]
     return reserved, allocated, used
@@ -125,14 +125,14 @@ def fit_memory(
 
     wrong = int(np.sum((_excess(grouped_verdicts, judged, start, start.parameters) > 0) != failed))
     informative = max(len(known), int(failed.sum()), wrong)
-    found = None
+    solution = None
     if free and informative >= FEWEST:
         home = {name: start[name] for name in free}
-        found = solve(errors, free, home, home | dict(guess or {}), prior=prior, evaluations=evaluations)
-    values = {**start.parameters, **(found.parameters if found else {})}
+        solution = solve(errors, free, home, home | dict(guess or {}), prior=prior, evaluations=evaluations)
+    values = {**start.parameters, **(solution.parameters if solution else {})}
     excess = _excess(grouped_verdicts, judged, start, values)
     return MemoryFit(
-        solution=found,
+        solution=solution,
         residuals=log_memory_error(grouped_peaks, peaks, values),
         informative=informative,
         verdicts=len(judged),

@@ -72,18 +72,18 @@ def _telling(members: Sequence[Priced]) -> bool:
 def _replayed(groups: Sequence[Sequence[Priced]], bold: Sequence[Priced | None], risk: float) -> Replay:
     answers = [answer(members, risk) for members in groups]
     regrets, dearer = [], []
-    for members, found, other in zip(groups, answers, bold, strict=True):
-        if found is None or found.run.out_of_memory or not found.run.step_time:
+    for members, chosen, other in zip(groups, answers, bold, strict=True):
+        if chosen is None or chosen.run.out_of_memory or not chosen.run.step_time:
             continue
         best = min(row.run.step_time for row in members if row.run.step_time and not row.run.out_of_memory)
-        regrets.append(found.run.step_time / best - 1.0)
+        regrets.append(chosen.run.step_time / best - 1.0)
         if other is not None and not other.run.out_of_memory and other.run.step_time:
-            dearer.append(found.run.step_time / other.run.step_time - 1.0)
+            dearer.append(chosen.run.step_time / other.run.step_time - 1.0)
     return Replay(
         risk=risk,
         groups=len(groups),
-        answered=sum(found is not None for found in answers),
-        failed=sum(bool(found and found.run.out_of_memory) for found in answers),
+        answered=sum(chosen is not None for chosen in answers),
+        failed=sum(bool(chosen and chosen.run.out_of_memory) for chosen in answers),
         mean_regret=float(np.mean(regrets)) if regrets else 0.0,
         dearer=float(np.mean(dearer)) if dearer else 0.0,
     )

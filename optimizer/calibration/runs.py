@@ -46,7 +46,7 @@ from optimizer.objectives.pipeline.stages import filled_stages
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
-MIXTURES = "megatron-core-2025"
+MOE_STACK = "megatron-core-2025"
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
@@ -145,10 +145,10 @@ def stack_for(row: Row, assumed: list[str]) -> str:
 
 def _taken_for(row: Row, stack: Stack) -> Stack:
     """The stack that prices a row; what its runs say of its errors holds for no other software that it is taken for."""
-    said = row.get("stack", "")
-    if not said or family(said) == family(stack.name):
+    named = row.get("stack", "")
+    if not named or family(named) == family(stack.name):
         return stack
-    return replace(stack, name=said, devices=(), ranges={}, intervals={})
+    return replace(stack, name=named, devices=(), ranges={}, intervals={})
 
 
 def family(stack: str) -> str:
@@ -161,7 +161,7 @@ def family(stack: str) -> str:
 
 
 def _usual_stack(row: Row) -> str:
-    """The stack of a row that names none that is known: its device's usual one, for a mixture that of MIXTURES.
+    """The stack of a row that names none that is known: its device's usual one, for a MoE model that of MOE_STACK.
 
     Mixtures of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the exchange.
     """
@@ -170,7 +170,7 @@ def _usual_stack(row: Row) -> str:
     except InputError:
         return DEFAULT_STACK
     usual = default_stack(device)
-    return MIXTURES if usual == DEFAULT_STACK and not row.get("stack") and row.get("experts") else usual
+    return MOE_STACK if usual == DEFAULT_STACK and not row.get("stack") and row.get("experts") else usual
 
 
 def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
@@ -272,8 +272,8 @@ def memory_unit(row: Row) -> float:
     >>> memory_unit({"mem_kind": "torch allocated", "notes": "GiB"}), memory_unit({"notes": "mem GiB"})
     (1000000000.0, 1073741824.0)
     """
-    said = row.get("mem_kind") or row.get("notes", "")
-    return GiB if re.search(r"\bgib\b", said.lower()) else GB
+    named = row.get("mem_kind") or row.get("notes", "")
+    return GiB if re.search(r"\bgib\b", named.lower()) else GB
 
 
 def _group(row: Row) -> str:

@@ -10,7 +10,7 @@ from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Solution
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 Fitted = TypeVar("Fitted")
-UNTOLD = "these runs do not tell it"
+NOT_IDENTIFIED = "these runs do not tell it"
 LOW, HIGH = "low", "high"
 AT_BOUND: Mapping[tuple[str, str], str] = {
     ("gemm_efficiency", HIGH): "products run at the rate of isolated kernels",
@@ -55,22 +55,22 @@ def settled(
     others may be told again. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs, and
     at least the one that they tell best.
     """
-    stack, found, told = start, first, tuple(free)
-    while (solution := solution_of(found)) is not None:
+    stack, fitted, identified = start, first, tuple(free)
+    while (solution := solution_of(fitted)) is not None:
         gone = set(solution.untold(max(1, runs // RUNS_PER_PARAMETER)))
-        if gone.issuperset(told) and told:
+        if gone.issuperset(identified) and identified:
             # Runs far from the start, which all count as outliers, tell nothing sharply; what they tell best moves.
-            gone.discard(min(told, key=lambda name: solution.spreads[name]))
-        told = tuple(name for name in told if name not in gone)
+            gone.discard(min(identified, key=lambda name: solution.spreads[name]))
+        identified = tuple(name for name in identified if name not in gone)
         if not gone:
             ends = {name: Fixed(value=value, why=bound_words(name, value)) for name, value in solution.at_bound.items()}
             if not ends:
                 break
             stack = replace(without(stack, ends), fixed={**stack.fixed, **ends})
-            told = tuple(name for name in free if name not in stack.fixed)
-        found = fit(stack, told, solution.parameters)
+            identified = tuple(name for name in free if name not in stack.fixed)
+        fitted = fit(stack, identified, solution.parameters)
     parameters = solution.parameters if solution else {}
-    return replace(stack, parameters={**stack.parameters, **parameters}), found
+    return replace(stack, parameters={**stack.parameters, **parameters}), fitted
 
 
 def bound_words(name: str, value: float) -> str:
@@ -83,9 +83,9 @@ def bound_words(name: str, value: float) -> str:
 
 def anew(stack: Stack, names: Collection[str], parent: Stack | None = None) -> Stack:
     """The stack before a fit of `names`: the values of its parent, and facts that no earlier fit found."""
-    found = {name for name, item in stack.fixed.items() if item.why == bound_words(name, item.value)}
-    found |= {name for name, item in stack.fixed.items() if item.why.endswith(UNTOLD)}
-    fixed = {name: item for name, item in stack.fixed.items() if name not in names or name not in found}
+    of_earlier_fits = {name for name, item in stack.fixed.items() if item.why == bound_words(name, item.value)}
+    of_earlier_fits |= {name for name, item in stack.fixed.items() if item.why.endswith(NOT_IDENTIFIED)}
+    fixed = {name: item for name, item in stack.fixed.items() if name not in names or name not in of_earlier_fits}
     taken = {name: parent[name] for name in names if parent and name not in fixed}
     return replace(stack, parameters={**without(stack, names).parameters, **taken}, fixed=fixed)
 
@@ -94,7 +94,7 @@ def inherited(stack: Stack, origin: str, names: Collection[str]) -> Stack:
     """The stack whose `names`, which its runs do not tell, are known from the one that the fit started from."""
     taken = {name: value for name, value in stack.parameters.items() if name in names}
     fixed = {
-        name: Fixed(value=value, why=f"as in {origin}; {UNTOLD}")
+        name: Fixed(value=value, why=f"as in {origin}; {NOT_IDENTIFIED}")
         for name, value in taken.items()
         if value != PARAMETERS[name].default
     }

@@ -158,8 +158,8 @@ def _share(hits: Sequence[bool]) -> float | None:
 
 def _predicted_memory(row: Priced) -> float:
     kind = counted(row.run)
-    beside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
-    return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + beside
+    outside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
+    return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + outside
 
 
 def _memory_errors(rows: Sequence[Priced]) -> Errors | None:

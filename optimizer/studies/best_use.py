@@ -70,8 +70,8 @@ def counts_at_most(most: int, node: int) -> tuple[int, ...]:
     """
     unit = node if most >= node else 1
     fewest = most * LEAST
-    found = [units * unit for units in range(most // unit, 0, -1) if units * unit >= fewest and _smooth(units)]
-    return tuple(dict.fromkeys((most, *found)))
+    counts = [units * unit for units in range(most // unit, 0, -1) if units * unit >= fewest and _smooth(units)]
+    return tuple(dict.fromkeys((most, *counts)))
 
 
 def evener(counts: Sequence[int]) -> list[int]:
@@ -80,13 +80,13 @@ def evener(counts: Sequence[int]) -> list[int]:
     >>> evener(counts_at_most(1000, 8)), evener(counts_at_most(2304, 8))
     ([960, 896, 768], [2048])
     """
-    found: list[int] = []
+    even: list[int] = []
     power = counts[0] & -counts[0]
     for count in counts[1:]:
         if count & -count > power:
             power = count & -count
-            found.append(count)
-    return found
+            even.append(count)
+    return even
 
 
 def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
@@ -113,13 +113,13 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
     rates, known = [0.0] * len(swept), dict[int, Known | None]()
     most = 0.0
     for index in sorted(range(len(swept)), key=lambda index: -_rate(swept[index][1])):
-        found = swept[index][1]
-        if found is None:
+        of_job = swept[index][1]
+        if of_job is None:
             continue
         # What was asked for is told, and so is its own rate.
         least = most if index else 0.0
-        laid = found.layouts_beyond(least)
-        rates[index], known[index] = found.rate_of(laid), found.known(laid, least)
+        assigned = of_job.layouts_beyond(least)
+        rates[index], known[index] = of_job.rate_of(assigned), of_job.known(assigned, least)
         most = max(most, rates[index])
     tried = tuple(Use(job=job, throughput=rate) for (job, _), rate in zip(swept, rates, strict=True))
     best = max(tried, key=lambda use: use.throughput)
@@ -141,8 +141,8 @@ def _outlook(job: Job, tuning: Tuning) -> Outlook | None:
         return None
 
 
-def _rate(found: Outlook | None) -> float:
-    return found.throughput if found else 0.0
+def _rate(of_job: Outlook | None) -> float:
+    return of_job.throughput if of_job else 0.0
 
 
 def _smooth(number: int) -> bool:

@@ -215,7 +215,7 @@ def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
 
 def _paths(crossed: Hops) -> list[float]:
     """Paths that meet in each tier: its traversals less two for every path that goes beyond it."""
-    found: list[float] = []
+    paths: list[float] = []
     for count in reversed(crossed.traversals):
-        found.append(float(count) - 2.0 * sum(found))
-    return found[::-1]
+        paths.append(float(count) - 2.0 * sum(paths))
+    return paths[::-1]

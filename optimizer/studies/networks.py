@@ -112,8 +112,8 @@ def needed_bandwidth(study: CommunicationStudy, crossing: Sequence[Priced], link
 
     def fits(bandwidth: float) -> bool:
         job = on_network(study.job, link.scaled(bandwidth))
-        again = (priced(job, row.traffic, knobs) for row in crossing)
-        return sum(row.time_per_step for row in again) <= study.compute_time
+        repriced = (priced(job, row.traffic, knobs) for row in crossing)
+        return sum(row.time_per_step for row in repriced) <= study.compute_time
 
     low, high = 1.0, FASTEST
     if not fits(high):

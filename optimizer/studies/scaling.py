@@ -105,19 +105,19 @@ def data_parallel_point(job: Job) -> Point:
 
     Where nothing fits, the plan that needs the least memory, marked so.
     """
-    found = _data_parallel_plans(job)
-    if not found:
+    plans = _data_parallel_plans(job)
+    if not plans:
         note = f"{job.global_batch:,} sequences do not divide over {job.gpus:,} replicas"
         return Point(series=SERIES[0], gpus=job.gpus, global_batch=job.global_batch, tokens=job.tokens, note=note)
-    costs = price(job, Plans.of(found), Knobs())
+    costs = price(job, Plans.of(plans), Knobs())
     fits = costs.reserved <= safe_memory(job)
     if fits.any():
-        stages = np.array([plan.zero_stage for plan in found])
+        stages = np.array([plan.zero_stage for plan in plans])
         allowed = fits & (stages == stages[fits].min())
         index = int(np.argmin(np.where(allowed, costs.step_time, np.inf)))
     else:
         index = int(np.argmin(costs.reserved))
-    return _point(job, SERIES[0], found[index], estimate_of(job, costs, index), bool(fits[index]))
+    return _point(job, SERIES[0], plans[index], estimate_of(job, costs, index), bool(fits[index]))
 
 
 def _data_parallel_plans(job: Job) -> list[Plan]:

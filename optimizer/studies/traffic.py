@@ -82,8 +82,8 @@ def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]
         if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
             rows.setdefault(part.key, []).append(part)
     counts = {kind: count for kind, count in kinds_of(job.model).items() if kind in LAYERS}
-    found = [_row(together, counts) for together in rows.values()]
-    return tuple(sorted(found, key=lambda row: ORDER.index(row.parallelism)))
+    traffic = [_row(together, counts) for together in rows.values()]
+    return tuple(sorted(traffic, key=lambda row: ORDER.index(row.parallelism)))
 
 
 def in_layers(step: Step) -> Iterator[Part]:
@@ -105,7 +105,7 @@ def layer_kind_messages(bill: Bill, kind: str) -> Iterator[Message]:
     """Messages of one layer of a kind, of the embedding or of the head, nothing recomputed."""
     job, shapes = bill.job, shapes_of(bill.job, bill.plans)
     if kind in LAYERS:
-        yield from layer_messages(job, shapes, _is_mixture(job, kind))
+        yield from layer_messages(job, shapes, _is_moe(job, kind))
     if kind == HEAD:
         yield from head_messages(job, shapes)
     for message in sharded_messages(job, bill.plans, bill.entries[kind].elements):
@@ -117,7 +117,7 @@ def recomputed_messages(bill: Bill, kind: str) -> Iterator[Message]:
     job, shapes = bill.job, shapes_of(bill.job, bill.plans)
     if kind in LAYERS:
         for module in modules_of(RECOMPUTE[bill.plans.recompute[0]]):
-            for message in module_messages(job, shapes, module, _is_mixture(job, kind)):
+            for message in module_messages(job, shapes, module, _is_moe(job, kind)):
                 yield replace(message, purpose=f"recomputed {message.purpose}")
 
 
@@ -192,7 +192,7 @@ def _recomputed(step: Step, kind: str, everywhere: float) -> float:
     return everywhere * float(plans.recompute[0] == FULL)
 
 
-def _is_mixture(job: Job, kind: str) -> bool:
+def _is_moe(job: Job, kind: str) -> bool:
     return kind == MOE or (kind == MTP and job.model.experts is not None)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from optimizer.calibration.calibrate import calibrate
 from optimizer.calibration.fit import fit_times, table_weights
-from optimizer.calibration.least_squares import PRIOR, RUNS_PER_PARAMETER, SCALE, TOLD, Solution
+from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Solution
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.settle import UNTOLD, anew
+from optimizer.calibration.settle import NOT_IDENTIFIED, anew
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 TRUTH = {"gemm_efficiency": 0.72, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
@@ -44,7 +44,7 @@ def test_what_is_fitted_is_told_and_off_its_bounds(runs: list[Run], lab: Stack) 
     found = calibrate(runs, lab, evaluations=4)
     assert {"gemm_efficiency", "step_overhead"} <= set(found.stack.parameters)
     assert set(found.spreads) == set(found.stack.parameters)
-    assert max(found.spreads.values()) <= TOLD * 1.1
+    assert max(found.spreads.values()) <= IDENTIFIED * 1.1
     for name, value in found.stack.parameters.items():
         assert PARAMETERS[name].low < value < PARAMETERS[name].high
     assert sum(found.stack.counts) == len(PARAMETERS)
@@ -61,7 +61,7 @@ def test_what_the_runs_do_not_tell_stays_as_in_the_stack_it_started_from(runs: l
     start = replace(lab, name="origin", parameters={"p2p_overlap": 0.31, "launch": 5e-6})
     few = calibrate(runs[:6], start, evaluations=6)
     assert len(few.spreads) <= 6 // RUNS_PER_PARAMETER
-    assert few.stack.fixed["launch"] == Fixed(value=5e-6, why=f"as in origin; {UNTOLD}")
+    assert few.stack.fixed["launch"] == Fixed(value=5e-6, why=f"as in origin; {NOT_IDENTIFIED}")
     assert few.stack["p2p_overlap"] == 0.31
     assert (
         calibrate(runs[:6], start, evaluations=6, anew=True).stack["p2p_overlap"] == PARAMETERS["p2p_overlap"].default
