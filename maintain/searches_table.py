@@ -9,7 +9,7 @@ from maintain.docs.site import DOCS
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.exports.layout import stage_layers
+from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.recomputation import modules_of

@@ -38,7 +38,7 @@ WRITERS = ("a", "b")
 WRITE = """
 import itertools, sys
 from pathlib import Path
-from optimizer.exports.folder import FILES, write_texts
+from optimizer.frameworks.export_folder import FILES, write_texts
 print("ready", flush=True)
 for text in itertools.cycle(sys.argv[2:]):
     write_texts({name: text * 20_000 for name in FILES}, Path(sys.argv[1]), force=True)
@@ -170,7 +170,7 @@ def workers_of(process: int) -> list[int]:
 
 def half_written(folder: Path, kills: int, dice: random.Random) -> list[str]:
     """What was wrong with a folder of launch files after its writer was killed, so many times."""
-    from optimizer.exports.folder import FILES
+    from optimizer.frameworks.export_folder import FILES
 
     wrong, seen = [], set()
     for number in range(kills):

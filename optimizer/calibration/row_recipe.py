@@ -9,11 +9,11 @@ from typing import Any
 
 from optimizer.calibration.row_ablation import ablated
 from optimizer.calibration.row_release import container, drops_tokens
+from optimizer.frameworks.megatron.arguments import expanded
+from optimizer.frameworks.software import switched
 from optimizer.job.hardware import Cluster
 from optimizer.job.recomputation import RECOMPUTE, written
 from optimizer.job.stack import FP8_RECIPES, GRAPHED, Fixed, Stack
-from optimizer.scripts.megatron_args import expanded
-from optimizer.scripts.software import switched
 
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
@@ -70,7 +70,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
 
 
 def switched_off(row: Mapping[str, str]) -> dict[str, bool]:
-    """The overlaps that a row's notes say its launch had switched off, as optimizer.scripts calls them.
+    """The overlaps that a row's notes say its launch had switched off, as optimizer.frameworks calls them.
 
     >>> switched_off({"notes": "ub_tp_comm_overlap=False, overlap_p2p_comm=False"})
     {'tp_overlap': False, 'p2p_overlap': False}

@@ -125,10 +125,10 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
 
     from optimizer.answer.saved import SavedAnswer
     from optimizer.catalog import load_model, load_stack
+    from optimizer.frameworks.launch_as_read import STACKS, Controls, question_of
+    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.software import switched
     from optimizer.job.job import EVEN_RISK, Limits
-    from optimizer.scripts.question import STACKS, Controls, question_of
-    from optimizer.scripts.read import read_files, read_launch
-    from optimizer.scripts.software import switched
 
     limits = limits_of(options)
     if not risked:

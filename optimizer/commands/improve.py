@@ -20,11 +20,11 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
+    from optimizer.frameworks.launch_as_read import Controls, Question
+    from optimizer.frameworks.read import File
     from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
     from optimizer.improve.worth import Run
-    from optimizer.scripts.question import Controls, Question
-    from optimizer.scripts.read import File
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
@@ -71,11 +71,11 @@ optimize improve train.sh --diff --take one > better.patch
 @options.html()
 def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
+    from optimizer.frameworks.launch_as_read import Controls
+    from optimizer.frameworks.read import read_files, read_launch
     from optimizer.improve.edits import improve as improved
     from optimizer.improve.edits import unset
     from optimizer.improve.patch import changes_of
-    from optimizer.scripts.question import Controls
-    from optimizer.scripts.read import read_files, read_launch
 
     if diff and (as_json or html):
         raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
@@ -122,14 +122,14 @@ def _refuse_logs(paths: Sequence[str]) -> None:
 
 
 def _question(launch: Any, controls: Controls, files: Sequence[str]) -> Question:
-    from optimizer.scripts.question import question_of
+    from optimizer.frameworks.launch_as_read import question_of
 
     return question_of(launch, controls, ", ".join(files))
 
 
 def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
+    from optimizer.frameworks.read import read_launch
     from optimizer.improve.patch import patched, unified
-    from optimizer.scripts.read import read_launch
 
     edit = _taken(found, take)
     if edit is None:

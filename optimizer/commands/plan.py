@@ -100,7 +100,7 @@ def run_plan(
     """Plan, print, export; the exit code."""
     model, count = required_job(model, gpus and gpus[0], "optimize")
     if export is not None and not force:
-        from optimizer.exports.folder import check_free
+        from optimizer.frameworks.export_folder import check_free
 
         check_free(export)
     with waiting("planning"):
@@ -139,7 +139,7 @@ def run_plan(
             click.echo(screen_text(explain_report(terms)), nl=False)
     write_page(html, partial(_page, answer, assumed))
     if export is not None and answer.plan is not None:
-        from optimizer.exports.folder import write_exports
+        from optimizer.frameworks.export_folder import write_exports
 
         paths, refused = write_exports(answer, export, force=force)
         for path in paths:

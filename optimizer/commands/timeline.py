@@ -43,7 +43,7 @@ def timeline(
     output = Output.taken(options)
     job, assumed = study_job(gpus, fix, hbm_limit, options)
     from optimizer.answer.answer import job_dict, plan_dict
-    from optimizer.exports.layout import runs_layout
+    from optimizer.frameworks.megatron.layout import runs_layout
     from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 

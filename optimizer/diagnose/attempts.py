@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 from statistics import median
 
-from optimizer.diagnose.reading import Reading
+from optimizer.frameworks.log_line import Reading
 
 NEAR = 3  # log intervals by which ranks that write into one file may be apart
 LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer

@@ -10,10 +10,10 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import count_in
 from optimizer.calibration.row_device import device_name
 from optimizer.diagnose.measured import Measured
+from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
-from optimizer.scripts.question import Controls, question_of
-from optimizer.scripts.read import read_files, read_launch
 
 SIZES = ("global_batch", "seq_len", "gpus")
 

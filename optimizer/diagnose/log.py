@@ -10,8 +10,8 @@ from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import Record, Stream, streams_of, together
 from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
 from optimizer.diagnose.lines import Line, LogText, read_lines
-from optimizer.diagnose.programs.every import MARKS, NAMES, PROGRAMS
-from optimizer.diagnose.reading import Program, Reading
+from optimizer.frameworks.every import MARKS, NAMES, PROGRAMS
+from optimizer.frameworks.log_line import Program, Reading
 
 BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
 LAUNCHES = (".sh", ".slurm", ".sbatch", ".py", ".yaml", ".yml", ".toml")  # what no log ends in

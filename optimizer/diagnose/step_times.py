@@ -9,7 +9,7 @@ from math import isfinite
 from optimizer.base.units import count_in
 from optimizer.diagnose.attempts import Record
 from optimizer.diagnose.log import LoggedRun
-from optimizer.diagnose.reading import Reading
+from optimizer.frameworks.log_line import Reading
 
 PRINTED, RATE, CLOCK = "printed", "rate", "clock"
 

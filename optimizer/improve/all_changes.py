@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.constraints.rules.every import structural
-from optimizer.exports.layout import is_even
+from optimizer.frameworks.launch_as_read import Question, with_stack
+from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
 from optimizer.improve.programs import BUCKETED, OFFLOADING, PLACING, SEQUENCE_PARALLEL
@@ -15,7 +16,6 @@ from optimizer.improve.state import State, knobs_of, state_of
 from optimizer.improve.switches import SWITCHES, captured, useful
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans
-from optimizer.scripts.question import Question, with_stack
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 

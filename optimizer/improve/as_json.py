@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
+from optimizer.frameworks.megatron.write import FlagChange
 from optimizer.improve.edit import Edit
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import State
 from optimizer.improve.worth import Run, days, dollars
 from optimizer.objectives.step.interval import interval
-from optimizer.scripts.megatron_write import FlagChange
 
 SCHEMA_VERSION = 1
 Flags = Mapping[int, Sequence[FlagChange]]  # what to write otherwise, by id of the edit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from optimizer.frameworks.launch_as_read import Question
 from optimizer.improve.edit import NOTICEABLE
 from optimizer.improve.state import State, knobs_of, state_of
-from optimizer.scripts.question import Question
 
 BUCKETS = (40e6, 80e6, 160e6, 320e6, 640e6, 1e9)  # B, of gradients
 

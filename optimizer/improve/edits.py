@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.frameworks.launch_as_read import Question, with_stack
 from optimizer.improve.all_changes import best_edit
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import NOTICEABLE, Edit, edit_to, moved
@@ -20,7 +21,6 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chances
-from optimizer.scripts.question import Question, with_stack
 
 BATCHES = (0.5, 2.0, 4.0)
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
+from optimizer.frameworks.launch import LACKING
+from optimizer.frameworks.launch_as_read import Question
+from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.frameworks.read import File
+from optimizer.frameworks.source import Source
 from optimizer.improve.edit import SOFTWARE, Edit
-from optimizer.scripts.launch import LACKING
-from optimizer.scripts.megatron_write import FlagChange
-from optimizer.scripts.question import Question
-from optimizer.scripts.read import File
-from optimizer.scripts.source import Source
 
 # Reads the files again, with what the user said besides.
 Again = Callable[[Sequence[File]], Question]

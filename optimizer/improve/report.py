@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds, show
+from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
 from optimizer.improve.as_json import Flags
 from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
@@ -14,14 +15,13 @@ from optimizer.improve.worth import Run, days, dollars
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
 from optimizer.reports.terms import bar, label, largest_first
-from optimizer.scripts.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.scripts.launch import Launch
-    from optimizer.scripts.megatron_write import FlagChange
+    from optimizer.frameworks.launch import Launch
+    from optimizer.frameworks.megatron.write import FlagChange
 
 SHOWN = 5  # single edits
 BINDS = 0.02  # share of the step from which on a term is named
@@ -214,7 +214,7 @@ def named_text(name: str, value: object) -> str:
 def flag_text(flag: FlagChange) -> str:
     """A flag before and after.
 
-    >>> from optimizer.scripts.megatron_write import FlagChange
+    >>> from optimizer.frameworks.megatron.write import FlagChange
     >>> flag_text(FlagChange(flag="--micro-batch-size", before="1", after="4"))
     '--micro-batch-size 1 → 4'
     >>> flag_text(FlagChange(flag="--sequence-parallel", before=None, after=""))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.frameworks.launch_as_read import Question, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit
-from optimizer.scripts.question import Question, with_stack
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.plan.alternatives import estimate_of
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.frameworks.launch_as_read import Question
 from optimizer.job.model import Model
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.arrays import BoolArray
-from optimizer.scripts.question import Question
 
 # Settings that are switched together: the second does nothing, or cannot be, without the first.
 SWITCHES: tuple[Mapping[str, Any], ...] = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds, show
 from optimizer.constraints.rules.memory import percent
-from optimizer.exports.layout import plan_layout, stage_layers
+from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
 from optimizer.job.job import EVEN_RISK
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu

@@ -12,7 +12,7 @@ from optimizer.answer.answer import Answer, job_dict, plan_dict
 from optimizer.answer.saved import SavedAnswer, read_answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.readers.text import json_of, read_text
-from optimizer.exports.folder import exported, write_texts
+from optimizer.frameworks.export_folder import exported, write_texts
 from optimizer.job.job import Job
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.launch import LAUNCH, MANIFEST, RUNNER, launch_script, run_script, time_limit, trial_name

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 from optimizer.answer.answer import Answer
-from optimizer.exports.megatron import COMMUNICATORS, RELEASE, exported_plan, megatron_arguments
-from optimizer.exports.megatron_model import differing
-from optimizer.exports.sbatch import argument_rows, environment
+from optimizer.frameworks.megatron.export import COMMUNICATORS, RELEASE, exported_plan, megatron_arguments
+from optimizer.frameworks.megatron.export_model import differing
+from optimizer.frameworks.megatron.sbatch import argument_rows, environment
 from optimizer.job.job import Job
 
 LOG, EXIT_CODE, LAUNCH, RUNNER, MANIFEST = "train.log", "exit-code", "launch.sh", "run.sh", "trials.json"

@@ -16,7 +16,7 @@ from optimizer.base import files
 from optimizer.base.errors import InputError
 from optimizer.base.files import read_bytes, replace_file
 from optimizer.cli import cli
-from optimizer.exports.folder import FILES, write_texts
+from optimizer.frameworks.export_folder import FILES, write_texts
 from tests.catalog.readers.test_damage import MODEL, RUNS, written
 from tests.sweep.test_damage import filled
 
@@ -145,7 +145,7 @@ def test_the_output_of_another_command_is_read() -> None:
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from optimizer.exports.folder import FILES, write_texts
+from optimizer.frameworks.export_folder import FILES, write_texts
 names = sorted(FILES)[:6]
 for number in itertools.count():
     write_texts({name: f"{number}\\n" * 2000 for name in names}, Path(sys.argv[1]), force=True)

@@ -22,10 +22,10 @@ from typing import Any
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names
-from optimizer.exports.folder import exported, write_exports
-from optimizer.exports.sbatch import environment
-from optimizer.exports.torchtitan_model import MODELS
-from optimizer.exports.torchtitan_python import function_of
+from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.megatron.sbatch import environment
+from optimizer.frameworks.torchtitan.export_python import function_of
+from optimizer.frameworks.torchtitan.models import MODELS
 from optimizer.job.job import Job
 from optimizer.job.target import LAUNCHERS, aimed, held_to
 from optimizer.search.plan.planner import plan

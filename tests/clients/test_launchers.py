@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from optimizer.catalog.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
-from optimizer.exports.nemo import BRIDGE_RELEASES
-from optimizer.exports.torchtitan_model import MAIN, NEW, OLD
-from optimizer.scripts.python_config import config_functions
-from optimizer.scripts.read import read_files
-from optimizer.scripts.torchtitan_python import titan_values
+from optimizer.frameworks.config.python import config_functions
+from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES
+from optimizer.frameworks.read import read_files
+from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
+from optimizer.frameworks.torchtitan.python import titan_values
 from tests.clients.accepted import CLIENTS, HERE, STACKS, Client, verdicts, written
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")

@@ -162,7 +162,7 @@ def test_sensitivity_prints_a_tornado_and_json() -> None:
 
 
 def test_what_a_script_switches_changes_the_price(tmp_path: Path) -> None:
-    from tests.scripts.launches import MIXTURE
+    from tests.frameworks.launches import MIXTURE
 
     seconds = []
     for number, text in enumerate((MIXTURE, MIXTURE.replace("--overlap-grad-reduce --overlap-param-gather", ""))):
@@ -175,7 +175,7 @@ def test_what_a_script_switches_changes_the_price(tmp_path: Path) -> None:
 
 
 def test_a_larger_bucket_changes_the_price(tmp_path: Path) -> None:
-    from tests.scripts.launches import MIXTURE
+    from tests.frameworks.launches import MIXTURE
 
     seconds = []
     for size in ("10000000", "200000000"):

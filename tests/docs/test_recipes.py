@@ -101,9 +101,9 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         ),
     },
     "An export": {
-        "optimizer/exports/NAME.py": EXPORT,
-        "optimizer/exports/folder.py": (
-            ("from __future__ import annotations\n", "from optimizer.exports.degrees import degrees\n"),
+        "optimizer/frameworks/NAME/export.py": EXPORT,
+        "optimizer/frameworks/export_folder.py": (
+            ("from __future__ import annotations\n", "from optimizer.frameworks.degrees.export import degrees\n"),
             ('    "megatron.args": _arguments,\n', '    "degrees.txt": degrees,\n'),
             ('"megatron-lm": ("megatron.args",', ' "degrees.txt",'),
         ),
@@ -117,7 +117,7 @@ PRESETS = {
 LOOK = """
 import importlib, json
 from optimizer import plan
-from optimizer.exports.folder import exported
+from optimizer.frameworks.export_folder import exported
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules
@@ -178,6 +178,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             for mark, text in () if isinstance(texts, str) else texts:
                 assert held.count(mark) == 1, f"{place}: {mark}"
                 held = held.replace(mark, mark + text)
+            path.parent.mkdir(exist_ok=True)
             path.write_text(held, encoding="utf-8")
     for tables in PRESETS.values():
         for place, (old, new) in tables.items():

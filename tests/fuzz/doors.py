@@ -129,8 +129,8 @@ def log_file(path: Path) -> object:
 
 
 def launch_file(path: Path) -> object:
-    from optimizer.scripts.question import Controls, question_of
-    from optimizer.scripts.read import read_files, read_launch
+    from optimizer.frameworks.launch_as_read import Controls, question_of
+    from optimizer.frameworks.read import read_files, read_launch
 
     source = read_launch(read_files([str(path)]), 64, "")
     return question_of(source.launch, Controls(gpus=64), str(path))
@@ -232,7 +232,7 @@ def documents(name: str) -> st.SearchStrategy[str]:
 
 def launches(suffix: str) -> st.SearchStrategy[str]:
     """Launch files of this kind."""
-    from tests.scripts.test_damage import FILES
+    from tests.frameworks.test_damage import FILES
 
     return damaged_text([text for name, text in FILES.items() if name.endswith(suffix)])
 

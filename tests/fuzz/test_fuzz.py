@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.frameworks.launches import DEEPSPEED, TORCHTITAN
 from tests.fuzz.doors import DOORS, Door
 from tests.fuzz.run import tried, trouble
-from tests.scripts.launches import DEEPSPEED, TORCHTITAN
 
 INPUTS = 2000
 BY_NAME = {door.name: door for door in DOORS}

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
+from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import patched, unified
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from optimizer.scripts.question import Controls, Question, question_of
-from optimizer.scripts.read import File, read_launch
-from optimizer.scripts.source import Source
-from tests.scripts import launches
+from tests.frameworks import launches
 
 FILES: dict[str, dict[str, str]] = {
     "arrays": {"train.sh": launches.ARRAYS},

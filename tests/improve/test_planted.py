@@ -2,9 +2,9 @@
 
 import pytest
 
+from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import improve
-from optimizer.scripts.question import Controls, question_of
-from optimizer.scripts.read import File, read_launch
 
 LLAMA = (
     "--group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm --position-embedding-type rope "

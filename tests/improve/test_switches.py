@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.source import Source
 from optimizer.improve.edit import Edit
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, patched
-from optimizer.scripts.question import Controls, Question, question_of
-from optimizer.scripts.read import File, read_launch
-from optimizer.scripts.source import Source
+from tests.frameworks import launches
 from tests.improve.test_planted import EP, ONE, OVERLAP, TP, ZERO, script
-from tests.scripts import launches
 
 
 def asked(text: str, cluster: str = "dgx-h100", stack: str = "") -> tuple[Source, Question, Improvement]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.catalog import load_stack
 from optimizer.cli import cli
-from optimizer.scripts.megatron_args import read_megatron_arguments
+from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.trial.folder import read_folder
 from tests.diagnose.written import megatron
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.exports.layout import plan_layout
+from optimizer.frameworks.megatron.layout import plan_layout
 from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan, Plans, balanced
 from optimizer.job.stack import Features, Stack

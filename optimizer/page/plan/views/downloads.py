@@ -6,7 +6,7 @@ import zipfile
 from io import BytesIO
 
 from optimizer.base.errors import InputError
-from optimizer.exports.folder import exported
+from optimizer.frameworks.export_folder import exported
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.reports.answer_page.html import plan_html

@@ -14,6 +14,10 @@ from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.units import seconds
 from optimizer.catalog.models import model_spellings
 from optimizer.diagnose.measured import Measured, read_runs_of
+from optimizer.frameworks.launch import WORDS
+from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.read import LARGEST, File, read_launch
+from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve, unset
 from optimizer.improve.patch import changes_of
 from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
@@ -27,10 +31,6 @@ from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.answer_page.words import pins_of_plan
 from optimizer.reports.plan_report import show_gigabytes
-from optimizer.scripts.launch import WORDS
-from optimizer.scripts.question import Controls, Question, question_of
-from optimizer.scripts.read import LARGEST, File, read_launch
-from optimizer.scripts.source import Source
 
 KINDS = (".sh", ".json", ".toml", ".yaml", ".py")  # what a pasted text may be, told by which of them it reads as
 Own = Mapping[str, Any]  # what files of the visitor say of a question: model="file", model_file=its text

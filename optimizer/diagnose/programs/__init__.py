@@ -1,1 +1,0 @@
-"""Line formats of training programs, one a file."""

@@ -1,1 +1,0 @@
-"""Launch files for a plan, one training software per file."""

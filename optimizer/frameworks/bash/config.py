@@ -1,0 +1,210 @@
+"""The keys of a config that a bash script gives on its command line, as a config over the files that it names.
+
+`--parallelism.tensor_parallel_degree 8` (torchtitan), `++trainer.devices=8` (hydra), `ici_fsdp_parallelism=8`
+(MaxText), `--per_device_train_batch_size 4` (Hugging Face).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from optimizer.base.units import is_count
+from optimizer.frameworks.bash.edit import replaced
+from optimizer.frameworks.bash.flags import flat
+from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
+from optimizer.frameworks.bash.script import Reading
+from optimizer.frameworks.config.file import ConfigFile, plain, written
+from optimizer.frameworks.machines import LAUNCHER
+
+ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
+DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
+PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
+CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+FUNCTION, MODULE = "--config", "--module"
+# NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
+LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
+PROGRAM = re.compile(r"(.*\.py|-m)$")
+QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
+
+
+@dataclass(frozen=True)
+class Given:
+    """One key on the command line: its value's text, where key and value begin and end, and how they are written."""
+
+    key: str
+    value: str
+    site: Site | None
+    written: str
+
+
+@dataclass(frozen=True)
+class CommandKeys(ConfigFile):
+    """A script whose training command sets keys; its text is that of the whole script."""
+
+    given: tuple[Given, ...] = ()
+    end: int = 0
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """Every key, the last where one comes twice."""
+        return {one.key: plain(one.value) for one in self.given}
+
+    @cached_property
+    def spans(self) -> dict[str, Site]:
+        """Where the values stand."""
+        return {one.key: one.site for one in self.given if one.site}
+
+    def changed(self, path: str, value: Any) -> ConfigFile:
+        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
+        text = "" if value is None else value if isinstance(value, str) else written(value)
+        if path in self.spans:
+            return self._put(*self.spans[path], text) if text else self
+        style = self.given[-1].written if self.given else "--"
+        if any(one.written.startswith("+") for one in self.given):
+            style = f"++{style.lstrip('+')}"
+        return self._put(self.end, self.end, f" {style}{path}{' ' if style == '--' else '='}{text}")
+
+    def _put(self, start: int, end: int, text: str) -> CommandKeys:
+        """The script with other bytes in one place, and all places behind it moved."""
+        data, put = self.text.encode(), text.encode()
+        more = len(put) - (end - start)
+
+        def moved(site: Site | None) -> Site | None:
+            if site is None or site == (start, end):
+                return None if site is None else (start, start + len(put))
+            return (site[0] + more, site[1] + more) if site[0] >= end else site
+
+        return replace(
+            self,
+            text=replaced(data, [(start, end, put)]).decode(),
+            given=tuple(replace(one, site=moved(one.site)) for one in self.given),
+            end=self.end + more if self.end >= end else self.end,
+        )
+
+
+def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, int]]:
+    """Every key of a command's words, and the last byte of it."""
+    started = False
+    for place, word in enumerate(words):
+        text = text_of(word)
+        started = started or bool(PROGRAM.match(text))
+        after = words[place + 1] if place + 1 < len(words) else ()
+        if not started or unknown_in(word):
+            continue
+        if match := ASSIGNED.match(text):
+            value = match["value"].strip("\"'")
+            site = _tail(word, value)
+            start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
+            yield Given(text[start : match.end("key")], value, site, text[:start]), _end(word)
+        elif match := DOTTED.match(text) or PLAIN.match(text):
+            told = text_of(after)
+            holds = bool(told) and not told.startswith("--") and not ASSIGNED.match(told)
+            if holds and unknown_in(after):
+                continue
+            site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
+            yield Given(match["key"], told if holds else "true", site, "--"), _end(after if holds else word)
+
+
+def _tail(word: Word, value: str) -> Site | None:
+    """Where the value of `key=value` stands, when it is the end of one piece or a piece of its own."""
+    last = word[-1]
+    if not last.sites or not value:
+        return None
+    start, end = last.sites[0]
+    if last.text == value:
+        return start, end
+    size = len(value.encode())
+    return (end - size, end) if last.text.endswith(value) and len(word) == 1 else None
+
+
+def _end(word: Word) -> int:
+    """The byte after the last of a word, 0 where it has no place."""
+    return max((site[1] for piece in word for site in piece.sites[-1:]), default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingCommand:
+    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, and the
+    function of a Python config.
+    """
+
+    keys: CommandKeys
+    configs: tuple[str, ...]
+    hydra: tuple[str, ...]
+    function: str
+    module: str
+    machines: Mapping[str, int]
+
+
+def training_with_config(name: str, data: bytes, reading: Reading) -> TrainingCommand | None:
+    """The command with the most keys or a named config; None where none has either."""
+    best: TrainingCommand | None = None
+    for command in reading.commands:
+        words = flat(command.words)
+        if not words or text_of(words[0]).rpartition("/")[2] in QUIET:
+            continue
+        found = list(keys_of(words))
+        texts = [text_of(word) for word in words]
+        hydra = tuple(_hydra(texts))
+        configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
+        given = tuple(one for one, _ in found)
+        if not any(map(PROGRAM.match, texts)) or not (given or configs):
+            continue
+        keys = CommandKeys(
+            name, data.decode("utf-8", "replace"), "bash", given=given, end=max((end for _, end in found), default=0)
+        )
+        told = TrainingCommand(
+            keys=keys,
+            configs=configs,
+            hydra=hydra,
+            function=_after(texts, FUNCTION),
+            module=_after(texts, MODULE),
+            machines=_machines(texts),
+        )
+        if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
+            best = told
+    return best
+
+
+def _hydra(texts: Sequence[str]) -> Iterator[str]:
+    """The files that hydra and NeMo's launcher find by a name.
+
+    >>> list(_hydra(["--config-path=conf", "--config-name", "gpt_5b"])), list(_hydra(["training=gpt3/5b"]))
+    (['conf/gpt_5b.yaml'], ['conf/training/gpt3/5b.yaml'])
+    """
+    if name := _value(texts, "--config-name"):
+        folder = _value(texts, "--config-path")
+        yield f"{folder}/{name}".lstrip("/") + ("" if name.endswith(".yaml") else ".yaml")
+    yield from (f"conf/training/{text[9:]}.yaml" for text in texts if re.fullmatch(r"training=\w+/\w+", text))
+
+
+def _after(texts: Sequence[str], flag: str) -> str:
+    """The value of a flag, "" where it is no name, as that of a file or a place in a template."""
+    value = _value(texts, flag)
+    named = re.fullmatch(r"[\w.]+", value) and not value.endswith((".toml", ".yaml", ".yml", ".json"))
+    return value if named else ""
+
+
+def _value(texts: Sequence[str], flag: str) -> str:
+    """What stands behind a flag, "" for nothing."""
+    for place, text in enumerate(texts):
+        name, equals, value = text.partition("=")
+        if name == flag:
+            return value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
+    return ""
+
+
+def _machines(texts: Sequence[str]) -> dict[str, int]:
+    """Nodes and GPUs that a launcher is told."""
+    found: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        name, equals, value = text.partition("=")
+        known = LAUNCHER.get(name.replace("_", "-"))
+        value = value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
+        if known and is_count(value.split(":")[0]):
+            found[known] = int(value.split(":")[0])
+    return found

@@ -1,0 +1,208 @@
+"""The training command of a bash script: found among all that it would run, with its machines and its documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.bash.documents import Options, inner_script
+from optimizer.frameworks.bash.edit import edited
+from optimizer.frameworks.bash.flags import Flag, flags_of, flat
+from optimizer.frameworks.bash.pieces import Piece, text_of
+from optimizer.frameworks.bash.script import Command, Document, Find, Reading, read_bash
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
+from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
+from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.write import FlagChange, flag_changes
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
+OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
+# Programs with flags of a shape that train nothing.
+IDLE = re.compile(r"\w*(text_generation|inference|server|convert|evalharness)\w*\.py$")
+STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
+LEAST = 3  # flags of a model or a plan that make a command a training command
+TELLING = (*NAMED, *SHAPE_COUNTS)
+NOTHING: Mapping[str, str] = {}
+HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
+ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BashLaunch:
+    """A script's launch and the flags of its training command, `placed` where the file itself holds them.
+
+    documents: texts that the script writes to files, or hands to programs.
+    """
+
+    name: str
+    data: bytes
+    launch: Launch
+    flags: tuple[Flag, ...]
+    documents: tuple[Document, ...]
+    placed: bool
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """The flags to write otherwise."""
+        return flag_changes(self.flags, self.launch.program, job, before, after, turned)
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The script with these flags, in each way that there is."""
+        for text in edited(self.data, self.flags, changes) if self.placed else ():
+            yield {self.name: text}
+
+
+def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[Reading, Options]:
+    """What a script would run, and what its #SBATCH lines ask for; `outside` are variables and arguments, by name or
+    place, that it is started with. Of a script that trains by nothing of its own, what it writes is read too.
+    """
+    options: Options = batch_options(data)
+    given = {name: (Piece(value),) for name, value in outside.items()}
+    reading = read_bash(data, slurm_variables(options) | given, find)
+    if training_command(reading) is None:
+        for document in reading.documents:
+            inner, asked = inner_script(document, reading, options, find)
+            reading.commands += inner.commands
+            if training_command(inner) is not None:
+                return reading, asked
+    return reading, options
+
+
+def told(launch: Launch, reading: Reading) -> None:
+    """Note the files that a script sources: read, or missing."""
+    launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
+    for path in reading.missing:
+        launch.ignore(f"source {path}".strip())
+
+
+def bash_launch(
+    name: str,
+    data: bytes,
+    gpus: int | None = None,
+    find: Find = lambda path: None,
+    outside: Mapping[str, str] = NOTHING,
+) -> BashLaunch:
+    """Read a script; `find` has the files that it sources, `outside` what it is started with.
+
+    Raises InvalidFile when no command in it trains, or what it says cannot be.
+    """
+    reading, options = read_script(data, find, outside)
+    command = training_command(reading)
+    placed = command is not None
+    if command is None and data.lstrip().startswith(b"--"):
+        # A file of arguments alone, as --export writes it.
+        words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
+        command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
+    if command is None:
+        raise InvalidFile(name, [_nothing(reading)])
+    launch = Launch(program=MEGATRON)
+    launch.assumed += [f"{guess}" for guess in reading.guesses]
+    told(launch, reading)
+    _from_slurm(launch, options)
+    device = device_in(" ".join(sbatch_lines(data)))
+    if device:
+        launch.say("device", device, "#SBATCH")
+    flags = flags_of(flat(command.words))
+    programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
+    if other := next((word for word in programs if OTHER.match(word)), ""):
+        launch.kept.append(f"{other} trains no decoder: it is priced as one of its shape")
+    launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
+    if any(text_of(word) == "deepspeed" for word in flat(command.words)):
+        launch.program = MEGATRON_DEEPSPEED
+    if gpus is not None:
+        launch.settings |= {"gpus": gpus, "gpus_given": True}
+    read_flags(launch, _with_ours(flags, gpus))
+    launch.settings.pop("gpus_given", None)
+    launch.settings.pop("alone", None)
+    if reading.broken and launch.problems:
+        launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
+    if launch.problems:
+        if other := _foreign(programs):
+            launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
+        asked = "" if "1" in outside else asked_for(data)
+        raise InvalidFile(name, [asked, *_but_open(launch.problems, data)] if asked else launch.problems)
+    return BashLaunch(
+        name=name,
+        data=data,
+        launch=launch,
+        flags=tuple(flags),
+        documents=tuple(reading.documents),
+        placed=placed,
+    )
+
+
+def asked_for(data: bytes) -> str:
+    r"""That a script wants arguments, by the names that it gives them; "" where it reads none.
+
+    >>> asked_for(b"SIZE=$1\nTP=${2}\n")
+    "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
+    """
+    found = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
+    if not found:
+        return ""
+    names = ", ".join(f"${place} {found[place]}" for place in sorted(found))
+    return f"it is started with arguments, {names}: give them in this order with --args '...'"
+
+
+def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
+    """The problems but those that arguments would mend: of places, and of variables that the script sets on the way."""
+    hanging = {problem: HANGING.search(problem) for problem in problems}
+    return [
+        problem
+        for problem, found in hanging.items()
+        if not (found and (found[1] or re.search(rb"\b%s=" % found[2].encode(), data)))
+    ]
+
+
+def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:
+    """The flags without those that count GPUs, where the user says how many there are."""
+    counted = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
+    return [flag for flag in flags if gpus is None or flag.name not in counted]
+
+
+def sbatch_lines(data: bytes) -> list[str]:
+    """The lines that ask the batch system for something."""
+    return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
+
+
+def _from_slurm(launch: Launch, options: Options) -> None:
+    for key in ("nodes", "gpus_per_node", "gpus"):
+        if key in options:
+            launch.say(key, options[key][0], options[key][1])
+    if "gpus_per_node" not in options and "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
+        launch.say("gpus_per_node", options["tasks_per_node"][0], options["tasks_per_node"][1])
+
+
+def training_command(reading: Reading) -> Command | None:
+    """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
+    best, most = None, LEAST
+    for command in reading.commands:
+        if text_of(command.words[0]) in QUIET_COMMANDS:
+            continue
+        words = flat(command.words)
+        count = len({flag.name for flag in flags_of(words) if flag.name in TELLING})
+        if count >= most and not any(IDLE.match(text_of(word).rpartition("/")[2]) for word in words):
+            best, most = command, count
+    return best
+
+
+def _nothing(reading: Reading) -> str:
+    if reading.broken:
+        return f"line {reading.broken} is no bash: is a quote or a bracket left open?"
+    return (
+        "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
+        "--micro-batch-size, or with a config of another framework, given too or beside the script"
+    )
+
+
+def _foreign(words: Sequence[str]) -> str:
+    """The Python file that a command starts where nothing in its name is Megatron's, "" where there is none."""
+    name = next((word for word in words if word.endswith(".py")), "")
+    return "" if any(part in name.lower() for part in OURS) else name

@@ -1,0 +1,377 @@
+"""What a bash script would run, read from its syntax tree: variables, arrays, conditions, functions; nothing is run.
+
+Variables that the script does not set are open unless it names a default; a condition that hangs on one counts as the
+shell would count an unset variable, and one on files or commands as false.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from optimizer.frameworks.bash.arithmetic import whole_number
+from optimizer.frameworks.bash.conditions import Conditions
+from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
+
+MOST_STEPS = 200_000  # statements read before a script counts as endless
+DEEPEST = 40
+MOST_TURNS = 200  # of a loop over the arguments
+SOURCES = ("source", ".")
+Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
+STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
+STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
+ARGUMENTS = ("@", "*", "#")
+SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
+BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command that the script would run, its words in order."""
+
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Text that the script writes to a file, or hands to a program: a here-document."""
+
+    target: str
+    word: Word
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return text_of(self.word)
+
+
+@dataclass
+class Reading:
+    """What was seen: commands and documents in order, variables, what had to be guessed.
+
+    `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
+    scripts that it starts, read where there are.
+    """
+
+    commands: list[Command] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    variables: dict[str, list[Word]] = field(default_factory=dict)
+    guesses: list[str] = field(default_factory=list)
+    sourced: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    broken: int = 0
+
+
+def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: None) -> Reading:
+    """Read a script; `given` are variables that the cluster would set, such as SLURM_NNODES; `find` has its sources.
+
+    `broken` is the line of the first place that is no bash, 0 for none.
+    """
+    root = _parsed(data)
+    walker = _Walker(data, find)
+    walker.seen.variables |= {name: [word] for name, word in given.items()}
+    if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
+        walker.seen.variables |= _placed(arguments)
+    walker.run(root, 0)
+    walker.seen.broken = _first_error(root)
+    return walker.seen
+
+
+def script_in(words: Sequence[Word]) -> int | None:
+    """Which word of a command is a script that it starts: `bash -x train.sh 8 4`, `./train.sh 8 4`, `srun -l train.sh`.
+
+    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh", "srun -N 4 bash a.sh", "sbatch --nodes=4 a.slurm 8")
+    >>> [script_in([(Piece(word),) for word in line.split()]) for line in lines]
+    [2, 0, None, 4, 2]
+    """
+    texts = [text_of(word) for word in words]
+    if texts[0].endswith(SCRIPT):
+        return 0
+    first = next((place for place, text in enumerate(texts) if text.rpartition("/")[2] in STARTING), None)
+    if "-c" in texts or (first != 0 and texts[0] not in STEPS):
+        return None
+    if first is None:
+        return next((place for place, text in enumerate(texts) if text.endswith(SCRIPT) and text[0] != "-"), None)
+    rest = [place for place, text in enumerate(texts) if place > first and not text.startswith("-")]
+    return rest[0] if rest and texts[rest[0]].endswith(SCRIPT) else None
+
+
+def _placed(arguments: Sequence[Word]) -> dict[str, list[Word]]:
+    """Arguments as the shell knows them: $1, $2, ..., all of them, and how many."""
+    places = {str(place): [word] for place, word in enumerate(arguments, 1)}
+    return {**places, "@": list(arguments), "*": list(arguments), "#": [(Piece(str(len(arguments))),)]}
+
+
+def _parsed(data: bytes) -> Any:
+    import tree_sitter
+    import tree_sitter_bash
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return parser.parse(data).root_node
+
+
+def _first_error(root: Any) -> int:
+    if not root.has_error:
+        return 0
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "ERROR" or node.is_missing:
+            return int(node.start_point[0]) + 1
+        waiting += [child for child in reversed(node.children) if child.has_error or child.type == "ERROR"]
+    return 1
+
+
+class _Walker(Conditions):
+    """Statements one after the other, with the variables as they stand."""
+
+    def __init__(self, data: bytes, find: Find) -> None:
+        self.find, self.seen = find, Reading()
+        super().__init__(data, self.seen.variables)
+        self.functions: dict[str, tuple[bytes, Any]] = {}
+        self.steps = 0
+        self.away = False  # in a file that is sourced
+
+    def run(self, node: Any, depth: int) -> None:
+        """Read one statement."""
+        self.steps += 1
+        if depth > DEEPEST or self.steps > MOST_STEPS:
+            return
+        kind = node.type
+        if kind in BODIES or kind == "ERROR":
+            for child in node.named_children:
+                self.run(child, depth + 1)
+        elif kind == "variable_assignment":
+            self.assign(node)
+        elif kind in ("declaration_command", "variable_assignments"):
+            for child in node.named_children:
+                if child.type == "variable_assignment":
+                    self.assign(child)
+        elif kind == "command":
+            self.command(node, depth)
+        elif kind == "redirected_statement":
+            self.redirected(node, depth)
+        elif kind == "if_statement":
+            self.branch(node, depth)
+        elif kind == "case_statement":
+            self.case(node, depth)
+        elif kind == "for_statement":
+            self.loop(node, depth)
+        elif kind == "while_statement":
+            self.turns(node, depth)
+        elif kind == "function_definition":
+            name = node.child_by_field_name("name")
+            self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
+
+    def assign(self, node: Any) -> None:
+        name = node.child_by_field_name("name")
+        if name is None or name.type != "variable_name":
+            return
+        value, key = node.child_by_field_name("value"), self.text(name)
+        adds = any(self.text(child) == "+=" for child in node.children)
+        if value is not None and value.type == "array":
+            words = [word for child in value.named_children if child.type != "comment" for word in self.words(child)]
+            self.seen.variables[key] = [*(self.seen.variables.get(key, []) if adds else []), *words]
+            return
+        word = self.scalar(value) if value is not None else ()
+        before = self.seen.variables.get(key) or [()]
+        self.seen.variables[key] = [(*before[0], *word), *before[1:]] if adds else [word]
+
+    def command(self, node: Any, depth: int) -> None:
+        name = node.child_by_field_name("name")
+        if name is None:
+            return
+        parts = [child for child in node.named_children if not child.type.endswith("redirect")]
+        parts = [child for child in parts if child.type not in ("variable_assignment", "comment")]
+        inner = name.named_children[0] if name.named_children else name
+        words = [word for child in parts for word in self.words(inner if child.type == "command_name" else child)]
+        if not words:
+            return
+        called = text_of(words[0])
+        if called in self.functions:
+            self.call(*self.functions[called], words[1:], depth)
+        elif called in SOURCES and len(words) > 1:
+            self.source(known_text(words[1]), depth)
+        elif (at := script_in(words)) is not None and self.started(known_text(words[at]), words[at + 1 :], depth):
+            return
+        elif called == "shift":
+            self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
+        elif called == "read" or called == "unset":
+            for word in words[1:]:
+                self.seen.variables.pop(text_of(word), None)
+        else:
+            inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
+            self.seen.commands.append(Command(tuple(self.again(word) if inner_script else word for word in words)))
+
+    def again(self, word: Word) -> Word:
+        """A word that another shell reads: variables that quotes kept from this one are filled in."""
+        return tuple(part for piece in word for part in self._again(piece))
+
+    def _again(self, piece: Piece) -> Iterator[Piece]:
+        at = 0
+        for match in re.finditer(r"\$\{?(\w+)\}?", piece.text if not piece.unknown else ""):
+            if words := self.seen.variables.get(match[1]):
+                yield replace(piece, text=piece.text[at : match.start()], sites=())
+                yield from words[0]
+                at = match.end()
+        yield piece if at == 0 else replace(piece, text=piece.text[at:], sites=())
+
+    def source(self, path: str, depth: int) -> None:
+        """Read another file in place, as the shell would run it."""
+        data = self.find(path) if len(self.seen.sourced) < DEEPEST else None
+        if data is None:
+            self.seen.missing.append(path)
+            return
+        self.seen.sourced.append(path)
+        with self.within(data):
+            self.run(_parsed(data), depth + 1)
+
+    def started(self, path: str, arguments: Sequence[Word], depth: int) -> bool:
+        """Read another script as it is started with these arguments; False where nobody has it."""
+        self.seen.started.append(path)
+        data = self.find(path) if len(self.seen.started) < DEEPEST else None
+        if data is None:
+            return False
+        self.call(data, _parsed(data), arguments, depth)
+        return True
+
+    @contextmanager
+    def within(self, data: bytes) -> Iterator[None]:
+        """Read other text; what is written there has no place in ours. Our own places are kept aside meanwhile."""
+        ours, count = self.data, len(self.seen.commands)
+        outer, self.away = self.away, True
+        self._mark(kept_aside if outer else aside, count)
+        self.data = data
+        yield
+        self.data, self.away = ours, outer
+        self._mark(kept_aside if outer else back, count)
+
+    def _mark(self, mark: Callable[[Piece], Piece], count: int) -> None:
+        """Change the places of every piece held, and of the commands from a number on."""
+        held, commands = self.seen.variables, self.seen.commands
+        for name, words in held.items():
+            held[name] = [tuple(map(mark, word)) for word in words]
+        commands[count:] = [Command(tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
+
+    def call(self, data: bytes, body: Any, arguments: Sequence[Word], depth: int) -> None:
+        """Run a function; one of another file is read there."""
+        if body is not None and data is not self.data:
+            arguments = [tuple(map(aside, word)) for word in arguments]
+            with self.within(data):
+                self.call(data, body, arguments, depth)
+            return
+        if body is None:
+            return
+        held = self.seen.variables
+        kept = {name: held.pop(name) for name in list(held) if name.isdigit() or name in ARGUMENTS}
+        held |= _placed(arguments)
+        self.run(body, depth + 1)
+        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
+            del held[name]
+        held |= kept
+
+    def redirected(self, node: Any, depth: int) -> None:
+        here, word = self.heredoc(node)
+        if word is not None:
+            first = node.named_children[0]
+            if first.type == "command" and self.text(first.named_children[0]) == "read":
+                self.seen.variables[self.text(first.named_children[-1])] = [word]
+                return
+            files = [c for c in (*node.named_children, *here.named_children) if c.type == "file_redirect"]
+            named = files[0].named_children[-1] if files and files[0].named_children else None
+            self.seen.documents.append(Document(text_of(self.scalar(named)) if named is not None else "", word))
+        for child in node.named_children:
+            if not child.type.endswith("redirect"):
+                self.run(child, depth + 1)
+
+    def branch(self, node: Any, depth: int) -> bool:
+        """Run the arm whose condition holds first, else the last one without any; whether one was run."""
+        taken = False
+        for child, is_condition in _parts(node):
+            if is_condition:
+                taken = self.holds(child)
+            elif child.type in ("elif_clause", "else_clause"):
+                if taken:
+                    return True
+                if child.type == "elif_clause":
+                    taken = self.branch(child, depth + 1)
+                else:
+                    for inner in child.named_children:
+                        self.run(inner, depth + 1)
+            elif taken:
+                self.run(child, depth + 1)
+        return taken
+
+    def case(self, node: Any, depth: int) -> None:
+        value = node.child_by_field_name("value")
+        subject = known_text(self.scalar(value)) if value is not None else ""
+        for item in (child for child in node.named_children if child.type == "case_item"):
+            patterns = item.children_by_field_name("value")
+            if any(fnmatchcase(subject, known_text(self.scalar(pattern))) for pattern in patterns):
+                for child in item.named_children:
+                    if child not in patterns:
+                        self.run(child, depth + 1)
+                return
+
+    def loop(self, node: Any, depth: int) -> None:
+        name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        words = [word for value in node.children_by_field_name("value") for word in self.words(value)]
+        if name is None or body is None or not words:
+            return
+        if len(words) > 1:
+            self.seen.guesses.append(f"{self.text(name)} = {text_of(words[0])}, the first turn of its loop")
+        self.seen.variables[self.text(name)] = [words[0]]
+        self.run(body, depth + 1)
+
+    def turns(self, node: Any, depth: int) -> None:
+        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        for _ in range(MOST_TURNS):
+            before = self.seen.variables.get("@")
+            if condition is None or body is None or not before or not self.holds(condition):
+                return
+            self.run(body, depth + 1)
+            if self.seen.variables.get("@") == before:
+                return
+
+    def shift(self, count: int | None) -> None:
+        """Drop the first arguments."""
+        held = self.seen.variables
+        left = held.get("@", [])[count or 0 :]
+        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
+            del held[name]
+        held |= _placed(left)
+
+
+def aside(piece: Piece) -> Piece:
+    """A piece of our text while another file is read: its places are negative there, and those of the other gone.
+
+    >>> aside(Piece("8", ((3, 4),))).sites, back(aside(Piece("8", ((3, 4),)))).sites
+    (((-4, -5),), ((3, 4),))
+    """
+    return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start >= 0))
+
+
+def kept_aside(piece: Piece) -> Piece:
+    """A piece on the way between two other files: with our own places alone."""
+    return replace(piece, sites=tuple(site for site in piece.sites if site[0] < 0))
+
+
+def back(piece: Piece) -> Piece:
+    """A piece when our own text is read again: without places in the other file."""
+    return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start < 0))
+
+
+def _parts(node: Any) -> Iterator[tuple[Any, bool]]:
+    """The named children of an if or elif, and whether each is the condition: what stands before `then`."""
+    before = True
+    for child in node.children:
+        if child.type == "then":
+            before = False
+        elif child.is_named and child.type != "comment":
+            yield child, before

@@ -1,0 +1,1 @@
+"""Config files that launch a training: YAML, JSON, TOML and Python."""

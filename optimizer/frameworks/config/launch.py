@@ -1,0 +1,111 @@
+"""A launch in config files: which keys say what, and which to change for another plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.launch import LARGEST_COUNT, Launch
+from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+MAYBE_NONE = ("zero_stage", "shard", "shared_ffn", "first_dense", "etp", "experts", "top_k")
+Values = Mapping[str, Any]
+# Keys to set (None: to take out) so that the files with these values run another plan.
+Writer = Callable[[Values, Job, Plan, Plan, Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigLaunch:
+    """Configs that are one launch. `keys`: the file that holds each path; `write`: the format's way to say a plan."""
+
+    configs: tuple[ConfigFile, ...]
+    launch: Launch
+    write: Writer
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Everything that the files say; of a path in several the last."""
+        return {path: value for config in self.configs for path, value in config.values.items()}
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """The keys to write otherwise."""
+        values = self.values
+        wanted = self.write(values, job, before, after, turned)
+        return tuple(
+            FlagChange(flag=path, before=_text(values.get(path)), after=_text(value))
+            for path, value in wanted.items()
+            if values.get(path) != value
+        )
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The files with these keys; a new key goes to the file that has its section."""
+        configs = {config.name: config for config in self.configs}
+        for change in changes:
+            name = self._home(change.flag)
+            configs[name] = configs[name].changed(change.flag, _value(change.after))
+        yield {name: config.text.encode() for name, config in configs.items()}
+
+    def _home(self, path: str) -> str:
+        section = path.rpartition(".")[0]
+        holding = [config.name for config in self.configs if path in config.values]
+        near = [c.name for c in self.configs if any(other.rpartition(".")[0] == section for other in c.values)]
+        return (holding or near or [self.configs[0].name])[-1]
+
+
+def _text(value: Any) -> str | None:
+    from optimizer.frameworks.config.file import written
+
+    return None if value is None else value if isinstance(value, str) else written(value)
+
+
+def _value(text: str | None) -> Any:
+    from optimizer.frameworks.config.file import plain
+
+    return None if text is None else plain(text)
+
+
+def whole(launch: Launch, values: Values, path: str, least: int = 1) -> int | None:
+    """A value that must be a whole number; None where it is absent or left open ("auto")."""
+    value = values.get(path)
+    if isinstance(value, float) and value == int(value):
+        value = int(value)
+    if value is None or value == "auto":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        launch.problems.append(f"{path} must be a whole number, but got {value!r}")
+        return None
+    if not least <= value <= LARGEST_COUNT:
+        launch.problems.append(f"{path} must be from {least} to {LARGEST_COUNT:,}, but got {value}")
+        return None
+    return value
+
+
+def take(launch: Launch, values: Values, keys: Mapping[str, str]) -> None:
+    """Note every whole number that these keys say."""
+    for path, name in keys.items():
+        if path in values and (number := whole(launch, values, path, 0 if name in MAYBE_NONE else 1)) is not None:
+            launch.say(name, number, path)
+
+
+def rest(launch: Launch, values: Values, known: Sequence[str]) -> None:
+    """Note as ignored whatever is not among the paths known."""
+    for path, value in values.items():
+        if path not in known and path not in launch.written.values() and value is not None:
+            launch.ignore(path)
+
+
+def checked(name: str, launch: Launch) -> Launch:
+    """The launch; raises InvalidFile for its problems."""
+    if launch.problems:
+        raise InvalidFile(name, launch.problems)
+    return launch
+
+
+def tied(values: Values, names: Mapping[str, str], before: Plan, after: Plan) -> dict[str, Any]:
+    """Keys of degrees that change: `names` maps a plan's variable to its key."""
+    return {path: getattr(after, name) for name, path in names.items() if getattr(before, name) != getattr(after, name)}

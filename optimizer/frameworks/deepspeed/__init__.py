@@ -1,0 +1,1 @@
+"""DeepSpeed, Accelerate and the Trainer over it."""

@@ -1,0 +1,186 @@
+"""DeepSpeed's JSON with Hugging Face TrainingArguments and Accelerate's YAML.
+
+Source of the keys and defaults: deepspeedai/DeepSpeed, deepspeed/runtime/zero/config.py;
+huggingface/transformers, training_args.py; huggingface/accelerate, utils/dataclasses.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.frameworks.config.launch import Values, rest, whole
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.llm_foundry.config import SHARDING, named
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+PROGRAM = "DeepSpeed"
+MICRO = ("train_micro_batch_size_per_gpu", "per_device_train_batch_size")
+STEPS = ("gradient_accumulation_steps", "deepspeed_config.gradient_accumulation_steps")
+STAGE = ("zero_optimization.stage", "deepspeed_config.zero_stage", "zero_stage")
+DEVICE = ("zero_optimization.offload_optimizer.device", "deepspeed_config.offload_optimizer_device")
+STRATEGY = ("fsdp_config.fsdp_sharding_strategy", "fsdp_sharding_strategy")
+CHECKPOINT = ("gradient_checkpointing", "fsdp_config.fsdp_activation_checkpointing")
+NAMES = ("model_name_or_path", "model_name", "model_id")
+LENGTHS = ("max_seq_length", "max_seq_len", "cutoff_len", "max_length", "block_size", "model_max_length")
+BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
+PRECISION = ("mixed_precision", "fp8", "bf16.enabled", "fp16.enabled", "bf16", "fp16")
+RESHARD = ("fsdp_config.fsdp_reshard_after_forward", "fsdp_reshard_after_forward")  # of FSDP 2 in Accelerate
+TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
+ELSEWHERE = "deepspeed_config.deepspeed_config_file"
+# Accelerate's meshes; the keys of its files repeat the name of their section.
+MESH = "parallelism_config."
+DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
+REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
+RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
+LOW_RANK = ("lora_dim", "lora_rank", "lora_r", "adapter")
+MOST_BUCKET = 5e8  # elements, DeepSpeed's default
+STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
+
+
+def recognised(values: Values) -> bool:
+    """Whether files are DeepSpeed's, Accelerate's or a Trainer's."""
+    marks = (*MICRO, *STAGE, *DEVICE, "num_processes", "distributed_type", "zero_optimization", BATCH)
+    return any(path in values for path in marks)
+
+
+def mesh(values: Values, key: str) -> str:
+    """The path of a size of Accelerate's mesh, in the spelling that the file has."""
+    return next((path for path in (f"{MESH}parallelism_config_{key}", f"{MESH}{key}") if path in values), "")
+
+
+def first(values: Values, paths: tuple[str, ...]) -> str:
+    """The first of these paths that says something; "auto" leaves it to another file."""
+    return next((path for path in paths if values.get(path) not in (None, "auto")), "")
+
+
+def read(launch: Launch, values: Values) -> None:
+    """Note what the files say together."""
+    said = launch.settings
+    for path, name in (("num_processes", "gpus"), ("num_machines", "nodes")):
+        if (number := whole(launch, values, path)) is not None and not (name == "gpus" and "gpus" in said):
+            launch.say(name, number, path)
+    for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), ((BATCH,), "global_batch")):
+        if (path := first(values, paths)) and (number := whole(launch, values, path)) is not None:
+            launch.say(name, number, path)
+    if "global_batch" not in said and "micro_batch" in said:
+        said.setdefault("num_microbatches", 1)
+        launch.written.setdefault("num_microbatches", STEPS[0])
+    for name, key in DEGREES.items():
+        if (path := mesh(values, key)) and (number := whole(launch, values, path)) is not None:
+            launch.say(name, number, path)
+    _sharding(launch, values)
+    if path := first(values, CHECKPOINT):
+        launch.say("recompute", "full" if values[path] is True else "none", path)
+    if path := first(values, NAMES):
+        model = named(str(values[path]))
+        if model:
+            launch.say("model", model, path)
+        else:
+            launch.kept.append(f"{path} {values[path]} is no model that is known (--model)")
+    if (path := first(values, LENGTHS)) and (number := whole(launch, values, path)) is not None:
+        launch.say("seq_len", number, path)
+    _numbers(launch, values)
+    for path in LOW_RANK:
+        if values.get(path):
+            launch.kept.append(f"{path} {values[path]}: adapters are priced as training of all weights")
+    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
+    sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
+    more = (*RESHARD, *LOW_RANK, *sizes, TRAINER_FSDP, ELSEWHERE, RATIO, WIRE, BATCH, OVERLAP)
+    rest(launch, values, (*marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+
+
+def _sharding(launch: Launch, values: Values) -> None:
+    strategy = first(values, STRATEGY)
+    words = " ".join(map(str, value)) if isinstance(value := values.get(TRAINER_FSDP), list) else str(value or "")
+    replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
+    if path := first(values, STAGE):
+        launch.say("zero_stage", whole(launch, values, path, 0) or 0, path)
+    elif strategy:
+        name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
+        launch.say("zero_stage", SHARDING.get(name, 3), strategy)
+    elif path := first(values, RESHARD):
+        keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
+        launch.say("zero_stage", 2 if keeps else 3, path)
+        strategy = path
+    elif "shard" in words:
+        launch.say("zero_stage", 2 if "grad_op" in words else 3, TRAINER_FSDP)
+        strategy = TRAINER_FSDP
+    else:
+        launch.say("zero_stage", 0)
+        if ELSEWHERE in values:
+            launch.kept.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
+    size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
+    group = size * int(launch.settings.get("cp", 1))
+    if shards and group == 1:
+        launch.say("zero_stage", 0, shards)
+    elif copies > 1:
+        launch.say("shard", group, replicas)
+    stage = launch.settings["zero_stage"]
+    launch.settings["fsdp"] = bool(strategy)
+    # Stages 1 and 2 overlap only where they are told to, stage 3 unless told otherwise.
+    overlaps = values.get(OVERLAP)
+    overlaps = stage == 3 if overlaps in (None, "auto") else bool(overlaps)
+    if not strategy and stage:
+        launch.say("reduce_overlap", overlaps, OVERLAP if OVERLAP in values else "")
+        launch.say("gather_overlap", overlaps)
+    elements = values.get(BUCKET)
+    if isinstance(elements, int | float) and not isinstance(elements, bool):
+        launch.say("bucket", 2.0 * elements, BUCKET)
+    elif not strategy:
+        launch.settings["bucket"] = 2.0 * MOST_BUCKET
+    if (path := first(values, DEVICE)) and values[path] != "none":
+        share = values.get(RATIO, 1.0)
+        launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
+    if values.get("zero_optimization.offload_param.device") not in (None, "none"):
+        launch.kept.append("zero_optimization.offload_param: weights are taken to stay on the device")
+
+
+def _numbers(launch: Launch, values: Values) -> None:
+    mixed = str(values.get("mixed_precision", ""))
+    path = next((path for path in PRECISION[1:] if values.get(path) is True), "")
+    if values.get(WIRE) in ("fp32", "bf16", "fp16"):
+        launch.say("grad_bytes", 4 if values[WIRE] == "fp32" else 2, WIRE)
+    if mixed in ("bf16", "fp16", "fp8"):
+        launch.say("dtype", mixed, "mixed_precision")
+    elif path:
+        launch.say("dtype", path.partition(".")[0], path)
+
+
+def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
+    """The sizes of Accelerate's mesh: those of a plan's groups, where the file has them."""
+    sizes = ("tp", "cp", "dp", "shard", "zero_stage")
+    if not mesh(values, SHARD) or all(getattr(before, name) == getattr(after, name) for name in sizes):
+        return {}
+    group = (after.shard or after.dp * after.cp) // after.cp if after.zero_stage else 1
+    wanted = {REPLICATE: after.dp // group, SHARD: group, DEGREES["tp"]: after.tp, DEGREES["cp"]: after.cp}
+    return {mesh(values, key) or f"{MESH}{key}": size for key, size in wanted.items()}
+
+
+def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys of another plan; a batch that several files state is changed in all of them."""
+    wanted: dict[str, Any] = _mesh(values, before, after)
+    for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
+        if getattr(before, name) != getattr(after, name):
+            there = [path for path in paths if values.get(path) not in (None, "auto")]
+            needed = name != "num_microbatches" or BATCH not in values
+            wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name))
+    strategy = first(values, (*STRATEGY, *RESHARD, TRAINER_FSDP))
+    if strategy and not first(values, STAGE) and before.zero_stage != after.zero_stage:
+        wanted.pop(STAGE[0], None)
+        stages = {0: "NO_SHARD", 2: "SHARD_GRAD_OP", 3: "FULL_SHARD"}
+        wanted[strategy] = stages.get(after.zero_stage, "FULL_SHARD")
+        if strategy in RESHARD:
+            wanted[strategy] = after.zero_stage == 3
+        elif strategy == TRAINER_FSDP:
+            wanted[strategy] = f"{stages.get(after.zero_stage, 'FULL_SHARD').lower()} auto_wrap"
+    if before.recompute != after.recompute:
+        wanted[first(values, CHECKPOINT) or CHECKPOINT[0]] = after.recompute == "full"
+    if "reduce_overlap" in turned or "gather_overlap" in turned:
+        wanted[OVERLAP] = bool(turned.get("reduce_overlap", turned.get("gather_overlap")))
+    if "bucket" in turned:
+        wanted[BUCKET] = round(turned["bucket"] / 2.0)
+    if "offload" in turned:
+        wanted[first(values, DEVICE) or DEVICE[0]] = "cpu" if turned["offload"] else "none"
+    return wanted

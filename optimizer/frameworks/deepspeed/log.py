@@ -1,0 +1,37 @@
+"""Lines of DeepSpeed: sequences per second of the last step, and memory.
+
+Source: microsoft/DeepSpeed, deepspeed/utils/timer.py (ThroughputTimer) and deepspeed/runtime/utils.py
+(see_memory_usage). Its GB are 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from optimizer.base.units import GiB
+from optimizer.frameworks.log_line import Program, Reading
+from optimizer.frameworks.megatron.printed_settings import settings
+
+STEP = re.compile(
+    r"(?:\bglobal_step=|\b\d+/)(\d+), RunningAvgSamplesPerSec=[\d.einf+-]+, CurrSamplesPerSec=([\d.e+-]+), "
+    r"MemAllocated=[\d.]+GB, MaxMemAllocated=([\d.]+)GB"
+)
+MEMORY = re.compile(r"\bMA [\d.]+ GB\s+Max_MA ([\d.]+) GB\s+CA ([\d.]+) GB\s+Max_CA (\d+) GB")
+
+
+def read(text: str) -> Reading | None:
+    """A line of the throughput timer, of the memory, or a printed setting.
+
+    >>> found = read("epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=25.0, CurrSamplesPerSec=25.6, "
+    ...     "MemAllocated=4.32GB, MaxMemAllocated=38.5GB")
+    >>> found.step, found.sequences_rate, found.allocated / 2**30
+    (10, 25.6, 38.5)
+    """
+    if match := STEP.search(text):
+        return Reading(step=int(match[1]), sequences_rate=float(match[2]), allocated=float(match[3]) * GiB)
+    if match := MEMORY.search(text):
+        return Reading(allocated=float(match[1]) * GiB, reserved=max(float(match[2]), float(match[3])) * GiB)
+    return settings(text)
+
+
+PROGRAM = Program(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)

@@ -1,0 +1,295 @@
+"""From a launch to what can be priced: the job, the plan that it runs, its knobs; what it leaves open is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.base.errors import InvalidFile
+from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
+from optimizer.frameworks.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
+from optimizer.frameworks.shape import model_of
+from optimizer.frameworks.software import switched, widened
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.model import Model
+from optimizer.job.plan import Knobs, Plan, balanced
+
+DEFAULT_CLUSTER = "dgx-h100"
+LONGEST = 8192
+MOST_LAYERS = 10_000
+COUNTED: Mapping[str, str] = {**MACHINES, **PLAN, **SHAPE, "seq_len": "tokens of a sequence", "global_batch": "batch"}
+OPTIONAL = (
+    "zero_stage",
+    "shard",
+    "activation_offload",
+    "mtp_ahead",
+    "recompute_first",
+    "mtp_layers",
+    "q_rank",
+    "shared_ffn",
+    "first_dense",
+    "window",
+    "window_every",
+    "experts",
+    "top_k",
+)
+WITHOUT_GRAPHS = ("Megatron-LM",)  # programs that capture no CUDA graph unless they are told to
+# Programs that can be told how tokens travel to experts.
+DISPATCHING = ("Megatron-LM", "Megatron-Bridge", "Primus")
+# What a program's configs cannot say otherwise than so, besides what the launch itself has.
+SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
+ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "llm-foundry": SHARDED,
+    "DeepSpeed": SHARDED,
+    "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
+    "nanotron": {"vpp": (1,), "recompute": ("none", "full")},
+    "picotron": {"vpp": (1,), "ep": (1,), "recompute": ("none",), "sequence_parallel": (False,)},
+    "MaxText": {
+        "vpp": (1,),
+        "cp": (1,),
+        "zero_stage": (3,),
+        "shard": (),
+        "recompute": ("none", "selective", "full"),
+    },
+    "Megatron-DeepSpeed": {"vpp": (1,)},
+}
+OFFERED: Mapping[str, tuple[int, ...]] = {
+    "DeepSpeed": (0, 1, 2, 3),
+    "torchtitan": (0, 2, 3),
+    "nanotron": (0, 1),
+    "picotron": (0,),
+}
+STACKS: Mapping[str, str] = {
+    "Megatron-LM": "megatron-core",
+    "Megatron-DeepSpeed": "megatron-deepspeed-2022",
+    "Megatron-Bridge": "megatron-bridge-2025",
+    "NeMo": "nemo-2024",
+    "Primus": "megatron-core",
+    "torchtitan": "torchtitan-2024",
+    "DeepSpeed": "llm-foundry-fsdp-2023",
+    "llm-foundry": "llm-foundry-fsdp-2023",
+    "nanotron": "nanotron-2024",
+    "picotron": "nanotron-2024",
+    "MaxText": "maxtext",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controls:
+    """What the user says besides the files; "" and None leave it to them. `limits` are fields of optimizer.job.Limits.
+
+    `limits` without bounds of its own are as wide as the plan that runs needs.
+    """
+
+    model: str = ""
+    device: str = ""
+    cluster: str = ""
+    stack: str = ""
+    gpus: int | None = None
+    seq_len: int | None = None
+    global_batch: int | None = None
+    hbm: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A launch to be priced: its job, whose stack is switched as the launch says, its plan and knobs.
+
+    `stack` is the same software with nothing switched.
+    """
+
+    launch: Launch
+    job: Job
+    plan: Plan
+    knobs: Knobs
+    settings: Mapping[str, Any]
+    stack: Any
+
+
+def question_of(launch: Launch, controls: Controls, name: str) -> Question:
+    """The question that a launch asks; what was assumed is added to it.
+
+    Raises InvalidFile with everything that is missing or contradicts itself.
+    """
+    said = dict(launch.settings)
+    problems = [*launch.problems, *_absurd(said)]
+    if problems:
+        raise InvalidFile(name, problems)
+    model = model_of(launch, controls.model)
+    if model is None:
+        unknown = next((sentence for sentence in launch.kept if "is no model that is known" in sentence), "")
+        problems.append(f"{unknown.removesuffix(' (--model)') or 'the model is not told'}: give --model")
+    gpus = controls.gpus or _gpus(said)
+    if not gpus:
+        problems.append("the number of GPUs is not told: give --gpus")
+    if problems or model is None or not gpus:
+        raise InvalidFile(name, problems)
+    cluster = _cluster(launch, controls)
+    stack = _stack(launch, controls)
+    said["seq_len"] = controls.seq_len or said.get("seq_len") or _seq_len(launch, model)
+    said["gpus"] = gpus
+    if launch.program in WITHOUT_GRAPHS:
+        said.setdefault("cuda_graphs", False)
+    plan = plan_of(launch, said, gpus, controls.global_batch, problems)
+    if problems:
+        raise InvalidFile(name, problems)
+    if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
+        plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
+    offered = (0, 1) if launch.program == "torchtitan" and plan.pp > 1 else OFFERED.get(launch.program, ())
+    if said.pop("fsdp", False):
+        offered = tuple(stage for stage in offered if stage != 1)
+    stack = widened(stack, said, offered)
+    job = Job(
+        model=model,
+        cluster=cluster,
+        stack=switched(stack, said, plan.zero_stage),
+        gpus=gpus,
+        seq_len=said["seq_len"],
+        global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
+        dtype=_dtype(launch, said, cluster),
+        limits=_limits(launch, cluster, plan, said["seq_len"], controls),
+    )
+    share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
+    knobs = Knobs(
+        bucket=min(1e9, max(10e6, said.get("bucket", Knobs().bucket))),
+        comm_sm_share=min(0.3, max(0.01, share)),
+        offload=said.get("offload", 0.0),
+    )
+    if knobs.bucket != said.get("bucket", knobs.bucket):
+        launch.kept.append(
+            f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
+        )
+    return Question(launch=launch, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
+
+
+def _absurd(said: Mapping[str, Any]) -> list[str]:
+    """Counts that none can be."""
+    counts = {name: value for name, value in said.items() if name in COUNTED and type(value) is int}
+    found = [
+        f"{COUNTED[name]} must be from 1 to {LARGEST_COUNT:,}, but is {value}"
+        for name, value in counts.items()
+        if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
+    ]
+    if not found and said.get("layers", 1) > MOST_LAYERS:
+        found.append(f"layers must be at most {MOST_LAYERS:,}, but are {said['layers']:,}")
+    if not found and "hidden" in said and said["hidden"] < said.get("heads", 1):
+        found.append(f"{said['heads']:,} heads do not fit into a width of {said['hidden']:,}")
+    return found
+
+
+def _gpus(said: Mapping[str, Any]) -> int:
+    if "gpus" in said:
+        return int(said["gpus"])
+    if "nodes" in said and "gpus_per_node" in said:
+        return int(said["nodes"]) * int(said["gpus_per_node"])
+    degrees = [int(said.get(name, 1)) for name in ("tp", "cp", "pp")]
+    return int(said["dp"]) * degrees[0] * degrees[1] * degrees[2] if "dp" in said else 0
+
+
+def _cluster(launch: Launch, controls: Controls) -> Cluster:
+    if controls.cluster:
+        return load_cluster(controls.cluster)
+    device = load_device(controls.device).name if controls.device else launch.settings.get("device", "")
+    cluster = preset_cluster(device or DEFAULT_CLUSTER)
+    if not controls.device:
+        why = f"{launch.written['device']} names {device}" if device and "device" in launch.written else "not told"
+        launch.assumed.append(f"cluster {cluster.name} of {cluster.device.name}, {why} (--cluster, --device)")
+    else:
+        launch.assumed.append(f"cluster {cluster.name} (--cluster)")
+    return cluster
+
+
+def _stack(launch: Launch, controls: Controls) -> Any:
+    if controls.stack:
+        return load_stack(controls.stack)
+    stack = load_stack(STACKS[launch.program])
+    launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
+    return stack
+
+
+def _seq_len(launch: Launch, model: Model) -> int:
+    length = min(model.max_seq_len, LONGEST)
+    launch.assumed.append(f"sequences of {length:,} tokens (--seq-len)")
+    return length
+
+
+def _dtype(launch: Launch, said: Mapping[str, Any], cluster: Cluster) -> str:
+    dtype = str(said.get("dtype", "bf16"))
+    if dtype == "bf16" and "bf16" not in cluster.device.peak_flops:
+        launch.assumed.append(f"fp16, because {cluster.device.name} has no bf16")
+        return "fp16"
+    return dtype
+
+
+def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, problems: list[str]) -> Plan:
+    """The plan in a launch's settings on so many GPUs; what contradicts itself goes to the problems."""
+    tp, cp, pp = (int(said.get(name, 1)) for name in ("tp", "cp", "pp"))
+    if gpus % (tp * cp * pp):
+        problems.append(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus:,} GPUs (--gpus)")
+        return Plan()
+    dp = gpus // (tp * cp * pp)
+    ep, etp = (int(said.get(name) or 1) for name in ("ep", "etp"))
+    if tp * cp * dp % (ep * etp):
+        problems.append(
+            f"ep x etp = {ep} x {etp} does not divide the {tp * cp * dp:,} GPUs of a pipeline stage (--gpus)"
+        )
+        return Plan()
+    micro = said.get("micro_batch")
+    batch = batch or said.get("global_batch")
+    count = said.get("num_microbatches") if "num_microbatches" in launch.written else None
+    if micro is None:
+        micro = batch // (dp * count) if batch and count and batch % (dp * count) == 0 else 1
+        launch.assumed.append(f"micro-batches of {micro}")
+    if batch is None:
+        batch = dp * micro * (count or 1)
+        why = f"{dp} replicas x {micro} x {count or 1}"
+        launch.assumed.append(f"global batch of {batch:,} sequences, {why} (--global-batch)")
+    if batch % (dp * micro):
+        problems.append(f"a global batch of {batch:,} is no multiple of dp x micro-batch = {dp:,} x {micro}")
+        return Plan()
+    vpp = int(said.get("vpp", 1)) if pp > 1 else 1
+    values = {name: said[name] for name in PLAN if name in said}
+    schedule = str(said.get("schedule", "1f1b"))
+    values |= {
+        "tp": tp,
+        "cp": cp,
+        "pp": pp,
+        "vpp": vpp,
+        "dp": dp,
+        "micro_batch": int(micro),
+        "num_microbatches": batch // (dp * micro),
+        "sequence_parallel": bool(said.get("sequence_parallel")) and tp > 1,
+        "schedule": schedule if schedule.startswith("zero-bubble") else "interleaved" if vpp > 1 else "1f1b",
+        "layers_per_stage": tuple(said.get("layers_per_stage", ())),
+        "recompute_first": int(said.get("recompute_first", 0)),
+    }
+    said |= {name: values[name] for name in ("dp", "num_microbatches", "micro_batch")}
+    said["global_batch"] = batch
+    return Plan(**values)
+
+
+def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
+    """Limits that the plan keeps: what runs today is to be compared, not ruled out. What a program cannot do is out."""
+    only = dict(ONLY.get(launch.program, {}))
+    if launch.program not in DISPATCHING:
+        only["dispatcher"] = ()
+    choices = {name: tuple(sorted({*values, getattr(plan, name)})) for name, values in only.items()}
+    return Limits(
+        fixed={name: values[0] for name, values in choices.items() if len(values) == 1},
+        choices={name: values for name, values in choices.items() if len(values) > 1},
+        bubble=1.0,
+        hbm=controls.hbm,
+        oom_risk=EVEN_RISK,
+        max_tp=max(cluster.scale_up_size, plan.tp),
+        max_micro_batch=max(16, plan.micro_batch),
+        max_vpp=max(16, plan.vpp),
+        min_cp_tokens=max(1, min(2048, seq_len // plan.cp)),
+        vocab_padding=1.0,
+    )
+
+
+def with_stack(question: Question, settings: Mapping[str, Any], zero_stage: int) -> Job:
+    """The job with its stack switched as other settings say."""
+    return replace(question.job, stack=switched(question.stack, settings, zero_stage))

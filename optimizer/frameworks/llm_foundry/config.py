@@ -1,0 +1,127 @@
+"""llm-foundry's (Composer's) YAML.
+
+Source of the keys: mosaicml/llm-foundry, scripts/train/yamls/pretrain and llmfoundry/models/mpt/configuration_mpt.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.base.units import is_count
+from optimizer.catalog import model_spellings
+from optimizer.frameworks.config.launch import Values, rest, take, whole
+from optimizer.frameworks.launch import Launch
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+PROGRAM = "llm-foundry"
+KEYS: Mapping[str, str] = {
+    "global_train_batch_size": "global_batch",
+    "device_train_microbatch_size": "micro_batch",
+    "max_seq_len": "seq_len",
+    "model.d_model": "hidden",
+    "model.n_heads": "heads",
+    "model.n_layers": "layers",
+    "model.vocab_size": "vocab",
+    "model.attn_config.kv_n_heads": "kv_heads",
+    "model.ffn_config.ffn_hidden_size": "ffn_hidden",
+    "model.ffn_config.moe_num_experts": "experts",
+    "model.ffn_config.moe_top_k": "top_k",
+}
+SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD": 3, "NO_SHARD": 0}
+NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHARD"}
+MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
+PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
+
+
+def recognised(values: Values) -> bool:
+    """Whether a YAML is llm-foundry's."""
+    return "global_train_batch_size" in values or "device_train_microbatch_size" in values
+
+
+def read(launch: Launch, values: Values) -> None:
+    """Note what it says; the number of GPUs is not in it."""
+    take(launch, values, KEYS)
+    said = launch.settings
+    strategy = str(values.get(STRATEGY, "")).upper()
+    launch.say("zero_stage", SHARDING.get(strategy, 0), STRATEGY if strategy else "")
+    launch.say("recompute", "full" if values.get(f"fsdp_config.{RECOMPUTE}") else "none", f"fsdp_config.{RECOMPUTE}")
+    if values.get("fsdp_config.activation_cpu_offload"):
+        launch.say("activation_offload", 100, "fsdp_config.activation_cpu_offload")
+    precision = str(values.get(PRECISION, "amp_bf16"))
+    dtype = next((name for name in ("fp8", "fp16", "bf16") if name in precision), "bf16")
+    launch.say("dtype", dtype, PRECISION if PRECISION in values else "")
+    _model(launch, values)
+    if strategy == "HYBRID_SHARD":
+        said["hybrid"] = True
+        launch.kept.append(f"{STRATEGY} HYBRID_SHARD: weights are shared by the GPUs of a node")
+        launch.say("shard", 8, STRATEGY)
+    implementation = values.get("model.attn_config.attn_impl")
+    if implementation is not None:
+        flash = str(implementation) in ("flash", "triton")
+        launch.say("attention", "flash" if flash else "unfused", "model.attn_config.attn_impl")
+    if values.get(MICRO) == "auto":
+        launch.assumed.append(f"{MICRO} auto: micro-batches of 1; the edits say what fits")
+    duration = str(values.get(DURATION, ""))
+    if duration.endswith("tok") and is_count(duration[:-3].replace("_", "")):
+        launch.say("tokens", int(duration[:-3].replace("_", "")), DURATION)
+    elif duration.endswith("ba") and is_count(duration[:-2]) and {"global_batch", "seq_len"} <= said.keys():
+        launch.say("tokens", int(duration[:-2]) * said["global_batch"] * said["seq_len"], DURATION)
+    rest(launch, values, (*KEYS, "model.expansion_ratio", PRETRAINED, "model.name"))
+
+
+def _model(launch: Launch, values: Values) -> None:
+    said = launch.settings
+    pretrained = values.get(PRETRAINED)
+    if pretrained:
+        name = named(str(pretrained))
+        if name:
+            launch.say("model", name, PRETRAINED)
+        return
+    ratio = values.get("model.expansion_ratio", 4)
+    if not isinstance(ratio, int | float) or not 0 < ratio < 1000:
+        launch.problems.append(f"model.expansion_ratio must be a number above 0, but got {ratio!r}")
+    elif "hidden" in said and "ffn_hidden" not in said:
+        launch.say("ffn_hidden", int(ratio * said["hidden"]), "model.expansion_ratio")
+    gated = "glu" in str(values.get("model.ffn_config.ffn_type", ""))
+    alibi, rope = values.get("model.attn_config.alibi"), values.get("model.attn_config.rope")
+    said |= {"gated_mlp": gated, "tied_embeddings": bool(values.get("model.tie_word_embeddings", True))}
+    said |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
+    said |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": said.get("seq_len", 2048)}
+
+
+def named(text: str) -> str:
+    """The preset that a name on the Hugging Face hub means, "" for none.
+
+    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("someone/else")
+    ('llama3.1-8b', '')
+    """
+    spellings = {_key(spelling): name for spelling, name in model_spellings().items()}
+    bare = _key(text.rpartition("/")[2])
+    for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
+        for start in ("", "meta"):
+            if bare.endswith(end) and (found := spellings.get(bare.removeprefix(start).removesuffix(end))):
+                return found
+    return ""
+
+
+def _key(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys of another plan."""
+    wanted: dict[str, Any] = {}
+    if before.micro_batch != after.micro_batch or (values.get(MICRO) == "auto"):
+        wanted[MICRO] = after.micro_batch
+    if (before.zero_stage, before.shard) != (after.zero_stage, after.shard):
+        wanted[STRATEGY] = "HYBRID_SHARD" if after.shard and after.zero_stage == 3 else NAMES.get(after.zero_stage)
+    if before.recompute != after.recompute:
+        wanted[f"fsdp_config.{RECOMPUTE}"] = after.recompute == "full"
+    if before.activation_offload != after.activation_offload:
+        wanted["fsdp_config.activation_cpu_offload"] = after.activation_offload > 0
+    return wanted
+
+
+__all__ = ["PROGRAM", "named", "read", "recognised", "whole", "write"]

@@ -1,0 +1,97 @@
+"""Nodes and GPUs that a batch script asks for, or that its launcher is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from optimizer.base.units import is_count
+from optimizer.frameworks.bash.pieces import Piece, Word
+
+SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
+OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
+NAMES: Mapping[str, str] = {
+    "--nodes": "nodes",
+    "-N": "nodes",
+    "--gpus-per-node": "gpus_per_node",
+    "--gres": "gpus_per_node",
+    "--gpus": "gpus",
+    "-G": "gpus",
+    "--ntasks-per-node": "tasks_per_node",
+    "--ntasks": "tasks",
+    "-n": "tasks",
+}
+# What Slurm calls these inside of the job.
+VARIABLES: Mapping[str, Sequence[str]] = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+    "tasks_per_node": ("SLURM_NTASKS_PER_NODE",),
+    "tasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "gpus": ("SLURM_GPUS",),
+}
+# Flags of launchers, with "_" as "-".
+LAUNCHER: Mapping[str, str] = {
+    "--nnodes": "nodes",
+    "--num-nodes": "nodes",
+    "--num-machines": "nodes",
+    "--nproc-per-node": "gpus_per_node",
+    "--num-gpus": "gpus_per_node",
+    "--num-processes": "gpus",
+    "--world-size": "gpus",
+}
+DEVICES = re.compile(
+    r"(?<![a-z0-9])(gb200|gb300|b200|b300|h100|h200|h800|h20|a800|a100|v100|mi300x|mi325x|mi355x|l40s)(?![0-9])",
+    re.IGNORECASE,
+)
+
+
+def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
+    r"""What #SBATCH lines ask for: name, then the number, the line's option and its place.
+
+    >>> {name: value for name, (value, *_) in batch_options(b"#SBATCH -N 4\n#SBATCH --gres=gpu:a100:8").items()}
+    {'nodes': 4, 'gpus_per_node': 8}
+    """
+    found: dict[str, tuple[int, str, Piece]] = {}
+    for line in SBATCH.finditer(data):
+        for match in OPTION.finditer(data, line.start(1), line.end(1)):
+            option, text = match[1].decode(), match[2].decode("utf-8", "replace")
+            name = NAMES.get(option)
+            number = re.search(r"(\d+)(?:-\d+)?$", text.split("(")[0])
+            if (
+                name is None
+                or number is None
+                or not is_count(number[1])
+                or (option == "--gres" and not text.startswith("gpu"))
+            ):
+                continue
+            start = match.start(2) + number.start(1)
+            found[name] = (int(number[1]), f"#SBATCH {option}", Piece(number[1], ((start, start + len(number[1])),)))
+    if "tasks" in found and "nodes" in found and "tasks_per_node" not in found:
+        per_node = found["tasks"][0] // max(1, found["nodes"][0])
+        found["tasks_per_node"] = (per_node, "#SBATCH --ntasks", Piece(str(per_node)))
+    if "tasks" not in found and {"nodes", "tasks_per_node"} <= found.keys():
+        tasks = found["nodes"][0] * found["tasks_per_node"][0]
+        found["tasks"] = (tasks, "#SBATCH --ntasks-per-node", Piece(str(tasks)))
+    return found
+
+
+def slurm_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, Word]:
+    """The variables that Slurm sets for a job with these options."""
+    return {variable: (options[name][2],) for name, names in VARIABLES.items() if name in options for variable in names}
+
+
+def device_in(text: str) -> str:
+    """The device that a text names, "" for none. 40 and 80 GB versions are told apart where the text does.
+
+    >>> device_in("--constraint=v100-32g"), device_in("llama3_8b_h100.sh"), device_in("--partition=gpu_a100-40")
+    ('v100-32', 'h100', 'a100-40')
+    """
+    match = DEVICES.search(text.replace("_", " "))
+    if not match:
+        return ""
+    name, after = match[1].lower(), text[match.end() : match.end() + 4]
+    if name == "v100":
+        return "v100-32" if "32" in after else "v100-16"
+    if name == "a100":
+        return "a100-40" if "40" in after else "a100-80"
+    return name

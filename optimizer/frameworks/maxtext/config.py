@@ -1,0 +1,127 @@
+"""MaxText's YAML, by itself or under Primus.
+
+Source of the keys and defaults: AI-Hypercomputer/maxtext, src/MaxText/configs/base.yml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.frameworks.config.launch import Values, rest, take, whole
+from optimizer.frameworks.launch import LARGEST_COUNT, Launch
+from optimizer.frameworks.llm_foundry.config import named
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+PROGRAM = "MaxText"
+AXES: Mapping[str, str] = {"tensor": "tp", "pipeline": "pp", "context": "cp", "sequence": "cp", "expert": "ep"}
+KEYS: Mapping[str, str] = {
+    "max_target_length": "seq_len",
+    "base_emb_dim": "hidden",
+    "base_num_decoder_layers": "layers",
+    "base_mlp_dim": "ffn_hidden",
+    "base_num_query_heads": "heads",
+    "base_num_kv_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "vocab_size": "vocab",
+    "num_experts": "experts",
+    "num_experts_per_tok": "top_k",
+}
+BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
+FULL, NONE = ("full",), ("minimal_with_context", "minimal_flash", "none")
+
+
+def recognised(values: Values) -> bool:
+    """Whether a YAML is MaxText's."""
+    return any(path.rpartition(".")[2] in (BATCH, "max_target_length", "base_emb_dim") for path in values)
+
+
+def read(launch: Launch, values: Values) -> None:
+    """Note what it says; paths of a config inside another are told by their last key."""
+    ends = {path.rpartition(".")[2]: path for path in values}
+    take(launch, values, {ends[key]: name for key, name in KEYS.items() if key in ends})
+    said = launch.settings
+    if said.get("experts") == 1:
+        said.pop("experts")
+    for path in values:
+        if path.endswith("_parallelism") and not isinstance(values[path], int):
+            launch.problems.append(f"{path} must be a whole number, but got {values[path]!r}")
+    if launch.problems:
+        return
+    degrees = {name: _degree(values, ends, axis) for axis, name in AXES.items() if name != "cp"}
+    degrees["cp"] = max(_degree(values, ends, "context"), _degree(values, ends, "sequence"))
+    for name, degree in degrees.items():
+        axis = next(axis for axis, other in AXES.items() if other == name)
+        launch.say(name, degree, ends.get(f"ici_{axis}_parallelism", "") if degree > 1 else "")
+    said["sequence_parallel"] = said["tp"] > 1
+    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
+    launch.say("zero_stage", 0 if fsdp == 1 and data != 1 else 3, ends.get("ici_fsdp_parallelism", ""))
+    if fsdp > 1 and data > 1:
+        launch.say("shard", fsdp * said["cp"], ends.get("ici_fsdp_parallelism", ""))
+    ranks = said["tp"] * said["pp"] * said["cp"]
+    if "gpus" not in said and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
+        launch.say("gpus", fsdp * data * ranks * said["ep"], ends.get("ici_fsdp_parallelism", ""))
+    size = values.get(ends.get(BATCH, ""), 12)
+    steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
+    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < LARGEST_COUNT:
+        launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
+        return
+    # A device's share of the batch: with several devices to a replica each sequence is shared by them.
+    launch.say("micro_batch", max(1, round(size * ranks)), ends.get(BATCH, ""))
+    launch.say("num_microbatches", int(steps), ends.get(STEPS, "") or BATCH)
+    policy = str(values.get(ends.get(REMAT, ""), "full"))
+    mode = "full" if policy in FULL else "none" if policy in NONE else "selective"
+    launch.say("recompute", mode, ends.get(REMAT, ""))
+    quantised = "fp8" in str(values.get(ends.get("quantization", ""), ""))
+    launch.say("dtype", "fp8" if quantised else "bf16", ends.get("quantization", "") if quantised else "")
+    name = values.get(ends.get(NAME, "")) or str(values.get("modules.pre_trainer.model", "")).removesuffix(".yaml")
+    if name and (model := named(str(name))):
+        launch.say("model", model, ends.get(NAME, "modules.pre_trainer.model"))
+    elif "hidden" in said:
+        said |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope", "tied_embeddings": False}
+    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, "quantization") if key in ends]
+    axes = [path for key, path in ends.items() if key.endswith("_parallelism")]
+    rest(launch, values, (*known, *axes, *KEYS, "modules.pre_trainer.model"))
+
+
+def _degree(values: Values, ends: Mapping[str, str], axis: str, open_ends: bool = False) -> int:
+    """Devices along an axis, inside of and between slices; -1 where one of them takes all that are left."""
+    parts = [values.get(ends.get(f"{part}_{axis}_parallelism", ""), 1) for part in ("ici", "dcn")]
+    if any(part == -1 for part in parts):
+        return -1 if open_ends else 1
+    return max(1, int(parts[0])) * max(1, int(parts[1]))
+
+
+def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys of another plan."""
+    ends = {path.rpartition(".")[2]: path for path in values}
+    base = ends.get("max_target_length", "").rpartition(".")[0]
+
+    def path(key: str) -> str:
+        return ends.get(key) or (f"{base}.{key}" if base else key)
+
+    wanted: dict[str, Any] = {}
+    for axis, name in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep")):
+        if getattr(before, name) != getattr(after, name):
+            wanted |= {path(f"ici_{axis}_parallelism"): getattr(after, name)}
+            if path(f"dcn_{axis}_parallelism") in values:
+                wanted[path(f"dcn_{axis}_parallelism")] = 1
+    ranks = after.tp * after.pp * after.cp
+    if after.micro_batch != before.micro_batch or ranks != before.tp * before.pp * before.cp:
+        size = after.micro_batch / ranks
+        wanted[path(BATCH)] = int(size) if size == int(size) else size
+    if after.num_microbatches != before.num_microbatches:
+        wanted[path(STEPS)] = after.num_microbatches
+    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
+    if after.zero_stage != before.zero_stage or (after.dp != before.dp and fsdp > 0 and data > 0):
+        groups = after.dp // after.ep
+        sharing = 1 if after.zero_stage == 0 else after.shard or groups
+        for axis, degree in (("fsdp", sharing), ("data", groups // sharing)):
+            wanted[path(f"ici_{axis}_parallelism")] = degree
+            if path(f"dcn_{axis}_parallelism") in values:
+                wanted[path(f"dcn_{axis}_parallelism")] = 1
+    if after.recompute != before.recompute:
+        policy = {"full": "full", "none": "minimal_with_context"}.get(after.recompute, "save_qkv_proj")
+        wanted[path(REMAT)] = policy
+    return wanted

@@ -1,0 +1,1 @@
+"""Megatron-LM and Megatron-DeepSpeed."""

@@ -1,0 +1,315 @@
+"""YAML that says Megatron's settings by other names: Megatron-Bridge, NeMo, and Primus on Megatron.
+
+Each key becomes the flag that means the same, so that one reader understands them all.
+Source of the keys: NVIDIA-NeMo/Megatron-Bridge, docs/megatron-lm-to-megatron-bridge.md; NVIDIA/NeMo,
+examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, primus/configs/modules/megatron.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.catalog import load_model, preset_model
+from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.bash.pieces import Piece
+from optimizer.frameworks.config.file import ConfigFile, written
+from optimizer.frameworks.config.launch import ConfigLaunch
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.llm_foundry.config import named
+from optimizer.frameworks.megatron.flag_names import (
+    COUNTED_ENDS,
+    FP32_GRADIENTS,
+    NAMED,
+    SHAPE_COUNTS,
+    SHAPE_SWITCHES,
+    SOFTWARE_SWITCHES,
+)
+from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.write import FlagChange, flag_changes
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+BRIDGE, NEMO, PRIMUS = "Megatron-Bridge", "NeMo", "Primus"
+OVERRIDES = "modules.pre_trainer.overrides."
+# Keys that are not the flag with underscores, by the end of their path.
+ALIASES: Mapping[str, str] = {
+    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
+    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
+    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
+    "encoder_seq_length": "--seq-length",
+    "num_moe_experts": "--num-experts",
+    "activations_checkpoint_granularity": "--recompute-granularity",
+    "activations_checkpoint_method": "--recompute-method",
+    "activations_checkpoint_num_layers": "--recompute-num-layers",
+    "overlap_grad_sync": "--overlap-grad-reduce",
+    "overlap_param_sync": "--overlap-param-gather",
+    "ub_tp_comm_overlap": "--tp-comm-overlap",
+    "tp_comm_overlap": "--tp-comm-overlap",
+    "num_nodes": "--nnodes",
+    "devices": "--nproc-per-node",
+    "num_gpus_per_node": "--nproc-per-node",
+    "train_iters": "--train-iters",
+    "max_steps": "--train-iters",
+    "gated_linear_unit": "--swiglu",
+    "use_megatron_fsdp": "--use-megatron-fsdp",
+    "tensor_parallel": "--tensor-model-parallel-size",
+    "pipeline_parallel": "--pipeline-model-parallel-size",
+    "num_query_groups": "--num-query-groups",
+    "bucket_size": "--ddp-bucket-size",
+}
+SWITCHES = {
+    name
+    for name in (*NAMED, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *COUNTED_ENDS)
+    if name.startswith(("--use-", "--overlap-", "--tp-comm", "--sequence-", "--bf16", "--fp16", "--no-", "--swiglu"))
+}
+# Switched off by a false of the other name.
+INVERTED: Mapping[str, str] = {
+    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
+    "add_bias_linear": "--disable-bias-linear",
+    "bias": "--disable-bias-linear",
+    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
+    "overlap_p2p_comm": "--no-overlap-p2p-communication",
+    "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
+}
+PLAIN = (
+    "--moe-token-dispatcher-type",
+    "--moe-flex-dispatcher-backend",
+    "--cuda-graph-impl",
+    "--normalization",
+    "--position-embedding-type",
+    "--attention-backend",
+    "--moe-layer-freq",
+    "--ddp-bucket-size",
+)
+FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *PLAIN}
+MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
+PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
+RECIPES = (
+    "recipe",
+    "model.recipe",
+    "model_recipe_name",
+    "recipe_name",
+    "pretrained_checkpoint",
+    "model.name",
+    "training",
+)
+
+
+def recognised(values: Mapping[str, Any]) -> str:
+    """Which of these programs a YAML is for; "" for none."""
+    if f"{OVERRIDES[:-10]}framework" in values or any(path.startswith(OVERRIDES) for path in values):
+        return PRIMUS if values.get("modules.pre_trainer.framework", "megatron") == "megatron" else ""
+    if any(path.startswith("trainer.") for path in values) and any(path.startswith("model.") for path in values):
+        return NEMO
+    sections = {path.partition(".")[0] for path in values}
+    known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
+    return BRIDGE if known or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagLaunch(ConfigLaunch):
+    """A config whose keys stand for flags; `paths` says which key each flag is."""
+
+    flags: tuple[Flag, ...]
+    paths: Mapping[str, str]
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """The keys to write otherwise: each flag that changes, by its key."""
+        found = flag_changes(self.flags, "", job, before, after, turned)
+        return tuple(self._as_key(change) for change in found)
+
+    def _as_key(self, change: FlagChange) -> FlagChange:
+        path = self.paths.get(change.flag) or self._new(change.flag)
+        key = path.rpartition(".")[2]
+        values = self.values
+        if key in INVERTED:
+            after = written(change.after is None)
+        elif change.after == "":
+            after = "true"
+        elif change.after is None:
+            after = "false" if isinstance(values.get(path), bool) else "null"
+        else:
+            after = change.after
+        if path.endswith("optim.name"):
+            after = "distributed_fused_adam" if change.after == "" else "fused_adam"
+        before = values.get(path)
+        return FlagChange(flag=path, before=None if path not in values else written(before).strip('"'), after=after)
+
+    def _new(self, flag: str) -> str:
+        """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
+        names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
+        if self.launch.program == BRIDGE:
+            names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
+        key = names.get(flag, flag[2:].replace("-", "_"))
+        beside = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
+        section = beside.rpartition(".")[0]
+        others = {path.rpartition(".")[0] for path in self.values}
+        if (
+            flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
+            and "ddp" in others
+        ):
+            section = "ddp"
+        return f"{section}.{key}" if section else key
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The file with these keys."""
+        yield from super().edited(tuple(replace(change, after=_or_null(change.after)) for change in changes))
+
+
+def _or_null(text: str | None) -> str | None:
+    return None if text == "null" else text
+
+
+def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], list[str]]:
+    """The flags that keys stand for, the key of each, and the keys that stand for none."""
+    flags: list[Flag] = []
+    paths: dict[str, str] = {}
+    others: list[str] = []
+    for path, value in values.items():
+        key = path.rpartition(".")[2]
+        name = ALIASES.get(key) or INVERTED.get(key) or f"--{key.replace('_', '-')}"
+        if name not in FLAGS and key not in (*ALIASES, *INVERTED) and name not in COUNTED_ENDS:
+            others.append(path)
+            continue
+        paths.setdefault(name, path)
+        if key == "grad_reduce_in_fp32" and value:
+            flags.append(_flag(FP32_GRADIENTS))
+        if key in INVERTED:
+            value = not value
+        if value is None or value is False or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+            continue
+        if name in SWITCHES or isinstance(value, bool):
+            texts: tuple[str, ...] = ()
+        elif isinstance(value, list):
+            texts = tuple(map(str, value))
+        else:
+            texts = (str(value),)
+        flags.append(Flag(name, name, texts, (Piece(name),), tuple((Piece(text),) for text in texts)))
+    return flags, paths, others
+
+
+def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked: str = "") -> FlagLaunch:
+    """Read configs of one of these programs; `asked` is the model that the user names."""
+    values = {path: value for config in configs for path, value in config.values.items()}
+    launch = Launch(program="Megatron-LM")
+    if gpus is not None:
+        launch.settings |= {"gpus": gpus, "gpus_given": True}
+    flags, paths, others = flags_in(values)
+    has = {flag.name for flag in flags}
+    extra = _more(values, has, paths, others)
+    if program == PRIMUS and "--use-distributed-optimizer" not in paths:
+        launch.assumed.append("the optimizer is distributed, as in Primus' pre_trainer.yaml")
+        flags.append(_flag("--use-distributed-optimizer"))
+    if program == BRIDGE:
+        flags += _of_recipes(launch, has, paths)
+    if "--num-query-groups" in has:
+        extra.append(_flag("--group-query-attention"))
+    model = load_model(asked).name if asked else _model(launch, values, others)
+    shown = load_model(asked) if asked else preset_model(model) if model else None
+    shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
+    if shown and "--num-layers" not in has:
+        shape.append(_flag("--num-layers", str(shown.layers)))
+        shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
+    elif "--num-layers" not in has:
+        launch.problems.append("the model is not told: give --model")
+    open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
+    shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
+    read_flags(launch, shape)
+    launch.problems = [MISSING.sub(lambda found: found[1].replace("-", "_"), each) for each in launch.problems]
+    if open_length:
+        launch.settings.pop("seq_len", None)
+        launch.written.pop("seq_len", None)
+    if model and "--num-layers" not in has:
+        _forget_shape(launch)
+    launch.program = program
+    launch.settings.pop("gpus_given", None)
+    launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
+    for path in others:
+        if values[path] is not None:
+            launch.ignore(path)
+    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=tuple(flags), paths=paths)
+
+
+def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
+    """What overrides leave to the recipe: its distributed optimizer and overlaps, and micro-batches of one.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py.
+    """
+    # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
+    alone = DDP[0] in paths and DDP[0] not in has
+    found = [_flag(name) for name in DDP if name not in paths and not (alone and name == DDP[1])]
+    if found:
+        names = ", ".join(flag.name[2:].replace("-", "_") for flag in found)
+        launch.assumed.append(f"{names} as in Megatron-Bridge's pretraining recipes")
+    if "--micro-batch-size" not in has:
+        launch.assumed.append("micro-batches of 1, which the recipe may have otherwise")
+        found.append(_flag("--micro-batch-size", "1"))
+    return found
+
+
+def _unused(*_: Any) -> Mapping[str, Any]:
+    return {}
+
+
+def _flag(name: str, *values: str) -> Flag:
+    return Flag(name, name, values, (Piece(name),), tuple((Piece(value),) for value in values))
+
+
+def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], others: list[str]) -> list[Flag]:
+    """What takes more than a name: the precision, the optimizer, the activation, the number format."""
+    found: list[Flag] = []
+    for path in list(others):
+        key, value = path.rpartition(".")[2], values[path]
+        if key in ("precision", "mixed_precision") or path == "mixed_precision":
+            text = str(value)
+            name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
+            found += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
+            found += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
+        elif key == "fp8" and value:
+            found.append(_flag("--fp8-format", "hybrid"))
+        elif path.endswith("optim.name"):
+            found += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
+            paths.setdefault("--use-distributed-optimizer", path)
+        elif key in ("activation", "activation_func"):
+            found += [_flag("--swiglu")] if "swiglu" in str(value) or "silu" in str(value) else []
+        elif (key == "seq_length" and "--seq-length" not in has) or (
+            key in ("sequence_length", "max_length") and "--seq-length" not in has and isinstance(value, int)
+        ):
+            found.append(_flag("--seq-length", str(value)))
+        else:
+            continue
+        others.remove(path)
+    return found
+
+
+def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
+    """The preset that a config names."""
+    for path in ("modules.pre_trainer.model", *RECIPES):
+        if isinstance(values.get(path), str):
+            text = str(values[path]).removesuffix(".yaml").replace("_pretrain_config", "")
+            name = named(text) or named(text.replace("/", "-"))
+            if name:
+                launch.say("model", name, path)
+                if path in others:
+                    others.remove(path)
+                return name
+    return ""
+
+
+DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
+SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
+
+
+def _forget_shape(launch: Launch) -> None:
+    """A config that names its model says nothing of its shape: what flags default to does not count."""
+    for name in (*SHAPELESS, "experts", "top_k", "attention_out_bias"):
+        if name in launch.settings and launch.written.get(name, "--num-layers") in (
+            "--num-layers",
+            "--num-experts",
+            "",
+        ):
+            launch.settings.pop(name, None)
+            launch.written.pop(name, None)

@@ -1,0 +1,304 @@
+"""Command-line arguments of Megatron-LM (Megatron-Core) for a plan.
+
+Source of the argument names: NVIDIA/Megatron-LM core_v0.19.0, megatron/training/arguments.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from optimizer.base.errors import InputError
+from optimizer.frameworks.megatron.export_model import lacking, model_flags
+from optimizer.frameworks.megatron.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.job.plan import Knobs
+from optimizer.job.recomputation import RESCALED, modules_of
+from optimizer.objectives.kernels.activations import offloaded_modules
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.model import Model
+    from optimizer.job.plan import Plan
+
+VENDORS = ("NVIDIA", "AMD")
+COMMUNICATORS = "megatron-nccl.json"
+REPLICAS = ("dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_ep_dp", "intra_dist_opt_instance")
+# A flag without a value maps to None.
+Flags = Mapping[str, str | None]
+
+RELEASE = "core_v0.19.0"
+ATTENTION: Mapping[str, str] = {"flash1": "flash", "flash": "flash", "flash3": "fused"}
+OVERLAP = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
+# Format of Adam's moments by the bytes of master weight and moments, where they are not fp32.
+MOMENTS: Mapping[int, str] = {8: "bf16"}
+MOMENT_FLAGS = ("--exp-avg-dtype", "--exp-avg-sq-dtype")
+SHARDING: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
+
+
+def megatron_arguments(answer: Answer) -> list[str]:
+    """Arguments of pretrain_gpt.py that launch the answer's plan; data, schedule and checkpoints are yours to add.
+
+    Raises InputError when the answer holds no plan, or one that Megatron-LM cannot run.
+    """
+    return arguments(plan_flags(answer.job, exported_plan(answer), answer.knobs))
+
+
+def exported_plan(answer: Answer) -> Plan:
+    """The plan of an answer. Raises InputError when there is none, or one that Megatron-LM cannot run."""
+    if answer.plan is None:
+        raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    if missing := unexpressed(answer.job, answer.plan, answer.knobs):
+        raise InputError(f"Megatron-LM {RELEASE} cannot run {answer.job.model.name} so: it lacks {'; '.join(missing)}")
+    return answer.plan
+
+
+def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
+    """Every flag of a plan with its value, in the order in which people read them."""
+    return {
+        **parallel_flags(job, plan),
+        **batch_flags(job, plan),
+        **sharding_flags(job, plan, knobs),
+        **recompute_flags(plan),
+        **offload_flags(job, plan),
+        **precision_flags(job),
+        **recipe_flags(job, plan),
+        **model_flags(job.model, job.seq_len),
+        **regularization_flags(job),
+        **dispatcher_flags(job, plan),
+        **overlap_flags(plan),
+    }
+
+
+def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
+    """What Megatron-LM lacks to run the plan of this model as it is priced, in words; nothing where it can."""
+    return (*lacking(job.model), *unexpressed_plan(job, plan, knobs))
+
+
+def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
+    """The same of the plan, whatever the model."""
+    alike, device = plan.recompute_layers == () or plan.recompute != "full", job.cluster.device
+    missing = {
+        f"master weights and moments of {job.stack.features.optimizer_bytes} bytes": (
+            job.stack.features.optimizer_bytes not in (12, *MOMENTS)
+        ),
+        "moments in bf16 without their sharding (ZeRO-0)": (
+            job.stack.features.optimizer_bytes in MOMENTS and not distributed(plan, knobs)
+        ),
+        f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
+        "recomputation of other layers on each stage": not alike,
+        f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
+        "a share of the optimizer on the host without its sharding (ZeRO-0)": (
+            knobs.offload > 0 and not distributed(plan, knobs)
+        ),
+        f"selective recomputation of other operators ({job.stack.features.selective})": (
+            plan.recompute == "selective" and job.stack.features.selective != "core"
+        ),
+    }
+    return tuple(what for what, holds in missing.items() if holds)
+
+
+def distributed(plan: Plan, knobs: Knobs) -> bool:
+    """Whether the optimizer is Megatron's distributed one: what is offloaded has to be, which changes nothing alone.
+
+    >>> from optimizer.job.plan import Knobs, Plan
+    >>> distributed(Plan(zero_stage=0), Knobs(offload=0.5)), distributed(Plan(zero_stage=0, dp=2), Knobs(offload=0.5))
+    (True, False)
+    """
+    return plan.zero_stage >= 1 or (knobs.offload > 0 and plan.dp * plan.cp == 1)
+
+
+def arguments(flags: Flags) -> list[str]:
+    """Flags as an argument list; a value of several words is as many arguments.
+
+    >>> arguments({"--bf16": None, "--seq-length": "2048", "--recompute-modules": "mlp moe"})
+    ['--bf16', '--seq-length', '2048', '--recompute-modules', 'mlp', 'moe']
+    """
+    return [part for flag, value in flags.items() for part in (flag, *(value or "").split())]
+
+
+def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """Degrees of parallelism and the split of the layers over the pipeline."""
+    flags: dict[str, str | None] = {
+        "--tensor-model-parallel-size": str(plan.tp),
+        "--pipeline-model-parallel-size": str(plan.pp),
+    }
+    flags |= pipeline_flags(plan, job.model)
+    if plan.sequence_parallel and plan.tp > 1:
+        flags["--sequence-parallel"] = None
+    if plan.sequence_parallel and plan.tp > 1 and job.stack["tp_overlap"] > 0:
+        flags["--tp-comm-overlap"] = None
+    if plan.cp > 1:
+        flags["--context-parallel-size"] = str(plan.cp)
+    if job.model.experts:
+        flags["--expert-model-parallel-size"] = str(plan.ep)
+        flags["--expert-tensor-parallel-size"] = str(plan.etp)
+    return flags
+
+
+def pipeline_flags(plan: Plan, model: Model) -> dict[str, str | None]:
+    """How the layers lie on the stages."""
+    if plan.pp == 1:
+        return {}
+    return layout_flags(plan, model)
+
+
+def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
+    """The split of the layers: nothing to say, first and last stage, or an explicit layout."""
+    layers = model.layers
+    if is_even(plan, layers) and not model.mtp_layers:
+        if plan.vpp == 1:
+            return {}
+        return {"--num-layers-per-virtual-pipeline-stage": str(layers // (plan.pp * plan.vpp))}
+    ends = first_and_last(stage_layers(plan, layers))
+    if plan.vpp > 1 or ends is None or model.mtp_layers:
+        return {"--pipeline-model-parallel-layout": plan_layout(plan, model)}
+    names = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+    return {name: str(count) for name, count in zip(names, ends, strict=True) if count is not None}
+
+
+def batch_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """Sequence length and batch."""
+    return {
+        "--micro-batch-size": str(plan.micro_batch),
+        "--global-batch-size": str(job.global_batch),
+        "--seq-length": str(job.seq_len),
+    }
+
+
+def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
+    """Data parallelism: sharding, overlap, bucket size, offload of the optimizer."""
+    flags: dict[str, str | None] = {}
+    replicas = plan.dp * plan.cp
+    if distributed(plan, knobs):
+        flags["--use-distributed-optimizer"] = None
+    if plan.zero_stage >= 1 and 0 < plan.shard < replicas:
+        flags["--num-distributed-optimizer-instances"] = str(replicas // plan.shard)
+    if plan.zero_stage >= 2:
+        flags |= {"--use-megatron-fsdp": None, "--data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
+        flags["--ckpt-format"] = "fsdp_dtensor"
+    if job.stack["dp_overlap"] > 0 and replicas > 1:
+        flags["--overlap-grad-reduce"] = None
+        if plan.zero_stage >= 1:
+            flags["--overlap-param-gather"] = None
+    # Megatron counts a bucket in parameters.
+    flags["--ddp-bucket-size"] = str(round(knobs.bucket / job.stack.features.grad_bytes))
+    if communicators(job, knobs):
+        flags["--nccl-communicator-config-path"] = COMMUNICATORS
+    if moments := MOMENTS.get(job.stack.features.optimizer_bytes):
+        flags |= {"--use-precision-aware-optimizer": None, **dict.fromkeys(MOMENT_FLAGS, moments)}
+    if knobs.offload > 0:
+        flags |= {
+            "--use-precision-aware-optimizer": None,
+            "--optimizer-cpu-offload": None,
+            "--optimizer-offload-fraction": repr(knobs.offload),
+        }
+    return flags
+
+
+def communicators(job: Job, knobs: Knobs) -> str:
+    """The file (JSON, which is YAML too) that bounds the thread blocks of data-parallel communicators alone.
+
+    Each block occupies one multiprocessor. Empty for devices whose multiprocessors are not told.
+
+    Source: Megatron-LM, megatron/core/parallel_state.py, get_nccl_options.
+    """
+    sms = job.cluster.device.sms
+    if sms <= 1:
+        return ""
+    blocks = max(1, round(knobs.comm_sm_share * sms))
+    return json.dumps({group: {"max_ctas": blocks} for group in REPLICAS}, indent=1) + "\n"
+
+
+def recompute_flags(plan: Plan) -> dict[str, str | None]:
+    """Activation recomputation: of the attention core, of the modules that the plan names, or of whole layers."""
+    modules = ("core_attn",) if plan.recompute == "selective" else modules_of(plan.recompute)
+    if modules:
+        return {"--recompute-granularity": "selective", "--recompute-modules": " ".join(modules)}
+    if plan.recompute != "full":
+        return {}
+    method, count = ("block", plan.recompute_first) if plan.recompute_first else ("uniform", 1)
+    return {
+        "--recompute-granularity": "full",
+        "--recompute-method": method,
+        "--recompute-num-layers": str(count),
+    }
+
+
+def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """Activations kept on the host: the modules whose inputs go there, and the share of them.
+
+    Source: Megatron-Core developer guide, fine-grained activation offloading.
+    """
+    if not plan.activation_offload:
+        return {}
+    modules = " ".join(offloaded_modules(job.model, plan.recompute))
+    share = f"{plan.activation_offload / 100:.3g}"
+    flags: dict[str, str | None] = {"--fine-grained-activation-offloading": None, "--offload-modules": modules}
+    return flags | {"--activation-offload-fraction": share}
+
+
+def precision_flags(job: Job) -> dict[str, str | None]:
+    """Number format of weights and matrix products."""
+    flags: dict[str, str | None] = {"--fp16": None} if job.dtype == "fp16" else {"--bf16": None}
+    if "fp8" in job.dtype:
+        flags["--fp8-format"] = "hybrid"
+    if "fp4" in job.dtype:
+        flags |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
+    if job.stack.features.grad_bytes == 4:
+        flags["--accumulate-allreduce-grads-in-fp32"] = None
+    elif job.dtype != "fp16":
+        flags["--grad-reduce-in-bf16"] = None
+    flags["--attention-backend"] = ATTENTION.get(job.stack.features.attention, "unfused")
+    if job.stack.features.attention == "unfused":
+        flags["--no-masked-softmax-fusion"] = None
+    return flags
+
+
+def regularization_flags(job: Job) -> dict[str, str | None]:
+    """Dropout where it is priced, and none where it is not: fused attention and fusions differ with it."""
+    rate = "0.1" if job.stack.features.dropout else "0.0"
+    return {"--attention-dropout": rate, "--hidden-dropout": rate}
+
+
+def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not recompute what the plan does.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
+    """
+    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescales(plan) else {}
+
+
+def rescales(plan: Plan) -> bool:
+    """Whether the plan recomputes outputs that are quantised again."""
+    return not set(RESCALED).isdisjoint(modules_of(plan.recompute))
+
+
+def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+    """How routed tokens travel: one copy for each destination needs Megatron's flex dispatcher, if they travel at all.
+
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher: TP x EP above 1;
+    transformer_config.py, moe_flex_dispatcher_backend.
+    """
+    if job.model.experts is None:
+        return {}
+    features = job.stack.features
+    forced: dict[str, str | None] = {"--moe-router-force-load-balancing": None}
+    balanced = forced if features.routing == "forced" or (features.balanced_experts and not features.routing) else {}
+    if plan.dispatcher == "alltoall" or plan.etp * plan.ep == 1:
+        return {"--moe-token-dispatcher-type": "alltoall", **balanced}
+    return {
+        "--moe-token-dispatcher-type": "flex",
+        "--moe-flex-dispatcher-backend": plan.dispatcher,
+        "--moe-router-dtype": "fp32",
+        **balanced,
+    }
+
+
+def overlap_flags(plan: Plan) -> dict[str, str | None]:
+    """An exchange that runs beside another micro-batch, with the gradients of weights put off so that more can hide.
+
+    Source: Megatron-LM, megatron/core/model_parallel_config.py.
+    """
+    return dict.fromkeys(OVERLAP) if plan.overlap_exchange else {}

@@ -1,0 +1,192 @@
+"""A Slurm batch script that launches a plan with Megatron-LM, one task for each GPU."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.megatron.export import (
+    COMMUNICATORS,
+    RELEASE,
+    communicators,
+    exported_plan,
+    megatron_arguments,
+)
+from optimizer.frameworks.megatron.export_model import differing
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+CPUS_PER_GPU = 8
+LIMIT = "04:00:00"
+WARNING = 600  # seconds before the time limit in which a checkpoint is written
+AT_STAKE = 1800.0  # seconds of work between checkpoints; assumed
+
+# What vendors set on their GPUs whatever the plan, without what decides how collectives run, which is priced.
+# Source: NVIDIA-NeMo/Megatron-Bridge @067f987df, recipes/utils/environment_utils.py; AMD-AGI/Primus @fd1eeabb,
+# examples/customer_package.
+VENDOR_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "NVIDIA": {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
+        "TORCH_NCCL_HIGH_PRIORITY": "1",
+    },
+    "AMD": {"GPU_MAX_HW_QUEUES": "2", "HSA_NO_SCRATCH_RECLAIM": "1", "NVTE_CK_USES_BWD_V3": "1"},
+}
+
+TEMPLATE = """\
+#!/usr/bin/env bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks={gpus}
+#SBATCH --ntasks-per-node={gpus_per_node}
+#SBATCH --gpus-per-node={gpus_per_node}
+#SBATCH --cpus-per-task={cpus}
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time={limit}
+#SBATCH --signal=B:USR1@{warning}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+# Megatron-LM {release}: {summary}{notes}
+set -euo pipefail
+
+if (($# < 2)); then
+    cat >&2 <<'USAGE'
+usage: sbatch [options of sbatch] THIS_FILE MEGATRON CHECKPOINTS [arguments of pretrain_gpt.py]
+  MEGATRON     folder of Megatron-LM {release}
+  CHECKPOINTS  folder that every node sees; a run goes on from the last checkpoint there
+  arguments    data and training, such as --data-path ... --tokenizer-type ... --train-iters ... --lr ...
+  CONTAINER    environment variable: image for Slurm's pyxis plug-in; without it python3 of the nodes runs
+  MOUNTS       environment variable: what else the container sees, such as the data: /data:/data,...
+USAGE
+    exit 2
+fi
+mkdir -p "$2"
+megatron=$(realpath "$1") checkpoints=$(realpath "$2")
+shift 2
+
+{environment}
+communicators="$checkpoints/{communicators_file}"
+cat >"$communicators" <<'COMMUNICATORS'
+{communicators}COMMUNICATORS
+
+arguments=(
+{arguments}
+)
+run=(
+    --save "$checkpoints" --load "$checkpoints"
+    {run}
+)
+container=()
+if [[ -n ${{CONTAINER:-}} ]]; then
+    mounts=$megatron:$megatron,$checkpoints:$checkpoints,$PWD:$PWD${{MOUNTS:+,$MOUNTS}}
+    container=(--container-image="$CONTAINER" --container-mounts="$mounts" --container-workdir="$PWD")
+fi
+
+# Slurm warns the script ahead of the time limit: the ranks write a checkpoint and end, and the job is queued again.
+again=
+trap 'again=1; scancel --signal=TERM "$SLURM_JOB_ID.0"' USR1
+# shellcheck disable=SC2016 # each task expands its own rank
+srun --kill-on-bad-exit=1 --cpus-per-task="${{SLURM_CPUS_PER_TASK:-{cpus}}}" --distribution=plane={gpus_per_node} \\
+    "${{container[@]}}" bash -c '
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+    exec python3 -u "$@"
+' rank "$megatron/pretrain_gpt.py" "${{arguments[@]}}" "${{run[@]}}" "$@" &
+ranks=$!
+status=0
+while kill -0 "$ranks" 2>/dev/null; do
+    wait "$ranks" && status=0 || status=$?
+done
+if [[ -n $again ]]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"
+"""
+
+
+def sbatch_script(answer: Answer) -> str:
+    """The whole script; data and learning rate are passed on its command line.
+
+    Raises InputError when the answer holds no plan, or one that Megatron-LM cannot run.
+    """
+    arguments = megatron_arguments(answer)
+    job, plan = answer.job, exported_plan(answer)
+    per_node = min(job.gpus, job.cluster.gpus_per_node)
+    rows, variables = argument_rows(arguments), environment(job, plan)
+    return TEMPLATE.format(
+        name=one_word(job.model.name),
+        nodes=-(-job.gpus // per_node),
+        gpus=job.gpus,
+        gpus_per_node=per_node,
+        cpus=CPUS_PER_GPU,
+        limit=LIMIT,
+        warning=WARNING,
+        release=RELEASE,
+        summary=plan.summary(),
+        notes="".join(f"\n# {note}" for note in differing(job.model)),
+        environment="\n".join(f"{name}={value}" for name, value in variables.items())
+        + f"\nexport {' '.join(variables)}",
+        communicators_file=COMMUNICATORS,
+        communicators=communicators(job, answer.knobs),
+        arguments="\n".join(f"    {row}" for row in rows),
+        run=run_arguments(answer),
+    )
+
+
+def run_arguments(answer: Answer) -> str:
+    """What the run writes and when: a checkpoint about every half an hour, throughput, and one more before it ends.
+
+    >>> from optimizer.answer.answer import Answer
+    >>> run_arguments(Answer(status="infeasible", job=None))
+    '--save-interval 500 --exit-signal-handler --log-interval 10 --log-throughput'
+    """
+    steps = AT_STAKE / answer.estimate.step_time if answer.estimate else 500.0
+    interval = int(float(f"{max(1.0, steps):.1g}"))
+    return f"--save-interval {interval} --exit-signal-handler --log-interval 10 --log-throughput"
+
+
+def one_word(name: str) -> str:
+    r"""A name in which no sign means anything to a shell or to Slurm.
+
+    >>> one_word("gpt3; rm -rf /\n")
+    'gpt3-rm-rf'
+    """
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-") or "model"
+
+
+def environment(job: Job, plan: Plan) -> dict[str, str]:
+    """Environment variables that the plan asks for, and where the ranks find each other.
+
+    Source: Megatron-LM, megatron/training/arguments.py, validate_args (connections under TP or CP on devices up to
+    Hopper, and not with FSDP; Transformer Engine's offloading), megatron/core/transformer/moe/README.md (several
+    connections for an exchange that overlaps); VENDOR_SETTINGS.
+    """
+    values = {
+        "MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "MASTER_PORT": "29500",
+    }
+    values |= VENDOR_SETTINGS.get(job.cluster.device.vendor, {})
+    if plan.overlap_exchange:
+        values["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+    elif (plan.tp > 1 or plan.cp > 1) and plan.zero_stage < 2:
+        values["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if plan.activation_offload:
+        values["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return values
+
+
+def argument_rows(arguments: list[str]) -> list[str]:
+    """One row per flag, with its value; the communicators are described in a file of the script's."""
+    rows: list[str] = []
+    for part in arguments:
+        if part.startswith("--"):
+            rows.append(part)
+        else:
+            rows[-1] += ' "$communicators"' if part == COMMUNICATORS else f" {shlex.quote(part)}"
+    return rows

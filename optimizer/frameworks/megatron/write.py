@@ -1,0 +1,197 @@
+"""A plan as the flags that a Megatron script would need, in the script's own spelling, against those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
+from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, ULYSSES
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.job.variables import DISPATCHERS
+
+DEGREES: Mapping[str, str] = {
+    "--tensor-model-parallel-size": "tp",
+    "--pipeline-model-parallel-size": "pp",
+    "--context-parallel-size": "cp",
+    "--micro-batch-size": "micro_batch",
+}
+PIPELINE = (
+    "--num-layers-per-virtual-pipeline-stage",
+    "--num-virtual-stages-per-pipeline-rank",
+    "--pipeline-model-parallel-layout",
+    "--decoder-first-pipeline-num-layers",
+    "--decoder-last-pipeline-num-layers",
+)
+RECOMPUTE = (
+    "--recompute-granularity",
+    "--recompute-method",
+    "--recompute-num-layers",
+    "--recompute-modules",
+    "--recompute-activations",
+)
+CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+SHARDING = ("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy")
+STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+OFFLOAD = ("--fine-grained-activation-offloading", "--offload-modules", "--activation-offload-fraction")
+ON_HOST = ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "--use-precision-aware-optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagChange:
+    """One flag before and after: None where it is not given, "" where it has no value."""
+
+    flag: str
+    before: str | None
+    after: str | None
+
+    def written(self) -> tuple[str, str]:
+        """Both as they stand in a script, "-" for nothing.
+
+        >>> FlagChange(flag="--sequence-parallel", before=None, after="").written()
+        ('-', '--sequence-parallel')
+        """
+        before, after = (
+            "-" if value is None else f"{self.flag} {value}".strip() for value in (self.before, self.after)
+        )
+        return before, after
+
+
+def flag_changes(
+    flags: Sequence[Flag], program: str, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]
+) -> tuple[FlagChange, ...]:
+    """What to write otherwise so that a script runs another plan; `turned` are the software's settings that change."""
+    has = {flag.name: flag for flag in flags}
+    wanted: dict[str, str | None] = {}
+    degrees = {ULYSSES if name == "cp" and ULYSSES in has else flag: name for flag, name in DEGREES.items()}
+    for flag, name in degrees.items():
+        if getattr(before, name) != getattr(after, name):
+            wanted[flag] = str(getattr(after, name))
+    lies = before.pp != after.pp or before.vpp != after.vpp or before.placement.layers != after.placement.layers
+    # Megatron-DeepSpeed splits the layers by itself.
+    if lies and program != MEGATRON_DEEPSPEED:
+        wanted |= _pipeline(has, job, after)
+    if before.schedule != after.schedule and "zero-bubble" in f"{before.schedule} {after.schedule}":
+        wanted |= dict.fromkeys(("--enable-zero-bubble", "--zero-bubble-max-pending-backward")) | _filled(
+            zero_bubble_flags(after)
+        )
+    if job.model.experts:
+        wanted |= _experts(has, program, before, after)
+    if before.sequence_parallel != after.sequence_parallel:
+        wanted["--sequence-parallel"] = "" if after.sequence_parallel else None
+    if before.zero_stage != after.zero_stage:
+        wanted |= _sharding(program, after, turned)
+    if before.shard != after.shard:
+        replicas = after.dp * after.cp
+        wanted["--num-distributed-optimizer-instances"] = str(replicas // after.shard) if after.shard else None
+    if (before.recompute, before.recompute_first) != (after.recompute, after.recompute_first):
+        wanted |= _recompute(has, program, after)
+    if before.overlap_exchange != after.overlap_exchange:
+        wanted |= dict.fromkeys(OVERLAP) | _filled(overlap_flags(after))
+    if before.activation_offload != after.activation_offload:
+        wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
+    wanted |= _software(job, turned)
+    return tuple(_changes(has, wanted))
+
+
+def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
+    """Schedules that only a fork of Megatron-LM runs, by the micro-batches whose weights' gradients may wait.
+
+    Source: sail-sg/zero-bubble-pipeline-parallelism, README.md.
+    """
+    pending = {"zero-bubble": plan.pp, "zero-bubble-2p": 2 * plan.pp}.get(plan.schedule)
+    return {"--enable-zero-bubble": None, "--zero-bubble-max-pending-backward": str(pending)} if pending else {}
+
+
+def _filled(flags: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Flags of the exporter, where None stands for no value, in this module's way."""
+    return {flag: value or "" for flag, value in flags.items()}
+
+
+def _changes(has: Mapping[str, Flag], wanted: Mapping[str, str | None]) -> Iterable[FlagChange]:
+    for name, value in wanted.items():
+        flag = has.get(name)
+        before = " ".join(flag.values) if flag else None
+        if before != value and not (before is None and value == "1" and name in DEGREES):
+            yield FlagChange(flag=flag.written if flag else _spelt(name, has), before=before, after=value)
+
+
+def _spelt(name: str, has: Mapping[str, Flag]) -> str:
+    """A new flag with dashes or underscores, as the script writes the others."""
+    under = any("_" in flag.written for flag in has.values() if flag.name in DEGREES)
+    return f"--{name[2:].replace('-', '_')}" if under else name
+
+
+def _pipeline(has: Mapping[str, Flag], job: Job, after: Plan) -> dict[str, str | None]:
+    # Prediction layers ask for a layout; a script without one has them where Megatron puts them.
+    model = job.model if PIPELINE[2] in has else replace(job.model, mtp_layers=0)
+    flags = _filled(layout_flags(after, model)) if after.pp > 1 else {}
+    if PIPELINE[1] in has and PIPELINE[0] in flags:
+        del flags[PIPELINE[0]]
+        flags[PIPELINE[1]] = str(after.vpp)
+    return {**dict.fromkeys(PIPELINE), **flags}
+
+
+def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -> dict[str, str | None]:
+    wanted: dict[str, str | None] = {}
+    if before.ep != after.ep:
+        deepspeed = program == MEGATRON_DEEPSPEED
+        wanted["--moe-expert-parallel-size" if deepspeed else "--expert-model-parallel-size"] = str(after.ep)
+    if before.dispatcher != after.dispatcher and after.ep > 1:
+        flex = after.dispatcher != DISPATCHERS[0]
+        wanted["--moe-token-dispatcher-type"] = "flex" if flex else DISPATCHERS[0]
+        wanted["--moe-flex-dispatcher-backend"] = after.dispatcher if flex else None
+        if flex and program != MEGATRON_DEEPSPEED:
+            wanted["--moe-router-dtype"] = "fp32"
+    said = "--expert-tensor-parallel-size" in has
+    if (before.etp != after.etp and (said or after.etp != after.tp)) or (not said and after.etp != after.tp):
+        wanted["--expert-tensor-parallel-size"] = str(after.etp)
+    return wanted
+
+
+def _sharding(program: str, after: Plan, turned: Mapping[str, Any]) -> dict[str, str | None]:
+    if program == MEGATRON_DEEPSPEED:
+        return {"--zero-stage": str(after.zero_stage)}
+    wanted: dict[str, str | None] = dict.fromkeys(SHARDING)
+    if after.zero_stage:
+        wanted["--use-distributed-optimizer"] = ""
+    else:
+        wanted["--overlap-param-gather"] = None
+    if after.zero_stage > 1:
+        wanted |= {"--use-megatron-fsdp": "", "--data-parallel-sharding-strategy": STRATEGIES[after.zero_stage]}
+    return wanted
+
+
+def _recompute(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, str | None]:
+    wanted: dict[str, str | None] = dict.fromkeys((*RECOMPUTE, *CHECKPOINT))
+    if program == MEGATRON_DEEPSPEED and after.recompute == "full":
+        return wanted | dict.fromkeys(CHECKPOINT, "")
+    if after.recompute == "selective" and "--recompute-activations" in has:
+        return wanted | {"--recompute-activations": ""}
+    return wanted | _filled(recompute_flags(after))
+
+
+def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
+    wanted: dict[str, str | None] = {}
+    switches = {
+        "reduce_overlap": "--overlap-grad-reduce",
+        "gather_overlap": "--overlap-param-gather",
+    }
+    for name, flag in switches.items():
+        if name in turned:
+            wanted[flag] = "" if turned[name] else None
+    if "cuda_graphs" in turned:
+        wanted["--cuda-graph-impl"] = "local" if turned["cuda_graphs"] else "none"
+    if "global_batch" in turned:
+        wanted["--global-batch-size"] = str(turned["global_batch"])
+    if "offload" in turned:
+        share = turned["offload"]
+        wanted |= dict.fromkeys(ON_HOST)
+        if share:
+            wanted |= {ON_HOST[0]: "", ON_HOST[1]: f"{share:.3g}", ON_HOST[2]: ""}
+    if "bucket" in turned:
+        wanted["--ddp-bucket-size"] = str(round(turned["bucket"] / job.stack.features.grad_bytes))
+    return wanted

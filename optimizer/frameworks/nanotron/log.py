@@ -1,0 +1,58 @@
+"""Lines of nanotron, whose numbers have three significant digits.
+
+Source: huggingface/nanotron, src/nanotron/trainer.py (train_step_logs) and src/nanotron/logging (human_format).
+"""
+
+from __future__ import annotations
+
+import re
+
+from optimizer.base.units import MiB
+from optimizer.frameworks.log_line import Program, Reading, decimal
+
+NUMBER = r"([\d.]+(?:[eE][-+]?\d+)?[KMBT]?|nan)"
+STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\btime_per_iteration_ms: {NUMBER} \|")
+OLD_STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\belapsed_time_per_iteration_ms: {NUMBER} \|")
+LOSS, NORM = (re.compile(rf"\b{name}: {NUMBER}(?: \||$)") for name in ("lm_loss", "grad_norm"))
+MEMORY = re.compile(r"\bPeak allocated ([\d.]+)MiB\. Peak reserved: ([\d.]+)MiB")
+SIZES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def number(text: str) -> float | None:
+    """A number with the letter of its thousands.
+
+    >>> number("1.23K"), number("980"), number("nan")
+    (1230.0, 980.0, nan)
+    """
+    letter = text[-1] if text[-1] in "KMBT" else ""
+    value = decimal(text.removesuffix(letter))
+    return None if value is None else value * SIZES[letter]
+
+
+def read(text: str) -> Reading | None:
+    """A step's line, or that of a rank's memory.
+
+    >>> line = "iteration: 5 / 20 | consumed_tokens: 10.5M | time_per_iteration_ms: 1.23K | tokens_per_sec: 1.7M |"
+    >>> read(line).seconds
+    1.23
+    """
+    if match := STEP.search(text) or OLD_STEP.search(text):
+        loss, norm, milliseconds = LOSS.search(text), NORM.search(text), number(match[3])
+        return Reading(
+            step=int(match[1]),
+            last_step=int(match[2]),
+            seconds=None if milliseconds is None else milliseconds / 1e3,
+            loss=number(loss[1]) if loss else None,
+            grad_norm=number(norm[1]) if norm else None,
+        )
+    if match := MEMORY.search(text):
+        return Reading(allocated=float(match[1]) * MiB, reserved=float(match[2]) * MiB)
+    return None
+
+
+PROGRAM = Program(
+    name="nanotron",
+    marks=("time_per_iteration_ms", "Peak reserved"),
+    read=read,
+    remark="nanotron prints three significant digits: times are exact to 0.5 % at best",
+)

@@ -1,0 +1,324 @@
+"""Launch files of any framework, told by what is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.files import read_bytes
+from optimizer.frameworks.bash.config import TrainingCommand, training_with_config
+from optimizer.frameworks.bash.launch import BashLaunch, bash_launch, read_script, sbatch_lines, told, training_command
+from optimizer.frameworks.bash.pieces import Piece
+from optimizer.frameworks.bash.script import Document, Find, Reading
+from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
+from optimizer.frameworks.config.launch import ConfigLaunch, checked
+from optimizer.frameworks.config.python import config_functions
+from optimizer.frameworks.deepspeed import config as deepspeed
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.llm_foundry import config as llm_foundry
+from optimizer.frameworks.machines import device_in
+from optimizer.frameworks.maxtext import config as maxtext
+from optimizer.frameworks.megatron import config as megatron_yaml
+from optimizer.frameworks.megatron.arguments import blocks_in
+from optimizer.frameworks.nanotron import config as nanotron
+from optimizer.frameworks.picotron import config as picotron
+from optimizer.frameworks.source import Source
+from optimizer.frameworks.torchtitan import config as torchtitan
+
+BASH = "bash"
+KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+KNOWN = (
+    "a Megatron script",
+    "a torchtitan TOML or config_registry.py",
+    "a DeepSpeed or picotron JSON",
+    "an Accelerate, nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText YAML",
+)
+PART = re.compile(r"(.*\.py):(\w+)$")
+MODULES = (torchtitan, nanotron, picotron, llm_foundry, maxtext, deepspeed)
+LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
+
+
+@dataclass(frozen=True)
+class File:
+    """One file as it was found; `part` is the function of a Python file that the user names after a colon, `outside`
+    the variables and arguments that a script is started with, by name or place.
+    """
+
+    name: str
+    data: bytes
+    part: str = ""
+    outside: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        from optimizer.catalog.readers.text import decoded
+
+        return decoded(self.data)
+
+
+def read_files(paths: Sequence[str], arguments: Sequence[str] = (), variables: Mapping[str, str] = {}) -> list[File]:
+    """The files, started with these arguments and variables of the environment.
+
+    Raises InvalidFile for what is no text, empty, or too large to be a launch.
+    """
+    outside = {**variables, **{str(place): value for place, value in enumerate(arguments, 1)}}
+    return [replace(_file(path), outside=outside) for path in paths]
+
+
+def _file(path: str) -> File:
+    if match := PART.match(path):
+        path, part = match[1], match[2]
+    else:
+        part = ""
+    try:
+        data = read_bytes(path, LARGEST)
+    except OSError as error:
+        raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
+    found = File(path, data, part)
+    try:
+        text = found.text
+    except UnicodeDecodeError as error:
+        raise InvalidFile(path, [f"byte {error.start}: no UTF-8 text; give a launch script or a config"]) from None
+    if "\0" in text:
+        raise InvalidFile(path, ["a binary file; give a launch script or a config"])
+    if not text.strip():
+        raise InvalidFile(path, ["the file is empty; give a launch script or a config"])
+    return found
+
+
+def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "") -> Source:
+    """The launch in one or several files, which then are one launch; `model` is one that the files may leave out.
+
+    Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
+    """
+    source = _read(files, gpus, model)
+    launch = source.launch
+    if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
+        launch.say("device", device, "the file's name")
+    if named := launch.settings.get("communicators", ""):
+        documents = source.documents if isinstance(source, BashLaunch) else ()
+        if blocks := _blocks(files, documents, Path(named).name):
+            launch.say("blocks", blocks, launch.written["communicators"])
+    return source
+
+
+def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> int:
+    """Thread blocks of data parallelism in NCCL's options that a launch writes, or that lie beside it; 0 without."""
+    texts = [document.text for document in documents if Path(document.target).name == name]
+    try:
+        texts += [_file(str(path)).text for file in files if (path := Path(file.name).with_name(name)).is_file()]
+        groups = json.loads(texts[0]) if texts else {}
+    except (InvalidFile, ValueError):
+        return 0
+    return blocks_in(groups) if isinstance(groups, dict) else 0
+
+
+def _place(file: File) -> str:
+    """A file's name and its folder's."""
+    path = Path(file.name).absolute()
+    return f"{path.parent.name} {path.name}"
+
+
+def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
+    scripts = [file for file in files if kind_of(file) == BASH]
+    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
+    if not scripts:
+        return config_launch(configs, gpus, model)
+    script = main_script(scripts)
+    find = sources(script, scripts)
+    reading, options = read_script(script.data, find, script.outside)
+    trains = training_command(reading)
+    with_config = training_with_config(script.name, script.data, reading)
+    named = _named(script, with_config) if with_config and trains is None and not configs else ()
+    if trains is not None or with_config is None or not _is_config(with_config, configs, named):
+        if trains is None and with_config is not None and with_config.configs and not configs:
+            raise InvalidFile(script.name, [_absent(script, with_config.configs)])
+        found = bash_launch(script.name, script.data, gpus, find, script.outside)
+        for config in configs:
+            if not deepspeed.recognised(config.values):
+                raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
+        for config in (*configs, *_written(found.documents)):
+            _with_deepspeed(found.launch, config)
+        return found
+    return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+
+
+def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:
+    """Whether a command trains by a config that is there, or by keys that are one by themselves."""
+    if configs or named:
+        return True
+    if command.function:
+        where = f"config_registry.py of {command.module or 'its module'}"
+        raise InvalidFile(
+            command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
+        )
+    values = command.keys.values
+    return bool(megatron_yaml.recognised(values)) or any(each.recognised(values) for each in MODULES)
+
+
+def _keyed_launch(
+    script: File,
+    command: TrainingCommand,
+    configs: Sequence[ConfigFile],
+    beside: Sequence[ConfigFile],
+    reading: Reading,
+    options: Mapping[str, tuple[int, str, Piece]],
+    gpus: int | None,
+    model: str,
+) -> Source:
+    """A launch by configs with the keys of a script's command over them."""
+    configs = [replace(c, function=command.function or c.function) if c.kind == PYTHON else c for c in configs]
+    machines = {name: value for name, (value, *_) in options.items()} | dict(command.machines)
+    if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
+        machines["gpus_per_node"] = machines["tasks_per_node"]
+    if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines):
+        gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
+    gpus = gpus or machines.get("gpus")
+    known = {path for config in configs for path in config.values}
+    keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
+    if known:  # flags of the program itself are no keys of its config
+        kept = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
+        keys = replace(keys, given=kept)
+    try:
+        found = config_launch((*configs, keys), gpus, model)
+    except InvalidFile as error:
+        raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
+    found.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
+    if gpus is not None and "gpus" not in found.launch.written:
+        found.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
+    found.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in beside]
+    told(found.launch, reading)
+    if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
+        found.launch.say("device", device, "#SBATCH")
+    return found
+
+
+def _written(documents: Sequence[Document]) -> list[ConfigFile]:
+    """The DeepSpeed configs that a script writes."""
+    texts = [(each.target or "a here-document", each.text) for each in documents if each.text.lstrip()[:1] == "{"]
+    configs = [ConfigFile(target, text, "json") for target, text in texts]
+    return [config for config in configs if config.whole and deepspeed.recognised(config.values)]
+
+
+def _absent(script: File, paths: Sequence[str]) -> str:
+    """What to do about configs that a script trains by and that do not lie where it says."""
+    names = " ".join(dict.fromkeys(Path(path).name for path in paths))
+    return f"it trains by {', '.join(paths)}, not found here; give it too: optimize improve {script.name} {names}"
+
+
+def _named(script: File, command: TrainingCommand) -> tuple[ConfigFile, ...]:
+    """Configs that a command names and that lie where it says, or beside the script."""
+    found: dict[str, ConfigFile] = {}
+    for path in command.configs:
+        if place := _lying(script, path):
+            found[str(place)] = config_of(_file(str(place)))
+    return tuple(found.values())
+
+
+def _lying(script: File, path: str) -> Path | None:
+    """A file that a script names: from its folder, or beside it; None where it is not there."""
+    folder = Path(script.name).parent
+    name = Path(path).name
+    if not name:
+        return None
+    places = [folder / path, folder / name] if not path.startswith(("/", "$")) else [folder / name]
+    return next((place for place in places if place.is_file()), None)
+
+
+def main_script(scripts: Sequence[File]) -> File:
+    """The script that starts the others; raises InputError where several start by themselves."""
+    if len(scripts) == 1:
+        return scripts[0]
+    read = [read_script(script.data, lambda _: None)[0] for script in scripts]
+    taken = {Path(path).name for each in read for path in (*each.missing, *each.started) if path}
+    left = [script for script in scripts if Path(script.name).name not in taken]
+    if len(left) != 1:
+        raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
+    return left[0]
+
+
+def sources(script: File, scripts: Sequence[File]) -> Find:
+    """Finds what a script sources: among the files given, else lying beside it."""
+
+    def find(path: str) -> bytes | None:
+        name = Path(path).name
+        given = next((each for each in scripts if each is not script and Path(each.name).name == name), None)
+        if given is not None:
+            return given.data
+        place = _lying(script, path)
+        if place is None or place.resolve() == Path(script.name).resolve():
+            return None
+        try:
+            return read_bytes(place, LARGEST)
+        except OSError:
+            return None
+
+    return find
+
+
+def config_of(file: File) -> ConfigFile:
+    """A file as a config; of a Python file the function that its name tells, or its only one."""
+    kind = kind_of(file)
+    if kind != PYTHON:
+        return ConfigFile(file.name, file.text, kind)
+    try:
+        functions = config_functions(file.text)
+    except (SyntaxError, RecursionError, ValueError) as error:
+        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+    if file.part and file.part not in functions:
+        raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
+    if not functions:
+        raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
+    chosen = file.part or (functions[0] if len(functions) == 1 else "")
+    return ConfigFile(file.name, file.text, kind, chosen)
+
+
+def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
+    """A script's launch with what its DeepSpeed config says of ZeRO; the script's batch counts."""
+    extra = Launch(program=deepspeed.PROGRAM)
+    deepspeed.read(extra, config.values)
+    for name in ("zero_stage", "offload"):
+        if name in extra.written and name not in launch.written:
+            launch.say(name, extra.settings[name], extra.written[name])
+    for name in extra.ignored:
+        launch.ignore(name)
+
+
+def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:
+    """The launch that configs say, by the format that their keys belong to; of a key in several the last one."""
+    for config in configs:
+        if config.kind == PYTHON and not config.function:
+            names = ", ".join(config_functions(config.text))
+            raise InvalidFile(config.name, [f"several configs: give {config.name}:NAME, NAME being one of {names}"])
+    values = {path: value for config in configs for path, value in config.values.items()}
+    names = ", ".join(config.name for config in configs)
+    program = megatron_yaml.recognised(values) if not maxtext.recognised(values) else ""
+    if program:
+        found = megatron_yaml.read(program, configs, gpus, model)
+        checked(names, found.launch)
+        return found
+    for module in MODULES:
+        if module.recognised(values):
+            launch = Launch(program=module.PROGRAM)
+            if gpus is not None:
+                launch.settings["gpus"] = gpus
+            if module is torchtitan:
+                torchtitan.read(launch, values, configs[0].text)
+            else:
+                module.read(launch, values)
+            return ConfigLaunch(configs=configs, launch=checked(names, launch), write=module.write)
+    raise InvalidFile(names, [f"no launch that is known: expected one of {', '.join(KNOWN)}"])
+
+
+def kind_of(file: File) -> str:
+    """The format of a file, by the end of its name, or lines of overrides alone; what has none of these is a script."""
+    lines = [line for line in file.text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if Path(file.name).suffix.lower() not in (*KINDS, ".sh") and lines and all(map(OVERRIDE.match, lines)):
+        dotted = sum("." in line.partition("=")[0] for line in lines)
+        return OVERRIDES if dotted else BASH
+    return KINDS.get(Path(file.name).suffix.lower(), BASH)

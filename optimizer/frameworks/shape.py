@@ -1,0 +1,137 @@
+"""From the shape that a launch writes down to a model: a preset of that shape, else a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from optimizer.catalog import load_model, model_names, preset_model
+from optimizer.frameworks.launch import Launch
+from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
+
+NEEDED = ("layers", "hidden", "heads")
+SAME = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_mlp")
+# What a preset of the same shape may still have otherwise: the launch is right.
+OWN = ("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "qk_norm", "embedding_norm")
+OWN_NUMBERS = ("mtp_layers",)
+
+
+def model_of(launch: Launch, asked: str = "") -> Model | None:
+    """The model of a launch: the one asked for, the one it names, a preset of its shape, or one made of its shape.
+
+    What was assumed goes to the launch. None where it does not say enough. Raises UnknownName for a name asked for.
+    """
+    if asked:
+        return load_model(asked)
+    said = launch.settings
+    if "model" in said:
+        model = preset_model(said["model"])
+        return _with_own(model, said)
+    if any(name not in said for name in NEEDED):
+        return None
+    values = filled(said)
+    same = [model for model in map(preset_model, model_names()) if _same(model, values)]
+    if same:
+        model = min(same, key=lambda found: _likeness(found, values, said))
+        if "vocab" not in said:
+            launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
+        launch.assumed.append(f"model {model.name}, which has this shape (--model)")
+        return _with_own(model, said)
+    if "vocab" not in said:
+        launch.assumed.append(f"vocabulary of {values['vocab']:,} tokens (--model)")
+    launch.assumed.append("a model of its own: no preset has this shape (--model)")
+    return built(values)
+
+
+def filled(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A shape with what frameworks take when it is left out.
+
+    >>> filled({"layers": 2, "hidden": 1024, "heads": 16})["ffn_hidden"]
+    4096
+    """
+    values = dict(said)
+    gated = values.setdefault("gated_mlp", False)
+    width = values["hidden"]
+    # Megatron-LM keeps the operations of an ungated MLP: two thirds of four times the width, a multiple of 64.
+    values.setdefault("ffn_hidden", int(4 * width * 2 / 3) // 64 * 64 if gated else 4 * width)
+    values.setdefault("kv_heads", values["heads"])
+    values.setdefault("head_dim", width // values["heads"])
+    values.setdefault("vocab", 50257)
+    values.setdefault("max_seq_len", values.get("seq_len", 2048))
+    return values
+
+
+def built(values: Mapping[str, Any]) -> Model:
+    """A model of a filled shape."""
+    experts = None
+    if values.get("experts", 0) > 1:
+        experts = Experts(
+            count=values["experts"],
+            top_k=values.get("top_k", 2),
+            ffn_hidden=values.get("expert_ffn", values["ffn_hidden"]),
+            shared_ffn_hidden=values.get("shared_ffn", 0),
+            first_dense_layers=values.get("first_dense", 0),
+            every=values.get("every", 1),
+        )
+    latent = None
+    if "kv_rank" in values:
+        latent = LatentAttention(
+            q_rank=values.get("q_rank", 0),
+            kv_rank=values["kv_rank"],
+            nope_dim=values.get("nope_dim", 128),
+            rope_dim=values.get("rope_dim", 64),
+            v_dim=values.get("v_dim", 128),
+        )
+    window = None
+    if values.get("window"):
+        window = SlidingWindow(size=values["window"], global_every=values.get("window_every", 0))
+    plain = {
+        name: values[name]
+        for name in (*OWN, *OWN_NUMBERS, "activation", "gated_mlp", "max_seq_len", *SAME, "head_dim")
+        if name in values
+    }
+    model = Model(name="as-launched", title="the launch's own model", **plain, experts=experts, mla=latent)
+    return replace(model, window=window, norm_bias=model.norm != "rms")
+
+
+def _same(model: Model, values: Mapping[str, Any]) -> bool:
+    mla = "kv_rank" in values
+    names = [name for name in SAME if not (name == "kv_heads" and (mla or model.mla))]
+    if values.get("experts", 0) > 1:
+        experts = model.experts
+        width = values.get("expert_ffn", values["ffn_hidden"])
+        if experts is None or (experts.count, experts.ffn_hidden) != (values["experts"], width):
+            return False
+        if values.get("top_k", experts.top_k) != experts.top_k:
+            return False
+        names.remove("ffn_hidden")
+    elif model.experts is not None:
+        return False
+    alike = all(getattr(model, name) == values[name] for name in names)
+    return alike and values.get("position", model.position) == model.position and _same_norm(model, values)
+
+
+def _same_norm(model: Model, values: Mapping[str, Any]) -> bool:
+    """Whether both have LayerNorm, or both RMSNorm."""
+    return model.norm.startswith("rms") == str(values.get("norm", model.norm)).startswith("rms")
+
+
+def _likeness(model: Model, values: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[int, int, int]:
+    """How far a preset of the same shape is from the launch: other features, the vocabulary, the longest sequence."""
+    vocab = abs(model.vocab - said["vocab"]) if "vocab" in said else 0
+    return _differences(model, values), vocab, abs(model.max_seq_len - values["max_seq_len"])
+
+
+def _differences(model: Model, values: Mapping[str, Any]) -> int:
+    return sum(name in values and getattr(model, name) != values[name] for name in OWN)
+
+
+def _with_own(model: Model, said: Mapping[str, Any]) -> Model:
+    """The preset with what the launch says otherwise."""
+    changes = {n: said[n] for n in (*OWN, *OWN_NUMBERS) if n in said and said[n] != getattr(model, n)}
+    if "norm" in changes and model.norm.startswith(changes["norm"]):
+        del changes["norm"]
+    if said.get("max_seq_len", 0) > model.max_seq_len:
+        changes["max_seq_len"] = said["max_seq_len"]
+    return replace(model, **changes) if changes else model

@@ -1,0 +1,28 @@
+"""What every format of launch files offers: the launch that it says, and how to say another plan in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+
+class Source(Protocol):
+    """Launch files that were read."""
+
+    @property
+    def launch(self) -> Launch:
+        """What they say."""
+        ...
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """What to write otherwise for another plan; `turned` are the software's settings that change."""
+        ...
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The files with the changes made, by path, in each way that there is, the most natural first."""
+        ...

@@ -1,0 +1,228 @@
+"""torchtitan's TOML, and its Python configs in the same keys.
+
+Source of the keys and defaults: pytorch/torchtitan, torchtitan/config/job_config.py, since 2026 configs.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.catalog import preset_model
+from optimizer.frameworks.config.launch import Values, rest, take, tied, whole
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.llm_foundry.config import named
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+
+PROGRAM = "torchtitan"
+PARALLEL = "parallelism."
+# Older configs have the degrees in [training] and [experimental].
+SECTIONS = ("parallelism.", "training.", "experimental.")
+DEGREES: Mapping[str, str] = {
+    "tensor_parallel_degree": "tp",
+    "pipeline_parallel_degree": "pp",
+    "context_parallel_degree": "cp",
+    "expert_parallel_degree": "ep",
+    "expert_tensor_parallel_degree": "etp",
+}
+REPLICATE, SHARD = "data_parallel_replicate_degree", "data_parallel_shard_degree"
+RESHARD, SCHEDULE, SLICE = (
+    "fsdp_reshard_after_forward",
+    "pipeline_parallel_schedule",
+    "pipeline_parallel_microbatch_size",
+)
+LOCAL = ("training.local_batch_size", "training.batch_size")
+GLOBAL, LENGTH, STEPS = "training.global_batch_size", "training.seq_len", "training.steps"
+# Since the summer of 2026 batches are counted in tokens, and a pipeline's micro-batches by their number.
+LOCAL_TOKENS, STEP_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
+LONGEST, PIPED = "training.max_context_length", "parallelism.num_pp_microbatches"
+LEAST_TOKENS = 16_384
+ASSETS = "hf_assets_path"
+SEQUENCE = "parallelism.enable_sequence_parallel"
+NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
+ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
+PARTS = "parallelism.module_fqns_per_model_part"
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "llama3": ("llama3.1", "llama3", "llama3.2"),
+    "deepseek_v3": ("deepseek-v3",),
+    "gpt_oss": ("gpt-oss",),
+}
+# What torchtitan calls sizes otherwise than presets do.
+SIZES: Mapping[tuple[str, str], str] = {
+    ("deepseek_v3", "16B"): "deepseek-v2-lite",
+    ("deepseek_v3", "236B"): "deepseek-v2",
+}
+WHOLE: Mapping[str, str] = {"deepseek_v3": "671B"}  # the flavor that bears its family's name alone
+COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
+
+
+def recognised(values: Values) -> bool:
+    """Whether a TOML is torchtitan's."""
+    return any(path in values for path in (*LOCAL, FLAVOR, LENGTH, LOCAL_TOKENS, LONGEST))
+
+
+def by_tokens(values: Values) -> bool:
+    """Whether a config counts batches in tokens.
+
+    >>> by_tokens({"training.max_context_length": 8192}), by_tokens({"training.seq_len": 8192})
+    (True, False)
+    """
+    return any(path in values for path in (LOCAL_TOKENS, STEP_TOKENS, LONGEST, PIPED))
+
+
+def find(values: Values, key: str) -> str:
+    """The path of a degree: in its section, or in the one of older configs."""
+    return next((section + key for section in SECTIONS if section + key in values), PARALLEL + key)
+
+
+def read(launch: Launch, values: Values, text: str = "") -> None:
+    """Note what it says; GPUs from the degrees, or from a comment that counts them."""
+    take(launch, values, {find(values, key): name for key, name in DEGREES.items()})
+    take(launch, values, {LONGEST if by_tokens(values) else LENGTH: "seq_len"})
+    said = launch.settings
+    if said.get("etp", 1) == 0 or "etp" not in said:
+        said["etp"] = 1
+    replicas = whole(launch, values, find(values, REPLICATE)) or 1
+    shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
+    ranks = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
+    if "gpus" not in said and isinstance(shards, int) and shards > 0:
+        launch.say("dp", shards * replicas, find(values, SHARD))
+    elif "gpus" not in said and (match := COUNTED.search("\n".join(_comments(text)))):
+        said["gpus"] = int(match[1])
+        launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
+    gpus = said.get("gpus") or said.get("dp", 0) * ranks
+    dp = max(1, gpus // ranks)
+    launch.say(
+        "sequence_parallel", said.get("tp", 1) > 1 and values.get(SEQUENCE) is not False, _there(values, SEQUENCE)
+    )
+    _sharding(launch, values, replicas, shards, dp * said.get("cp", 1))
+    (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
+    _numbers(launch, values)
+    name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
+    model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
+    whole_family = named(FAMILIES.get(name, (name,))[0]) if flavor in ("", WHOLE.get(name)) else ""
+    model = SIZES.get((name, flavor)) or model or named(str(values.get(ASSETS, ""))) or whole_family
+    if model and said.get("ep", 1) == 1 and preset_model(model).experts:
+        said["etp"] = said.get("tp", 1)  # experts that are not spread over ranks are split as all weights are
+    if model:
+        launch.say("model", model, _there(values, FLAVOR) or ASSETS)
+    elif name or flavor:
+        launch.kept.append(f"{NAME} {name} {flavor} is no model that is known")
+    mode = str(values.get(MODE, "selective"))
+    launch.say("recompute", mode if mode in ("none", "selective", "full") else "selective", _there(values, MODE))
+    hidden = next((path for path in ASYNC if values.get(path)), "")
+    launch.say("tp_overlap", bool(hidden), hidden or next((path for path in ASYNC if path in values), ""))
+    schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
+    listed = said.get("pp", 1) > 1 and _parts(launch, values)
+    if not listed and said.get("pp", 1) > 1 and "interleaved" in schedule:
+        launch.say("vpp", 2, find(values, SCHEDULE))
+    elif said.get("pp", 1) > 1 and schedule not in ("1f1b", "interleaved1f1b"):
+        launch.kept.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
+    if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= said.keys():
+        launch.say("tokens", values[STEPS] * said["global_batch"] * said["seq_len"], STEPS)
+    known = [find(values, key) for key in (*DEGREES, REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
+    tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
+    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, "model.converters", ASSETS))
+
+
+def _parts(launch: Launch, values: Values) -> bool:
+    """Note the layers of every virtual stage where they are listed."""
+    listed, pp = values.get(PARTS), launch.settings.get("pp", 1)
+    if not isinstance(listed, list) or not listed or len(listed) % pp or not all(isinstance(p, list) for p in listed):
+        return False
+    counts = [sum(str(name).startswith("layers.") for name in part) for part in listed]
+    launch.say("vpp", len(counts) // pp, PARTS)
+    if len(set(counts)) > 1:
+        launch.say("layers_per_stage", tuple(counts), PARTS)
+    return True
+
+
+def _comments(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.lstrip().startswith("#")]
+
+
+def _there(values: Values, path: str) -> str:
+    return path if path in values else ""
+
+
+def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks: int) -> None:
+    if shards == 1 and launch.settings.get("cp", 1) == 1 and find(values, RESHARD) not in values:
+        launch.say("zero_stage", 0, find(values, SHARD))
+        return
+    policy, piped = str(values.get(find(values, RESHARD), "default")), launch.settings.get("pp", 1) > 1
+    # With a pipeline, weights stay gathered over the micro-batches of a step unless told otherwise, and gradients are
+    # scattered after the last: what elsewhere is called ZeRO-1.
+    keeps = policy == "never" or (piped and policy != "always")
+    stage = 3 if not keeps else 1 if piped else 2
+    launch.say("zero_stage", stage, _there(values, find(values, RESHARD if policy != "default" else SHARD)))
+    if replicas > 1:
+        launch.say("shard", max(1, ranks // replicas), find(values, REPLICATE))
+
+
+def _batch(launch: Launch, values: Values, dp: int) -> None:
+    """A rank's batch is one micro-batch, or with a pipeline as many as its slices; more are accumulated."""
+    said, path = launch.settings, next((path for path in LOCAL if path in values), "")
+    local = (whole(launch, values, path) if path else None) or 1
+    size = (whole(launch, values, find(values, SLICE)) or 1) if said.get("pp", 1) > 1 else local
+    launch.say("micro_batch", size, find(values, SLICE) if said.get("pp", 1) > 1 and local != size else path)
+    batch = -1 if values.get(GLOBAL, -1) == -1 else whole(launch, values, GLOBAL) or -1
+    launch.say("global_batch", batch if batch > 0 else local * dp, GLOBAL if batch > 0 else path)
+
+
+def _token_batch(launch: Launch, values: Values, dp: int) -> None:
+    """Batches in tokens: of a micro-batch on a rank, and of a step where it is told."""
+    said = launch.settings
+    length = said.get("seq_len") or 2048
+    said.setdefault("seq_len", length)
+    local = (whole(launch, values, LOCAL_TOKENS) if LOCAL_TOKENS in values else None) or LEAST_TOKENS
+    if local % length:
+        launch.kept.append(f"{LOCAL_TOKENS}: {local:,} tokens are priced as {max(1, local // length)} whole sequences")
+    micro = max(1, local // length)
+    launch.say("micro_batch", micro, _there(values, LOCAL_TOKENS))
+    count = (whole(launch, values, PIPED) if PIPED in values and said.get("pp", 1) > 1 else None) or 1
+    total = values.get(STEP_TOKENS, -1)
+    total = -1 if total == -1 else whole(launch, values, STEP_TOKENS) or -1
+    batch = total // length if total > 0 else micro * count * dp
+    launch.say("global_batch", max(1, batch), STEP_TOKENS if total > 0 else _there(values, LOCAL_TOKENS))
+
+
+def _numbers(launch: Launch, values: Values) -> None:
+    converters = values.get("model.converters") or []
+    float8 = any("float8" in str(name).lower() or "mx" in str(name).lower() for name in converters)
+    launch.say("dtype", "fp8" if float8 else "bf16", "model.converters" if float8 else "")
+    if values.get("training.mixed_precision_reduce") == "bfloat16":
+        launch.say("grad_bytes", 2, "training.mixed_precision_reduce")
+
+
+def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys of another plan."""
+    names = {name: find(values, key) for key, name in DEGREES.items()}
+    wanted = tied(values, names, before, after)
+    tokens = by_tokens(values)
+    local = LOCAL_TOKENS if tokens else next((path for path in LOCAL if path in values), LOCAL[0])
+    shards, replicas = find(values, SHARD), find(values, REPLICATE)
+    group = after.shard or after.dp * after.cp
+    if tokens:
+        wanted[local] = after.micro_batch * job.seq_len
+        wanted[PIPED] = after.num_microbatches if after.pp > 1 else 1
+    elif after.pp > 1:
+        wanted[local] = after.micro_batch * after.num_microbatches
+        wanted[find(values, SLICE)] = after.micro_batch
+    else:
+        wanted[local] = after.micro_batch
+    wanted[STEP_TOKENS if tokens else GLOBAL] = job.global_batch * (job.seq_len if tokens else 1)
+    if after.zero_stage == 0:
+        wanted |= {shards: 1, replicas: after.dp * after.cp}
+    elif values.get(shards, -1) > 0 or after.shard != before.shard or before.zero_stage == 0:
+        wanted |= {shards: group // after.cp, replicas: after.dp * after.cp // group}
+    if after.zero_stage != before.zero_stage and after.zero_stage:
+        wanted[find(values, RESHARD)] = "always" if after.zero_stage == 3 else "never"
+    if before.recompute != after.recompute:
+        wanted[MODE] = after.recompute
+    if before.vpp != after.vpp:
+        wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
+    defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}
+    defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
+    return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}

@@ -1,0 +1,174 @@
+"""A torchtitan training configuration for a plan: a function in Python, as releases since 0.3 load it.
+
+`--module NAME --config FUNCTION` names it, where NAME.py is in the folder that torchtitan is started from.
+Source of names and meaning: pytorch/torchtitan v0.3.0 and b5bcd76c6, torchtitan/config/configs.py and manager.py,
+models/common/config_utils.py (varlen attention is FlashAttention over packed sequences; under context parallelism flex
+alone), components/quantization/float8.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.torchtitan.export import (
+    DISPATCHERS,
+    SCHEDULES,
+    data_parallel,
+    degrees,
+    forced,
+    local_batch,
+    overlaps_tp,
+    parts,
+    runnable,
+)
+from optimizer.frameworks.torchtitan.models import MAIN, NEW, Flavor, flavor_of
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+TEMPLATE = '''\
+"""torchtitan {release}: {summary}.
+
+torchrun [...] -m torchtitan.train --module {module} --config {function}, from the folder of this file; data and
+learning rate are those of torchtitan's {recipe}, and yours to set on the command line.
+"""
+
+from dataclasses import replace
+
+{imports}
+
+
+def {function}() -> Trainer.Config:
+    """The recipe of the model with everything that the plan decides."""
+    config = {recipe}()
+    return replace(
+        config,
+{fields}
+    )
+'''
+MODULES = {NEW: "torchtitan_0_3", MAIN: "torchtitan_main"}
+
+
+def torchtitan_python(answer: Answer) -> str:
+    """The configuration of release 0.3.
+
+    Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
+    """
+    return _python(answer, NEW)
+
+
+def torchtitan_main(answer: Answer) -> str:
+    """The configuration of the main branch, which counts batches in tokens.
+
+    Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
+    """
+    return _python(answer, MAIN)
+
+
+def function_of(flavor: Flavor) -> str:
+    """The name of the function that makes the config: family and size, as those of torchtitan's registries.
+
+    >>> function_of(Flavor("qwen3", "30B-A3B", "qwen3_30b_a3b"))
+    'qwen3_30b_a3b_plan'
+    """
+    return f"{flavor.family}_{flavor.name.lower().replace('.', '_').replace('-', '_')}_plan"
+
+
+def _python(answer: Answer, release: str) -> str:
+    job, plan = runnable(answer, release)
+    flavor = flavor_of(job.model, release)
+    assert flavor is not None
+    checkpoint = {"full": "FullAC.Config()", "selective": "SelectiveAC.Config()", "none": "None"}[plan.recompute]
+    float8 = _converters(job)
+    names = [name for name in (checkpoint.partition(".")[0],) if name != "None"]
+    lines = ["from torchtitan.components.quantization import " + ", ".join(_names(float8))] * bool(float8)
+    lines += ["from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig"]
+    lines += [f"from torchtitan.distributed.activation_checkpoint import {name}" for name in names]
+    lines += [
+        f"from torchtitan.models.{flavor.family} import model_registry",
+        f"from torchtitan.models.{flavor.family}.config_registry import {flavor.recipe}",
+    ]
+    lines += ["from torchtitan.trainer import Trainer"]
+    values = {
+        "model_spec": _call("model_registry", _registry(job, plan), flavor.name, float8),
+        "training": _call("TrainingConfig", _training(job, plan, release)),
+        "parallelism": _call("ParallelismConfig", _parallelism(job, plan, release)),
+        "activation_checkpoint": checkpoint,
+        "compile": _call("CompileConfig", {"enable": True, "enable_async_tensor_parallel": overlaps_tp(job, plan)}),
+        "debug": _call("DebugConfig", {"moe_force_load_balance": forced(job)}),
+    }
+    return TEMPLATE.format(
+        release=release,
+        summary=plan.summary(),
+        module=MODULES[release],
+        recipe=flavor.recipe,
+        function=function_of(flavor),
+        imports="\n".join(lines),
+        fields="\n".join(f"        {name}={value}," for name, value in values.items()),
+    )
+
+
+def _call(name: str, values: dict[str, object], first: str = "", converters: Sequence[str] = ()) -> str:
+    """A call with literals, a line each."""
+    words = [repr(first)] * bool(first) + [f"{key}={value!r}" for key, value in values.items()]
+    words += [f"converters=[{', '.join(converters)}]"] * bool(converters)
+    inner = "".join(f"            {word},\n" for word in words)
+    return f"{name}(\n{inner}        )"
+
+
+def _registry(job: Job, plan: Plan) -> dict[str, object]:
+    values: dict[str, object] = {"attn_backend": "flex" if plan.cp > 1 else "varlen"}
+    if job.model.experts is not None:
+        values["moe_comm_backend"] = DISPATCHERS[plan.dispatcher]
+    return values
+
+
+def _converters(job: Job) -> list[str]:
+    if job.dtype != "fp8":
+        return []
+    found = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
+    return found + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
+        job.model.experts is not None
+    )
+
+
+def _names(converters: list[str]) -> list[str]:
+    return sorted(text.partition(".")[0] for text in converters)
+
+
+def _training(job: Job, plan: Plan, release: str) -> dict[str, object]:
+    if release == NEW:
+        values: dict[str, object] = {
+            "local_batch_size": local_batch(plan),
+            "global_batch_size": job.global_batch,
+            "seq_len": job.seq_len,
+        }
+    else:
+        values = {
+            "num_tokens_per_microbatch_per_dp_rank": plan.micro_batch * job.seq_len,
+            "num_tokens_per_train_step": job.tokens,
+            "max_context_length": job.seq_len,
+        }
+    return values | {
+        "mixed_precision_param": "bfloat16",
+        "mixed_precision_reduce": "float32",
+        "disable_cuda_graphs": not job.stack.features.cuda_graphs,
+    }
+
+
+def _parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
+    values = data_parallel(plan) | degrees(plan)
+    values["enable_sequence_parallel"] = plan.sequence_parallel or plan.tp == 1
+    if plan.pp > 1:
+        size: dict[str, object] = {"pipeline_parallel_microbatch_size": plan.micro_batch}
+        values |= {
+            "pipeline_parallel_schedule": SCHEDULES[plan.schedule],
+            **(size if release == NEW else {"num_pp_microbatches": plan.num_microbatches}),
+            "module_fqns_per_model_part": parts(plan, job.model.layers, head="lm_head"),
+        }
+    if job.model.experts:
+        values["expert_parallel_degree"] = plan.ep
+    return values

@@ -1,0 +1,76 @@
+"""torchtitan's Python configs in the keys of its TOML.
+
+Source of the keys: pytorch/torchtitan, torchtitan/config/configs.py, torchtitan/distributed/activation_checkpoint.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.frameworks.config.python import CLASS, Leaf, Span, read_function, with_lines
+
+MODE, CONVERTERS = "activation_checkpoint.mode", "model.converters"
+NAME, FLAVOR = "model.name", "model.flavor"
+POLICIES: Mapping[str, str] = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory-budget"}
+CLASSES: Mapping[str, str] = {"full": "FullAC", "selective": "SelectiveAC"}
+SPEC = "model_spec."
+OTHER_CONVERTERS = "model_converters.converters"  # where configs of early 2026 have them
+
+
+def titan_leaves(text: str, function: str) -> dict[str, Leaf]:
+    """The values of a config by the paths that a TOML has; classes become the modes that they stand for."""
+    found = read_function(text, function)
+    leaves = {
+        path: leaf
+        for path, leaf in found.items()
+        if not path.endswith(CLASS) and not path.startswith((SPEC, "activation_checkpoint."))
+    }
+    if (called := found.get(f"activation_checkpoint.{CLASS}")) is not None:
+        policy = str(called.value).removesuffix(".Config")
+        leaves[MODE] = found.get(MODE) or Leaf(POLICIES.get(policy, "selective"))
+    elif (off := found.get("activation_checkpoint")) is not None and off.value is None:
+        leaves[MODE] = Leaf("none")
+        leaves.pop("activation_checkpoint")
+    if flavor := found.get(f"{SPEC}0") or found.get(f"{SPEC}flavor"):
+        leaves[FLAVOR] = Leaf(flavor.value)
+        size = str(flavor.value).lower().replace(".", "_").replace("-", "_")
+        family, found_size, _ = function.partition(f"_{size}")
+        if found_size:
+            leaves[NAME] = Leaf(family)
+    converters = found.get(f"{SPEC}converters") or found.get(OTHER_CONVERTERS)
+    if converters is not None:
+        leaves[CONVERTERS] = Leaf([str(name) for name in converters.value or []])
+    leaves.pop(OTHER_CONVERTERS, None)
+    return leaves
+
+
+def titan_values(text: str, function: str) -> dict[str, Any]:
+    """The same without places."""
+    return {path: leaf.value for path, leaf in titan_leaves(text, function).items()}
+
+
+def titan_spans(text: str, function: str) -> dict[str, Span]:
+    """Where values stand that this function alone holds."""
+    return {path: leaf.span for path, leaf in titan_leaves(text, function).items() if leaf.span}
+
+
+def titan_changed(text: str, function: str, path: str, value: Any) -> str:
+    """The file with one value set: where it stands, else in a line before the function returns."""
+    spans = titan_spans(text, function)
+    if path in spans:
+        start, end = spans[path]
+        return text[:start] + repr(value) + text[end:]
+    if path != MODE:
+        return with_lines(text, function, [f"config.{path} = {value!r}"])
+    if value not in CLASSES:
+        return with_lines(text, function, ["config.activation_checkpoint = None"])
+    policy = CLASSES[value]
+    return with_lines(
+        text,
+        function,
+        [
+            f"from torchtitan.distributed.activation_checkpoint import {policy}",
+            f"config.activation_checkpoint = {policy}.Config()",
+        ],
+    )

@@ -1,1 +1,0 @@
-"""Launch files of every framework, read into one vocabulary; parsed, never run."""

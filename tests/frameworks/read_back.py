@@ -1,0 +1,150 @@
+"""Random jobs exported, read back and priced again: every launch file is the plan that was proven.
+
+python -m tests.frameworks.read_back [JOBS [SEED]] prints, for each kind of launch file, how many were written and
+refused, and how many cost the same to the last digit when they are read. 200 jobs take some minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from optimizer.answer.answer import Answer
+from optimizer.catalog import load_stack
+from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.megatron.arguments import read_megatron_arguments
+from optimizer.frameworks.read import read_files, read_launch
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.step.price import price
+from optimizer.search.plan.planner import plan
+from tests.clients.accepted import STACKS, drawn
+from tests.invariants.jobs import random_job
+
+MEGATRON = (
+    "megatron-core",
+    "megatron-core-2025",
+    "megatron-bridge-2025",
+    "megatron-te-2026-no-overlap",
+    "nemo-2024",
+    "megatron-2021",
+)
+ARGUMENTS = "megatron.args"
+# What else has a plan in it and is read by `optimize improve`.
+FILES = (
+    *(f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")),
+    *("torchtitan.toml", "torchtitan_0_3.py", "torchtitan_main.py", "megatron.sbatch"),
+    *("deepspeed.json", "accelerate-fsdp.yaml"),
+)
+# A launch in several files is read from all of them.
+WITH = {
+    "deepspeed.json": ("trainer-deepspeed.json", "accelerate-deepspeed.yaml"),
+    "accelerate-fsdp.yaml": ("trainer-fsdp.json",),
+}
+
+
+def megatron_job(random: Random) -> Job:
+    """A job of Megatron-LM under some limit, so that layers are recomputed and states go to the host."""
+    job = replace(random_job(random), stack=load_stack(random.choice(MEGATRON)))
+    limits: dict[str, object] = random.choice(
+        ({}, {}, {"hbm": 12e9}, {"hbm": 24e9}, {"fixed": {"recompute": "full"}}, {"fixed": {"pp": 2}})
+    )
+    return job.with_limits(**limits)
+
+
+def answers(random: Random, jobs: int, targets: tuple[str, ...] = ("", *STACKS)) -> Iterator[Answer]:
+    """Answers to so many jobs, of the targets in turn; "" stands for stacks of Megatron-LM as they are."""
+    found = 0
+    while found < jobs:
+        target = targets[found % len(targets)]
+        job = drawn(random, target) if target else megatron_job(random)
+        answer = plan(job, top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False, read_twice=False)
+        if answer.plan is not None:
+            found += 1
+            yield answer
+
+
+def read_arguments(job: Job, path: Path) -> tuple[Plan, Knobs]:
+    """The plan and knobs of Megatron-LM's arguments, which say the format, the sequence and the layers of the job."""
+    found, settings = read_megatron_arguments(path, gpus=job.gpus)
+    knobs = settings["knobs"]
+    assert isinstance(knobs, Knobs)
+    if blocks := settings.get("blocks"):
+        assert isinstance(blocks, int)
+        knobs = replace(knobs, comm_sm_share=blocks / job.cluster.device.sms)
+    assert (settings["dtype"], settings["seq_len"], settings["layers"]) == (job.dtype, job.seq_len, job.model.layers)
+    return found, knobs
+
+
+def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
+    """The plan and knobs of a launch file as commands read it, on the job's machine."""
+    controls = Controls(
+        model=job.model.name,
+        cluster=job.cluster.name,
+        stack=job.stack.name.partition("@")[0],
+        gpus=job.gpus,
+        seq_len=job.seq_len,
+        global_batch=job.global_batch,
+    )
+    files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
+    question = question_of(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
+    return question.plan, question.knobs
+
+
+def differing(answer: Answer, path: Path) -> str:
+    """How the price of a launch file differs from that of the answer; "" where it is the same to the last digit."""
+    readers = (read_config, read_arguments) if path.name == ARGUMENTS else (read_config,)
+    return "; ".join(filter(None, (_differing(answer, *read(answer.job, path)) for read in readers)))
+
+
+def _differing(answer: Answer, found: Plan, knobs: Knobs) -> str:
+    job = answer.job
+    assert answer.plan is not None
+    if len(answer.plan.layers_per_stage) == found.pp == 1:
+        found = replace(found, layers_per_stage=answer.plan.layers_per_stage)  # one stage holds all, said or not
+    before, after = (price(job, Plans.of([one]), at) for one, at in ((answer.plan, answer.knobs), (found, knobs)))
+    seconds, memory = (float(costs.step_time[0]) for costs in (before, after)), before.reserved[0] - after.reserved[0]
+    first, second = seconds
+    return (
+        ""
+        if first == second and not memory
+        else f"{first!r} s is {second!r} s, {memory:+g} B; {found.summary()} at {knobs}"
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table, and on stderr what differs."""
+    jobs, seed = (int(given) for given in (*arguments, *("200", "0")[len(arguments) :]))
+    written, refused, same = Counter[str](), Counter[str](), Counter[str]()
+    for number, answer in enumerate(answers(Random(seed), jobs)):
+        written.update(exported(answer).texts.keys())
+        refused.update(exported(answer).refused.keys())
+        if not exported(answer).texts:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            write_exports(answer, folder := Path(scratch) / "out")
+            for name in (ARGUMENTS, *FILES):
+                if not (folder / name).exists():
+                    continue
+                try:
+                    wrong = differing(answer, folder / name)
+                except Exception as error:  # a reader that fails is what is looked for
+                    wrong = f"{type(error).__name__}: {error}"
+                same[name] += not wrong
+                if wrong:
+                    assert answer.plan is not None
+                    shown = f"{answer.job.model.name}, {answer.job.stack.name}, {answer.plan.summary()}"
+                    print(f"job {number}, {name}: {wrong}; {shown} at {answer.knobs}", file=sys.stderr)
+    print(f"{jobs} jobs\n\n| file | written | refused with a reason | read back at the same price |\n|---|---|---|---|")
+    for name in (ARGUMENTS, *FILES):
+        print(f"| {name} | {written[name]} | {refused[name]} | {same[name]} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,159 @@
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_model
+from optimizer.frameworks.export_folder import exported, write_exports, write_texts
+from optimizer.frameworks.megatron.sbatch import AT_STAKE, sbatch_script
+from optimizer.job.plan import Plan
+from optimizer.job.target import aimed
+
+CHECKOUT = Path(__file__).parents[2]
+BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml", *BRIDGES}
+
+
+def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
+    paths, refused = write_exports(gpt3_answer, tmp_path / "new" / "folder")
+    assert {path.name for path in paths} == NAMES
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == NAMES
+    assert refused.keys() == {"torchtitan.toml", "torchtitan_0_3.py", "torchtitan_main.py"}
+    assert all("the model gpt3" in reason for reason in refused.values())
+
+
+def test_what_no_software_can_run_is_an_input_error(gpt3_answer: Answer, tmp_path: Path) -> None:
+    plan = Plan(pp=8, dp=128, num_microbatches=12, recompute="full", recompute_layers=(1, *(0,) * 7))
+    with pytest.raises(InputError, match="it lacks recomputation of other layers on each stage"):
+        write_exports(replace(gpt3_answer, plan=plan), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_model_that_no_launcher_has_leaves_nothing(gpt3_answer: Answer, tmp_path: Path) -> None:
+    """Not even the communicators of a plan, which nothing would launch."""
+    assert exported(gpt3_answer).texts["megatron-nccl.json"]
+    stack = aimed(gpt3_answer.job.stack, "megatron-lm")
+    bloom = replace(gpt3_answer, job=replace(gpt3_answer.job, model=load_model("bloom-176b"), stack=stack))
+    with pytest.raises(InputError, match="it lacks"):
+        write_exports(bloom, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_existing_files_are_kept_unless_forced(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("mine")
+    with pytest.raises(InputError, match=r"already holds b; add --force"):
+        write_texts({"a": "1", "b": "2"}, tmp_path)
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "b").read_text() == "mine"
+    write_texts({"a": "1", "b": "2"}, tmp_path, force=True)
+    assert (tmp_path / "b").read_text() == "2"
+
+
+def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to"):
+        write_texts({"a": "1"}, tmp_path / "file")
+
+
+def test_the_batch_script_asks_for_the_nodes_and_is_valid_shell(gpt3_answer: Answer, tmp_path: Path) -> None:
+    write_exports(gpt3_answer, tmp_path)
+    script = (tmp_path / "megatron.sbatch").read_text()
+    assert "#SBATCH --nodes=128\n" in script
+    assert "#SBATCH --gpus-per-node=8\n" in script
+    assert "    --tensor-model-parallel-size 8\n" in script
+    assert "\nCUDA_DEVICE_MAX_CONNECTIONS=1\nexport MASTER_ADDR MASTER_PORT" in script
+    assert "\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in script
+    # 12 % of 132 multiprocessors, for data parallelism alone
+    assert '"dp": {"max_ctas": 16}' in script.replace("\n  ", "").replace("\n ", "")
+    assert "NCCL_MAX_CTAS" not in script
+    for option in ("--kill-on-bad-exit=1", "--log-throughput", "--exit-signal-handler", "scontrol requeue"):
+        assert option in script
+    for option in ("cpus-per-task", "time", "output", "requeue", "signal"):
+        assert f"#SBATCH --{option}" in script
+
+
+def test_shellcheck_has_nothing_to_say(gpt3_answer: Answer, tmp_path: Path) -> None:
+    checker = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("no shellcheck")
+    (path := tmp_path / "script.sh").write_text(sbatch_script(gpt3_answer))
+    scripts = [str(path), str(CHECKOUT / ".ci" / "run"), str(CHECKOUT / ".ci" / "launchers")]
+    found = subprocess.run([checker, *scripts], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_a_script_called_without_arguments_says_how(gpt3_answer: Answer, tmp_path: Path) -> None:
+    write_exports(gpt3_answer, tmp_path)
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    found = subprocess.run([bash, str(tmp_path / "megatron.sbatch")], capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "usage: sbatch" in found.stderr
+
+
+@pytest.mark.parametrize("name", ["a; touch OUCH", "a\ntouch OUCH", "$(touch OUCH)", "`touch OUCH`", "a' 'b\"c", "\\"])
+def test_no_name_of_a_model_is_a_command(gpt3_answer: Answer, tmp_path: Path, name: str) -> None:
+    job = replace(gpt3_answer.job, model=replace(gpt3_answer.job.model, name=name))
+    script = sbatch_script(replace(gpt3_answer, job=job))
+    plain = sbatch_script(gpt3_answer)
+    assert [line for line in script.splitlines() if "--job-name" not in line] == [
+        line for line in plain.splitlines() if "--job-name" not in line
+    ]
+    (path := tmp_path / "script").write_text(script)
+    if bash := shutil.which("bash"):
+        subprocess.run([bash, str(path)], capture_output=True, cwd=tmp_path, check=False)
+    assert not (tmp_path / "OUCH").exists()
+
+
+def test_the_ranks_get_the_arguments_and_the_job_is_queued_again(gpt3_answer: Answer, tmp_path: Path) -> None:
+    """With stand-ins for Slurm's commands: what a rank is called with, and what the warning of the time limit does."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    for name, text in {
+        "scontrol": 'if [[ $1 == show ]]; then echo node-1; else echo "scontrol $*" >>"$CALLS"; fi',
+        "scancel": 'echo "scancel $*" >>"$CALLS"',
+        "srun": 'printf "%s\\n" "$@" >"$CALLS.srun"; kill -USR1 "$PPID"; sleep 1',
+    }.items():
+        (tmp_path / name).write_text(f"#!{bash}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (path := tmp_path / "script").write_text(sbatch_script(gpt3_answer))
+    variables = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "CALLS": str(tmp_path / "calls"),
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "node-[1-2]",
+    }
+    folders = [str(tmp_path / "megatron lm"), str(tmp_path / "check points")]
+    subprocess.run([bash, str(path), *folders, "--train-iters", "5"], env=variables, cwd=tmp_path, check=True)
+    words = (tmp_path / "calls.srun").read_text().splitlines()
+    assert f"{folders[0]}/pretrain_gpt.py" in words
+    assert words[-2:] == ["--train-iters", "5"]
+    assert "--cpus-per-task=8" in words  # srun takes it from no sbatch
+    assert gpt3_answer.estimate is not None
+    at_stake = int(words[words.index("--save-interval") + 1]) * gpt3_answer.estimate.step_time
+    assert at_stake == pytest.approx(AT_STAKE, rel=0.4)  # to one digit
+    given = words[words.index("--nccl-communicator-config-path") + 1]
+    assert json.loads(Path(given).read_text())["dp_cp"]["max_ctas"] == 16
+    assert words[words.index("--load") + 1] == folders[1]
+    assert (tmp_path / "calls").read_text().splitlines() == ["scancel --signal=TERM 7.0", "scontrol requeue 7"]
+
+
+def test_fewer_gpus_than_a_node_has(gpt3_answer: Answer, tmp_path: Path) -> None:
+    write_exports(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=4)), tmp_path)
+    wanted = "#SBATCH --nodes=1\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-node=4\n"
+    assert wanted in (tmp_path / "megatron.sbatch").read_text()
+
+
+def test_twelve_gpus_are_twelve_ranks(gpt3_answer: Answer) -> None:
+    script = sbatch_script(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=12)))
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks=12\n" in script
+    assert "--distribution=plane=8" in script
+    assert "WORLD_SIZE=$SLURM_NTASKS" in script
