@@ -66,7 +66,7 @@ def plan(
         return _of_job(job, given)
     if missing := [name for name in ("model", "gpus") if name not in given]:
         raise InputError(f'plan() needs {" and ".join(missing)}, as in plan(model="gpt3", gpus=1024), or a Job')
-    from optimizer.commands.answering import answered
+    from optimizer.commands.plan.answering import answered
 
     with _read(given) as context:
         options = dict(context.params)
@@ -78,7 +78,7 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
     """The answer to a whole Job."""
     if beside := [name for name in given if name not in SEARCH]:
         raise InputError(f"a Job holds {', '.join(beside)} already; beside it go {', '.join(SEARCH)}")
-    from optimizer.commands.answering import EVERY_STRUCTURE
+    from optimizer.commands.plan.answering import EVERY_STRUCTURE
     from optimizer.commands.values import storage_url
     from optimizer.search.plan.planner import plan as search
 
@@ -93,7 +93,7 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
 def _read(given: Mapping[str, Any]) -> click.Context:
     """All options of planning, read as the command reads them; raises InputError for a value that it refuses."""
     from optimizer.commands.defaults import option_texts
-    from optimizer.commands.plan import answer_options
+    from optimizer.commands.plan.command import answer_options
 
     words = [
         word for name, value in given.items() for text in option_texts(name, value) for word in (_option(name), text)

@@ -15,23 +15,23 @@ import click
 from optimizer.base.errors import InputError, OptimizerError, shortened
 from optimizer.base.interruption import INTERRUPTED, asked
 from optimizer.base.names import terminal_text, without_passwords
-from optimizer.commands.batch import batch
-from optimizer.commands.calibrate import calibrate
-from optimizer.commands.check import check
-from optimizer.commands.communication import communication
-from optimizer.commands.improve import improve
-from optimizer.commands.measure import measure
-from optimizer.commands.network import calibrate_link, topology
-from optimizer.commands.pareto import pareto
-from optimizer.commands.plan import plan_options, run_plan
+from optimizer.commands.buy.pareto import pareto
+from optimizer.commands.buy.prices import prices
+from optimizer.commands.launch.improve import improve
+from optimizer.commands.launch.measure import measure
+from optimizer.commands.launch.read import read
+from optimizer.commands.launch.trial import trial
+from optimizer.commands.plan.check import check
+from optimizer.commands.plan.command import plan_options, run_plan
+from optimizer.commands.plan.sensitivity import sensitivity
 from optimizer.commands.presets import presets
-from optimizer.commands.prices import prices
-from optimizer.commands.read import read
-from optimizer.commands.scaling import scaling
-from optimizer.commands.sensitivity import sensitivity
-from optimizer.commands.timeline import timeline
-from optimizer.commands.trial import trial
-from optimizer.commands.validate import validate
+from optimizer.commands.study.batch import batch
+from optimizer.commands.study.calibrate import calibrate
+from optimizer.commands.study.communication import communication
+from optimizer.commands.study.network import calibrate_link, topology
+from optimizer.commands.study.scaling import scaling
+from optimizer.commands.study.timeline import timeline
+from optimizer.commands.study.validate import validate
 from optimizer.page.command import page
 
 DEBUG_VARIABLE = "OPTIMIZE_DEBUG"

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import optimizer
 from optimizer.api import SEARCH
 from optimizer.cli import cli
-from optimizer.commands.plan import answer_options
+from optimizer.commands.plan.command import answer_options
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 

@@ -30,6 +30,6 @@ def test_trouble_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("optimizer.commands.answering.job_of", fail)
+    monkeypatch.setattr("optimizer.commands.plan.answering.job_of", fail)
     _, said = trouble(next(one for one in EVERY if one.name.startswith("model ")))
     assert said.startswith("ZeroDivisionError at test_combinations.py")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import optimizer
 from optimizer.cli import cli
 from optimizer.commands.defaults import ALLOWED, INSTEAD, Usual
-from optimizer.commands.plan import answer_options
+from optimizer.commands.plan.command import answer_options
 
 WORDS = ("--model", "llama3-8b", "--gpus", "8", "--trials", "0", "--json")
 

@@ -15,7 +15,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack, preset_clust
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.places import file_of
 from optimizer.cli import cli
-from optimizer.commands.batch import make_job
+from optimizer.commands.study.batch import make_job
 from optimizer.sweep.expansion import tasks_of
 from optimizer.sweep.study import read_study
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
-from optimizer.commands.calibrate import _day_of
+from optimizer.commands.study.calibrate import _day_of
 from optimizer.search.lattice.kept_trials import open_storage
 
 ROOT = Path(__file__).resolve().parents[2]

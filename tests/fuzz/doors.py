@@ -111,7 +111,7 @@ def stack_file(path: Path) -> object:
 
 
 def study_file(path: Path) -> object:
-    from optimizer.commands.batch import _tasks
+    from optimizer.commands.study.batch import _tasks
 
     return _tasks(path)[0].effort
 

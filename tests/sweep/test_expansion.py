@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
-from optimizer.commands.batch import make_job
+from optimizer.commands.study.batch import make_job
 from optimizer.job.job import Limits
 from optimizer.job.model import Provenance
 from optimizer.sweep.expansion import tasks_of

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optimizer.commands import options
-from optimizer.commands.answering import FAST, SIMPLE, answered
 from optimizer.commands.completion import paths
 from optimizer.commands.defaults import Usual
 from optimizer.commands.numbers import SECONDS, Whole
-from optimizer.commands.study import typed, write_page
+from optimizer.commands.plan.answering import FAST, SIMPLE, answered
+from optimizer.commands.plan.why_not import Pins, comparison_of
+from optimizer.commands.study.pinned import typed, write_page
 from optimizer.commands.values import AtMost, Share
 from optimizer.commands.waiting import waiting
-from optimizer.commands.why import Pins, comparison_of
 from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.study import show
+from optimizer.commands.study.pinned import show
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.readers.text import read_text
 from optimizer.catalog.usual_batch import EACH, LEAST
-from optimizer.commands.pareto_values import Axis, axis, gigabits, money, share, size, stages
+from optimizer.commands.buy.design_values import Axis, axis, gigabits, money, share, size, stages
 from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
 from optimizer.commands.values import AT_MOST, merged
 from optimizer.commands.waiting import progress

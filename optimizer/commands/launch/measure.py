@@ -91,7 +91,7 @@ def read(
     if out is not None:
         beside = out.with_name(f"{out.stem}-device.toml")
         _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
-    from optimizer.commands.study import show
+    from optimizer.commands.study.pinned import show
     from optimizer.reports.table import json_text
 
     text = (lambda: json_text(measured_dict(made, measured))) if as_json else None

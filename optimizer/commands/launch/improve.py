@@ -14,7 +14,7 @@ from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.numbers import DOLLARS, TOKENS
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study import show
+from optimizer.commands.study.pinned import show
 from optimizer.commands.values import Variable, words
 from optimizer.commands.waiting import waiting
 

@@ -14,16 +14,16 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.commands import options
+from optimizer.commands.buy.design_values import Money, Named, Positive
 from optimizer.commands.numbers import COUNT, MOST_TRIALS, TOKENS, Whole
-from optimizer.commands.pareto_values import Money, Named, Positive
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM
 from optimizer.commands.request import STACKS
-from optimizer.commands.study import write_page
+from optimizer.commands.study.pinned import write_page
 from optimizer.commands.values import Fixed, joined
 from optimizer.commands.waiting import progress, waiting
 
 if TYPE_CHECKING:
-    from optimizer.commands.pareto_request import Question
+    from optimizer.commands.buy.campaign import Question
     from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
@@ -185,7 +185,7 @@ def run_pareto(
 
 
 def _question(options: dict[str, Any]) -> Question:
-    from optimizer.commands.pareto_request import Wish, question_of
+    from optimizer.commands.buy.campaign import Wish, question_of
     from optimizer.purchase.campaign import Bounds
 
     options["tokens"] = options["tokens"] or 0.0

@@ -8,7 +8,7 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count, parse
-from optimizer.commands.study import Output, study_job, study_options
+from optimizer.commands.study.pinned import Output, study_job, study_options
 from optimizer.commands.values import Counts
 from optimizer.commands.waiting import waiting
 

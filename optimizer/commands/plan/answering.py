@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from optimizer.commands.best_use import best_use_of, hinted
+from optimizer.commands.plan.best_use import best_use_of, hinted
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import ANY, merged, storage_url
 from optimizer.job.variables import LIMITS

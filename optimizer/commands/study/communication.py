@@ -9,7 +9,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
-from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.study.pinned import Output, study_job, study_options, study_plan, warn
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from click.core import ParameterSource
 from optimizer.base.errors import InputError, InvalidFile, UnknownName
 from optimizer.base.files import read_stream
 from optimizer.commands import options
-from optimizer.commands.answering import limits_of
 from optimizer.commands.completion import paths
-from optimizer.commands.plan import job_options
-from optimizer.commands.study import show
+from optimizer.commands.plan.answering import limits_of
+from optimizer.commands.plan.command import job_options
+from optimizer.commands.study.pinned import show
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

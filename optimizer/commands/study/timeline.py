@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.study import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.study.pinned import Output, study_job, study_options, study_plan, warn
 from optimizer.commands.waiting import waiting
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.

@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.numbers import Whole
 from optimizer.commands.output import OutFile, refuse_inputs, write_output
-from optimizer.commands.study import show
+from optimizer.commands.study.pinned import show
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

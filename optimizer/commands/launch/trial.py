@@ -10,10 +10,10 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.commands import numbers, options
-from optimizer.commands.answering import limits_of
-from optimizer.commands.plan import job_options, required_job
+from optimizer.commands.plan.answering import limits_of
+from optimizer.commands.plan.command import job_options, required_job
 from optimizer.commands.request import Request, job_of
-from optimizer.commands.study import show
+from optimizer.commands.study.pinned import show
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

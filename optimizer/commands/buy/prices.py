@@ -11,7 +11,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study import show
+from optimizer.commands.study.pinned import show
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer

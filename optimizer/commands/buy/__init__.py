@@ -1,0 +1,1 @@
+"""Machines to buy or rent: `pareto` and `prices`."""

@@ -1,0 +1,1 @@
+"""Launches: scripts and logs that exist, trials, and measurements of nodes."""

@@ -1,0 +1,1 @@
+"""Plans: `optimize` itself, `check` and `sensitivity`."""
