@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from optimizer.base.units import DAY
 from optimizer.catalog.offers import Offer
 from optimizer.improve.state import State
-from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
+from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.catalog.offers import Offer
+from optimizer.purchase.alternatives import Rival, rivals
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.catalogue import power_curve, power_limit, price_row, purchase_price
-from optimizer.purchase.front import shortlist
-from optimizer.purchase.inverse import (
+from optimizer.purchase.designs.front import shortlist
+from optimizer.purchase.designs.inverse import (
     Fewest,
     Parity,
     RentOrBuy,
@@ -21,15 +21,15 @@ from optimizer.purchase.inverse import (
     parities,
     rent_or_buy_known,
 )
-from optimizer.purchase.odds import Verdict, judged
-from optimizer.purchase.pareto import Purchase
-from optimizer.purchase.points import Planner, Point, Workshop, default_planner
+from optimizer.purchase.designs.pareto import Purchase
+from optimizer.purchase.designs.points import Planner, Point, Workshop, default_planner
+from optimizer.purchase.designs.standby import Standby, by_repair, standby
+from optimizer.purchase.price.catalogue import power_curve, power_limit, price_row, purchase_price
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.rivals import Rival, rivals
-from optimizer.purchase.sensitivity import Swing, intervals, tornado
 from optimizer.purchase.staged import Delivery, Staged, by_kind
-from optimizer.purchase.standby import Standby, by_repair, standby
-from optimizer.purchase.turning import Turn, turns
+from optimizer.purchase.uncertainty.break_even import Turn, turns
+from optimizer.purchase.uncertainty.sensitivity import Swing, intervals, tornado
+from optimizer.purchase.uncertainty.win_probability import Verdict, judged
 
 
 @dataclass(frozen=True, kw_only=True)

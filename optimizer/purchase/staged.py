@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.purchase.campaign import Campaign, Run
-from optimizer.purchase.figures import Figures
-from optimizer.purchase.points import Point, figures_in
+from optimizer.purchase.designs.figures import Figures
+from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.ranges import Range, combined
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.uncertainty.inputs import own_assumptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ MTOKEN = 1e6
 def _per_joule(whole: Mapping[str, Any], offer: Offer, cluster: Cluster | None, goodput: float) -> float | None:
     """Tokens for one joule of the site; None where the cluster, its power or the parts of the step are not known."""
     from optimizer.purchase.campaign import Design
-    from optimizer.purchase.figures import usual_tokens_per_joule
+    from optimizer.purchase.designs.figures import usual_tokens_per_joule
 
     job, estimate = whole["job"], whole["estimate"]
     if cluster is None or not {"time_s", "hfu", "step_time_s"} <= set(estimate):
@@ -63,10 +63,10 @@ def known_cluster(name: str) -> Cluster | None:
 def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dict[str, Any]:
     """Rent of a job's plan per million tokens and for the whole run, failures and whole nodes included.
 
-    The same sum as that of a purchase: optimizer.purchase.run_cost.rental, at the middle of its assumptions. None
+    The same sum as that of a purchase: optimizer.purchase.price.run_cost.rental, at the middle of its assumptions. None
     where a figure is missing. price_row: the row of the price book.
     """
-    from optimizer.purchase.run_cost import rental
+    from optimizer.purchase.price.run_cost import rental
 
     figures: dict[str, Any] = dict.fromkeys((*COSTS, *PRICED))
     job = whole["job"]

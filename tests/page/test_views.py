@@ -24,7 +24,7 @@ from optimizer.page.plan.views.runs import distance, measured, nearest
 from optimizer.page.plan.views.scaling import counts, scaling_chart
 from optimizer.page.plan.views.sensitivity import sensitivity_chart
 from optimizer.page.plan.views.shown import fragment
-from optimizer.purchase.run_cost import rental
+from optimizer.purchase.price.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import pinned_job, why_not

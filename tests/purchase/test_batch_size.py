@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.purchase.batch_size import chinchilla_loss, critical_batch, tokens_needed
+from optimizer.purchase.price.batch_size import chinchilla_loss, critical_batch, tokens_needed
 
 
 def test_the_published_batch_needs_the_published_tokens() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
-from optimizer.purchase.energy import (
+from optimizer.purchase.price.energy import (
     PowerCurve,
     capped_slowdown,
     compute_utilisation,
@@ -16,7 +16,7 @@ from optimizer.purchase.energy import (
     step_energy,
     switch_power,
 )
-from optimizer.purchase.fabric import fabric
+from optimizer.purchase.price.fabric import fabric
 
 H100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
 SHARES = st.floats(min_value=0.0, max_value=1.0)

@@ -12,9 +12,9 @@ from optimizer.answer.answer import Answer
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.catalogue import host_memory
-from optimizer.purchase.fabric import fabric
-from optimizer.purchase.points import Point, Workshop, kept_on_host
+from optimizer.purchase.designs.points import Point, Workshop, kept_on_host
+from optimizer.purchase.price.catalogue import host_memory
+from optimizer.purchase.price.fabric import fabric
 from optimizer.purchase.report.words import vendor_questions
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
@@ -81,8 +81,8 @@ def test_what_is_kept_on_the_host_must_fit_there() -> None:
 
 
 def test_rented_hosts_cannot_grow_and_bought_ones_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optimizer.purchase.points.host_memory", lambda design: 5e9)
-    monkeypatch.setattr("optimizer.purchase.figures.host_memory", lambda design: 5e9)
+    monkeypatch.setattr("optimizer.purchase.designs.points.host_memory", lambda design: 5e9)
+    monkeypatch.setattr("optimizer.purchase.designs.figures.host_memory", lambda design: 5e9)
     rented = point(campaign(), gpus=512, planner=offloading)
     assert [excess.limit for excess in rented.excesses] == ["host memory"]
     question = campaign(buy=True, assumptions=assumptions(True))
@@ -92,8 +92,8 @@ def test_rented_hosts_cannot_grow_and_bought_ones_are_paid_for(monkeypatch: pyte
 
 
 def test_the_vendor_is_asked_for_the_parts_by_name() -> None:
+    from optimizer.purchase.designs.pareto import pareto
     from optimizer.purchase.dossier import dossier
-    from optimizer.purchase.pareto import pareto
     from tests.purchase.campaigns import grid
 
     found = pareto(campaign(), grid("h100", gpus=(2048,)), planner=quick_planner)

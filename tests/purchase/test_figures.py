@@ -10,7 +10,8 @@ from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.catalogue import (
+from optimizer.purchase.designs.points import Point, Workshop
+from optimizer.purchase.price.catalogue import (
     bought,
     power_curve,
     provisioned_power,
@@ -19,10 +20,9 @@ from optimizer.purchase.catalogue import (
     rent_offer,
     rented,
 )
-from optimizer.purchase.fabric import fabric
-from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.price.fabric import fabric
 from optimizer.purchase.ranges import Range, combined
-from optimizer.purchase.sensitivity import intervals, tornado
+from optimizer.purchase.uncertainty.sensitivity import intervals, tornado
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
 
 DAY = 86400.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.purchase.goodput import (
+from optimizer.purchase.price.goodput import (
     Reliability,
     exact_goodput,
     goodput,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from optimizer.purchase.campaign import Bounds
-from optimizer.purchase.inverse import (
+from optimizer.purchase.designs.inverse import (
     cheapest,
     cheapest_by_kind,
     fastest,
@@ -15,8 +15,8 @@ from optimizer.purchase.inverse import (
     parities,
     rent_or_buy,
 )
-from optimizer.purchase.pareto import pareto
-from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import Point, Workshop
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
 
 DAY = 86400.0

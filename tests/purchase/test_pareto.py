@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Job
 from optimizer.purchase.campaign import Bounds, Design, counts
-from optimizer.purchase.front import (
+from optimizer.purchase.designs.front import (
     binding_limits,
     hypervolume,
     non_dominated,
@@ -22,8 +22,8 @@ from optimizer.purchase.front import (
     smallest_excess,
     worst_excess,
 )
-from optimizer.purchase.pareto import pareto
-from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import Point, Workshop
 from tests.purchase.campaigns import campaign, grid, kinds, no_plan, quick_planner
 
 DAY = 86400.0

@@ -19,9 +19,9 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
-from optimizer.purchase.grid import Grid
-from optimizer.purchase.pareto import pareto
 from optimizer.purchase.report.as_json import purchase_csv, purchase_json
 from optimizer.purchase.report.figures import charts
 from optimizer.purchase.report.html import purchase_html

@@ -12,8 +12,8 @@ from optimizer.catalog import load_cluster, load_model
 from optimizer.cli import cli
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
-from optimizer.purchase.figures import figures
-from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.designs.figures import figures
+from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.ranges import Range, combined
 
 HOUR = 3600.0

@@ -8,7 +8,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Run
-from optimizer.purchase.points import Point, Workshop
+from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 

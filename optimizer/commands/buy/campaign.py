@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
     from optimizer.job.hardware import Cluster
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
-    from optimizer.purchase.grid import Grid
+    from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import Delivery
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
@@ -80,7 +80,7 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     from optimizer.catalog import load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
-    from optimizer.purchase.grid import Grid
+    from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import totals
 
     kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(wish.hardware).items())
@@ -162,7 +162,7 @@ def _best_counts(
     campaign: Campaign, kinds: tuple[Design, ...], most: int, dtype: str
 ) -> tuple[dict[str, int], list[str]]:
     """The best number of GPUs of each kind with at most so many paid for, by the throughput of the first run."""
-    from optimizer.purchase.catalogue import paid
+    from optimizer.purchase.price.catalogue import paid
     from optimizer.studies.best_use import best_use, counts_at_most
 
     found, said = {}, []

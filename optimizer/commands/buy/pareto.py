@@ -152,8 +152,8 @@ def run_pareto(
         raise click.UsageError("choose one of --json, --csv and --markdown")
     with waiting("reading"):
         question = _question(options)
+    from optimizer.purchase.designs.pareto import pareto as search
     from optimizer.purchase.dossier import dossier
-    from optimizer.purchase.pareto import pareto as search
 
     designs = sum(1 for _ in islice(question.grid.designs(), MOST_DESIGNS + 1))
     if designs > MOST_DESIGNS:

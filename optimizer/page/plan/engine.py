@@ -78,7 +78,7 @@ def _found(asked: Asked) -> tuple[Found, tuple[str, ...]]:
 
 def _budget(asked: Asked, answer: Answer) -> Budget:
     """The run that the visitor asks about, with failures and whole nodes as every command counts them."""
-    from optimizer.purchase.run_cost import rental, usual_reliability, wall_time
+    from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 
     offer, gpus, cluster = offer_of(asked, answer), answer.job.gpus, answer.job.cluster
     node, params = cluster.gpus_per_node, answer.job.model.params

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.units import DAY
 from optimizer.purchase.report.rows import point_row, range_row
 from optimizer.purchase.report.units import J_PER_MWH
-from optimizer.purchase.uncertainty import own_assumptions, untested
+from optimizer.purchase.uncertainty.inputs import own_assumptions, untested
 from optimizer.reports.table import csv_text
 
 if TYPE_CHECKING:
+    from optimizer.purchase.alternatives import Rival
+    from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier, Quote
-    from optimizer.purchase.points import Point
-    from optimizer.purchase.rivals import Rival
     from optimizer.purchase.staged import Staged
-    from optimizer.purchase.turning import Turn
+    from optimizer.purchase.uncertainty.break_even import Turn
 
 SCHEMA_VERSION = 1
 

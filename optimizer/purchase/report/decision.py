@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.purchase.catalogue import power_limit, price_row, purchase_price
+from optimizer.purchase.alternatives import by_vendor
 from optimizer.purchase.own import own_price
+from optimizer.purchase.price.catalogue import power_limit, price_row, purchase_price
 from optimizer.purchase.report.units import days, dollars, hourly, megawatts, quantity
-from optimizer.purchase.rivals import by_vendor
-from optimizer.purchase.uncertainty import untested
+from optimizer.purchase.uncertainty.inputs import untested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from optimizer.purchase.alternatives import Rival
     from optimizer.purchase.campaign import Campaign
+    from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.odds import Question
-    from optimizer.purchase.points import Point
-    from optimizer.purchase.rivals import Rival
-    from optimizer.purchase.turning import Turn
+    from optimizer.purchase.uncertainty.break_even import Turn
+    from optimizer.purchase.uncertainty.win_probability import Question
 
 QUESTIONS = 3  # told
 NEGLIGIBLE = 0.005  # below which a chance is not told apart from none

@@ -14,8 +14,8 @@ from optimizer.reports.pages.chart import INK, Chart, layout
 from optimizer.reports.palette import PALETTE
 
 if TYPE_CHECKING:
+    from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.points import Point
 
 # Okabe and Ito's colours, which people with any colour vision tell apart; the symbol says the same once more.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4d4d4d")

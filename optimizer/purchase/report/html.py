@@ -30,7 +30,7 @@ from optimizer.purchase.report.words import (
     summary,
     vendor_questions,
 )
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.reports.glossary import words_in
 from optimizer.reports.page import Filters, rendered
 from optimizer.reports.pages.chart import numeric

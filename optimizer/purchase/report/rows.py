@@ -9,7 +9,7 @@ from optimizer.base.units import DAY, GB
 from optimizer.purchase.report.units import J_PER_MWH
 
 if TYPE_CHECKING:
-    from optimizer.purchase.points import Point
+    from optimizer.purchase.designs.points import Point
     from optimizer.purchase.ranges import Range
 
 COMMUNICATION = "_communication"

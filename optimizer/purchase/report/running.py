@@ -10,10 +10,10 @@ from optimizer.purchase.staged import totals
 
 if TYPE_CHECKING:
     from optimizer.purchase.campaign import Campaign
+    from optimizer.purchase.designs.points import Point
+    from optimizer.purchase.designs.standby import Standby
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.points import Point
     from optimizer.purchase.staged import Staged
-    from optimizer.purchase.standby import Standby
 
 STANDBY_HEADINGS = ("spare nodes", "trains", "waits for repairs", "time", "cost")
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
     from optimizer.answer.answer import Answer
+    from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.points import Point
 
 HEADINGS = ("design", "time", "cost", "energy", "tokens/$", "tokens/J", "site", "bottleneck")
 NUMBERS = HEADINGS[1:7]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.units import DAY
 from optimizer.catalog.offers import OLD
-from optimizer.purchase.catalogue import fabric_of, price_row
-from optimizer.purchase.front import binding_limits, smallest_excess
+from optimizer.purchase.designs.front import binding_limits, smallest_excess
+from optimizer.purchase.price.catalogue import fabric_of, price_row
 from optimizer.purchase.report.decision import odds_sentences
 from optimizer.purchase.report.rows import bottleneck
 from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence, staged_sentences
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from optimizer.catalog.offers import Offer
     from optimizer.purchase.campaign import Campaign
+    from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy
+    from optimizer.purchase.designs.points import Excess, Point
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.inverse import Fewest, Parity, RentOrBuy
-    from optimizer.purchase.points import Excess, Point
     from optimizer.purchase.ranges import Range
 
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from optimizer.catalog.offers import PriceBook, quote
 from optimizer.objectives.step.interval import interval
+from optimizer.purchase.alternatives import by_vendor, rivals
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign
+from optimizer.purchase.designs.figures import figures
+from optimizer.purchase.designs.inverse import cheapest_by_kind
+from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.dossier import dossier
-from optimizer.purchase.figures import figures
-from optimizer.purchase.inverse import cheapest_by_kind
-from optimizer.purchase.odds import judged, spread
-from optimizer.purchase.pareto import pareto
-from optimizer.purchase.points import Point, figures_in
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.decision import odds_sentences, tables
 from optimizer.purchase.report.html import purchase_html
-from optimizer.purchase.rivals import by_vendor, rivals
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.uncertainty.inputs import own_assumptions
+from optimizer.purchase.uncertainty.win_probability import judged, spread
 from optimizer.reports.glossary import words_in
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
 

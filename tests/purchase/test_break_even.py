@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.purchase.inverse import cheapest_by_kind
-from optimizer.purchase.odds import Question, judged
-from optimizer.purchase.pareto import pareto
-from optimizer.purchase.turning import choice, turns
+from optimizer.purchase.designs.inverse import cheapest_by_kind
+from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.uncertainty.break_even import choice, turns
+from optimizer.purchase.uncertainty.win_probability import Question, judged
 from tests.purchase.campaigns import campaign, grid, quick_planner
 
 ASKED = ["pareto", "--model", "llama3-8b", "--tokens", "15T", "--gpus", "64", "--hardware", "h100,b200"]

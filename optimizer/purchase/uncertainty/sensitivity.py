@@ -12,10 +12,10 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.figures import Figures, figures
-from optimizer.purchase.points import Point, figures_in
+from optimizer.purchase.designs.figures import Figures, figures
+from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.ranges import Range, combined
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.uncertainty.inputs import own_assumptions
 
 RESULTS = ("time_to_train", "cost", "energy", "co2")
 NETWORK = "nic"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.purchase.points import Excess, Point
+from optimizer.purchase.designs.points import Excess, Point
 
 OBJECTIVES = ("time_to_train", "cost", "energy")
 REFERENCE_MARGIN = 1.1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.front import hypervolume, nearest_points, non_dominated, reference_point
-from optimizer.purchase.grid import Grid
-from optimizer.purchase.outer import explore
-from optimizer.purchase.points import Planner, Point, Rejected, Workshop, check_kinds, default_planner
+from optimizer.purchase.designs.front import hypervolume, nearest_points, non_dominated, reference_point
+from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.outer import explore
+from optimizer.purchase.designs.points import Planner, Point, Rejected, Workshop, check_kinds, default_planner
 
 
 @dataclass(frozen=True, kw_only=True)

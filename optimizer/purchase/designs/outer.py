@@ -8,9 +8,9 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
-from optimizer.purchase.front import OBJECTIVES, worst_excess
-from optimizer.purchase.grid import Grid
-from optimizer.purchase.points import Point, Rejected, Workshop
+from optimizer.purchase.designs.front import OBJECTIVES, worst_excess
+from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.points import Point, Rejected, Workshop
 
 if TYPE_CHECKING:
     import optuna

@@ -8,10 +8,10 @@ from math import sqrt
 
 from optimizer.base.errors import InputError
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.catalogue import price_row, purchase_price
-from optimizer.purchase.figures import figures
-from optimizer.purchase.points import Point, excesses, figures_in
-from optimizer.purchase.sensitivity import repriced
+from optimizer.purchase.designs.figures import figures
+from optimizer.purchase.designs.points import Point, excesses, figures_in
+from optimizer.purchase.price.catalogue import price_row, purchase_price
+from optimizer.purchase.uncertainty.sensitivity import repriced
 
 HALVINGS = 40
 LEAST, MOST = 1e-2, 1e2  # factors between which a break-even is looked for

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.odds import Question
-from optimizer.purchase.points import Point, excesses, figures_in
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.designs.points import Point, excesses, figures_in
+from optimizer.purchase.uncertainty.inputs import own_assumptions
+from optimizer.purchase.uncertainty.win_probability import Question
 
 HALVINGS = 40
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from optimizer.catalog.offers import USER, Offer
 from optimizer.objectives.step.interval import Interval, interval
 from optimizer.purchase.campaign import Assumption, Campaign
-from optimizer.purchase.catalogue import price_row
+from optimizer.purchase.designs.points import Point
 from optimizer.purchase.own import OWN, own_price, own_range
-from optimizer.purchase.points import Point
+from optimizer.purchase.price.catalogue import price_row
 from optimizer.purchase.ranges import Range
 
 MFU = "mfu"

@@ -11,9 +11,9 @@ from optimizer.base.errors import InputError
 from optimizer.catalog.economics import Price, default_price, find_price
 from optimizer.catalog.offers import RENTS, Offer
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.energy import PowerCurve, switch_power
-from optimizer.purchase.fabric import PORT, Fabric, fabric
-from optimizer.purchase.whole import Lot, whole
+from optimizer.purchase.price.energy import PowerCurve, switch_power
+from optimizer.purchase.price.fabric import PORT, Fabric, fabric
+from optimizer.purchase.price.whole import Lot, whole
 
 REFERENCE_CURVE = "h200"
 LARGE_DOMAIN = 16

@@ -10,10 +10,10 @@ import numpy as np
 from optimizer.catalog.economics import default_price
 from optimizer.objectives.arrays import FloatArray
 from optimizer.purchase.campaign import Campaign
-from optimizer.purchase.catalogue import price_row
-from optimizer.purchase.points import Point, excesses, figures_in
+from optimizer.purchase.designs.points import Point, excesses, figures_in
+from optimizer.purchase.price.catalogue import price_row
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.uncertainty import own_assumptions
+from optimizer.purchase.uncertainty.inputs import own_assumptions
 
 DRAWS = 1500
 NINETY = 1.6449  # standard deviations to either end of a range that holds nine of ten cases

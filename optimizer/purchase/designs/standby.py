@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from optimizer.purchase.campaign import AUTO, Campaign
-from optimizer.purchase.figures import Figures, figures
-from optimizer.purchase.points import Point, with_spares
+from optimizer.purchase.designs.figures import Figures, figures
+from optimizer.purchase.designs.points import Point, with_spares
 
 
 @dataclass(frozen=True, kw_only=True)

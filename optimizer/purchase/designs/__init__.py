@@ -1,0 +1,1 @@
+"""Designs of a purchase, their figures, and the front of the best."""

@@ -1,0 +1,1 @@
+"""What machines, their network, energy and failures cost."""
