@@ -19,7 +19,7 @@ FASTER = (2.0, 4.0, 8.0)  # networks tried
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival:
+class AlternativeDesign:
     """The best design of one machine. `target`: the cost that it must not exceed to be the cheapest [USD], infinite
     where no other machine is within the limits.
 
@@ -47,7 +47,7 @@ class Rival:
         return self.point.design.cluster.device.vendor
 
 
-def rivals(campaign: Campaign, best: Sequence[Point]) -> tuple[Rival, ...]:
+def alternatives(campaign: Campaign, best: Sequence[Point]) -> tuple[AlternativeDesign, ...]:
     """The best design of each machine, the most tokens per dollar first of those within the limits, then the others.
 
     The winner must stay below the second that is within the limits, if there is one.
@@ -58,17 +58,18 @@ def rivals(campaign: Campaign, best: Sequence[Point]) -> tuple[Rival, ...]:
     winner, *others = ranked
     second = next((point.figures.cost for point in others if point.feasible), float("inf"))
     return tuple(
-        _rival(campaign, point, second if point is winner else winner.figures.cost, point is winner) for point in ranked
+        _alternative(campaign, point, second if point is winner else winner.figures.cost, point is winner)
+        for point in ranked
     )
 
 
-def by_vendor(found: Sequence[Rival]) -> Mapping[str, tuple[Rival, ...]]:
+def by_vendor(found: Sequence[AlternativeDesign]) -> Mapping[str, tuple[AlternativeDesign, ...]]:
     """The same by vendor, in the order of their best."""
-    vendors = dict.fromkeys(rival.vendor for rival in found)
-    return {vendor: tuple(rival for rival in found if rival.vendor == vendor) for vendor in vendors}
+    vendors = dict.fromkeys(machine.vendor for machine in found)
+    return {vendor: tuple(machine for machine in found if machine.vendor == vendor) for vendor in vendors}
 
 
-def break_even(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
+def break_even_factor(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
     """The factor on an input at which a point costs `target` or just keeps its limits, whichever is the harder; None
     where no factor between LEAST and MOST makes the difference, as where it misses a limit on racks or memory.
 
@@ -90,12 +91,12 @@ def break_even(campaign: Campaign, point: Point, name: str, target: float) -> fl
     return sqrt(low * high)
 
 
-def _rival(campaign: Campaign, point: Point, target: float, winner: bool) -> Rival:
-    price = break_even(campaign, point, "capex" if campaign.buy else "rent", target)
+def _alternative(campaign: Campaign, point: Point, target: float, winner: bool) -> AlternativeDesign:
+    price = break_even_factor(campaign, point, "capex" if campaign.buy else "rent", target)
     now = purchase_price(campaign, point.design)[0] if campaign.buy else price_row(campaign, point.design).value
-    faster = break_even(campaign, point, "mfu", target)
+    faster = break_even_factor(campaign, point, "mfu", target)
     mfu = faster * point.figures.mfu if faster else None
-    return Rival(
+    return AlternativeDesign(
         point=point,
         winner=winner,
         target=target,

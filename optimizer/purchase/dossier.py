@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.catalog.offers import Offer
-from optimizer.purchase.alternatives import Rival, rivals
+from optimizer.purchase.alternatives import AlternativeDesign, alternatives
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.designs.front import shortlist
 from optimizer.purchase.designs.inverse import (
@@ -27,9 +27,9 @@ from optimizer.purchase.designs.standby import Standby, by_repair, standby
 from optimizer.purchase.price.catalogue import power_curve, power_limit, price_row, purchase_price
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.staged import Delivery, Staged, by_kind
-from optimizer.purchase.uncertainty.break_even import Turn, turns
+from optimizer.purchase.uncertainty.break_even import BreakEven, break_evens
 from optimizer.purchase.uncertainty.sensitivity import Swing, intervals, tornado
-from optimizer.purchase.uncertainty.win_probability import Verdict, judged
+from optimizer.purchase.uncertainty.win_probability import Decision, judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,17 @@ class Quote:
 class Dossier:
     """A purchase with its intervals, sensitivities and the answers to the questions asked backwards.
 
-    advised: the cheapest point of the front that meets the deadline even at the far end of its interval, or else the
-    cheapest. ranges: by position in the front. rivals, verdict: the best design of each machine, what it would take
-    to win, and the chance that it does. turns: where an answer to a question changes the choice. standby: spare nodes
-    of the advised point; repairs: how many pay by the time of a repair [s]. staged: what deliveries come to, one after
-    the other. shown: the few points of the front that stand for all of it.
+    Attributes:
+        ranges: Intervals of the points of the front, in their order.
+        shown: The few points of the front that stand for all of it.
+        advised: The cheapest point of the front that meets the deadline even at the far end of its interval, or else
+            the cheapest.
+        alternatives: The best design of each machine, and what it would take to win.
+        decision: The chance of each machine to win, and what to find out first.
+        break_evens: Where an answer to a question changes the choice.
+        standby: Spare nodes of the advised point.
+        repairs: How many spare nodes pay by the time of a repair [s].
+        staged: What deliveries come to, one after the other.
     """
 
     purchase: Purchase
@@ -83,9 +89,9 @@ class Dossier:
     standby: tuple[Standby, ...] = ()
     repairs: tuple[tuple[float, int], ...] = ()
     staged: tuple[Staged, ...] = ()
-    rivals: tuple[Rival, ...] = ()
-    verdict: Verdict = field(default_factory=Verdict)
-    turns: tuple[Turn, ...] = ()
+    alternatives: tuple[AlternativeDesign, ...] = ()
+    decision: Decision = field(default_factory=Decision)
+    break_evens: tuple[BreakEven, ...] = ()
 
     def range_of(self, point: Point) -> Mapping[str, Range]:
         """Intervals of a point of the front."""
@@ -113,7 +119,7 @@ def dossier(
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
     if advised is not None:
         best[advised.design.kind] = within[advised.design.kind] = advised
-    verdict = judged(campaign, tuple(best.values()), seed=purchase.seed)
+    decision = judged(campaign, tuple(best.values()), seed=purchase.seed)
     return Dossier(
         purchase=purchase,
         ranges=ranges,
@@ -131,9 +137,11 @@ def dossier(
         standby=standby(campaign, advised) if advised else (),
         repairs=by_repair(campaign, advised) if advised else (),
         staged=by_kind(campaign, deliveries, purchase.points),
-        rivals=rivals(campaign, tuple(best.values())),
-        verdict=verdict,
-        turns=tuple(turn for item in verdict.questions for turn in turns(campaign, tuple(best.values()), item)),
+        alternatives=alternatives(campaign, tuple(best.values())),
+        decision=decision,
+        break_evens=tuple(
+            each for item in decision.questions for each in break_evens(campaign, tuple(best.values()), item)
+        ),
     )
 
 
@@ -153,15 +161,15 @@ def _dominances(purchase: Purchase) -> list[Dominance]:
     for point in purchase.feasible:
         if id(point) in on_front:
             continue
-        better = [rival for rival in purchase.front if _margin(rival, point) <= 1.0]
+        better = [other for other in purchase.front if _margin(other, point) <= 1.0]
         if better:
-            found.append(Dominance(point=point, by=min(better, key=lambda rival: _margin(rival, point))))
+            found.append(Dominance(point=point, by=min(better, key=lambda other: _margin(other, point))))
     return found
 
 
-def _margin(rival: Point, point: Point) -> float:
-    """The rival's worst ratio to the point over the three objectives; at most 1 when it dominates."""
-    mine, theirs = point.figures, rival.figures
+def _margin(other: Point, point: Point) -> float:
+    """The other's worst ratio to the point over the three objectives; at most 1 when it dominates."""
+    mine, theirs = point.figures, other.figures
     return max(theirs.time_to_train / mine.time_to_train, theirs.cost / mine.cost, theirs.energy / mine.energy)
 
 

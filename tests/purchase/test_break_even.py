@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.purchase.designs.inverse import cheapest_by_kind
 from optimizer.purchase.designs.pareto import pareto
-from optimizer.purchase.uncertainty.break_even import choice, turns
-from optimizer.purchase.uncertainty.win_probability import Question, judged
+from optimizer.purchase.uncertainty.break_even import break_evens, choice
+from optimizer.purchase.uncertainty.win_probability import OpenQuestion, judged
 from tests.purchase.campaigns import campaign, grid, quick_planner
 
 ASKED = ["pareto", "--model", "llama3-8b", "--tokens", "15T", "--gpus", "64", "--hardware", "h100,b200"]
@@ -32,15 +32,15 @@ def test_a_quote_beyond_the_value_that_is_told_changes_the_choice(tmp_path: Path
     firm = "b200,on_demand,5,5,5,USD/h"
     first = ask(path, "h100,on_demand,3,1.5,6,USD/h", firm)
     question = next(item for item in first["find_out_first"] if item["name"] == "rent" and item["about"] == "H100")
-    (turn,) = question["turns"]
-    assert turn["now"] == first["advised"]["device"] != turn["then"]
-    price = 3 * turn["value"]
-    back, beyond = (1.002, 0.998) if turn["side"] == "below" else (0.998, 1.002)
-    for factor, device in ((back, turn["now"]), (beyond, turn["then"])):
+    (break_even,) = question["turns"]
+    assert break_even["now"] == first["advised"]["device"] != break_even["then"]
+    price = 3 * break_even["value"]
+    back, beyond = (1.002, 0.998) if break_even["side"] == "below" else (0.998, 1.002)
+    for factor, device in ((back, break_even["now"]), (beyond, break_even["then"])):
         firm_h100 = f"h100,on_demand,{price * factor!r},,,USD/h"
         assert ask(path, firm_h100, firm)["advised"]["device"] == device
     said = ask(path, "h100,on_demand,3,1.5,6,USD/h", firm, words=True)
-    assert f"{turn['side']} ${price:.2f}/h take {turn['then'].upper()}" in said
+    assert f"{break_even['side']} ${price:.2f}/h take {break_even['then'].upper()}" in said
 
 
 def test_the_choice_changes_at_every_turn_and_not_before() -> None:
@@ -48,14 +48,14 @@ def test_the_choice_changes_at_every_turn_and_not_before() -> None:
     points = list(cheapest_by_kind(pareto(question, grid(gpus=(4096,)), planner=quick_planner).points).values())
     found = 0
     for item in judged(question, points).questions:
-        for turn in turns(question, points, item):
+        for break_even in break_evens(question, points, item):
             found += 1
-            step = 1e-6 * (turn.end - turn.value or turn.value)
-            assert choice(question, points, item, turn.value + step) is turn.then
-            assert choice(question, points, item, turn.value - step - 1e-9 * turn.value) is turn.now
+            step = 1e-6 * (break_even.end - break_even.value or break_even.value)
+            assert choice(question, points, item, break_even.value + step) is break_even.then
+            assert choice(question, points, item, break_even.value - step - 1e-9 * break_even.value) is break_even.now
     assert found
-    unknown = Question(name="mfu", title="", about="nothing of the kind", worth=0.0, changes=0.0)
-    assert turns(question, points, unknown) == ()
+    unknown = OpenQuestion(name="mfu", title="", about="nothing of the kind", worth=0.0, changes=0.0)
+    assert break_evens(question, points, unknown) == ()
     assert choice(question, points, unknown, 0.5) is choice(question, points, unknown, None)
 
 
@@ -63,4 +63,4 @@ def test_the_choice_changes_at_every_turn_and_not_before() -> None:
 def test_where_no_answer_changes_the_choice_none_is_told(name: str) -> None:
     question = campaign()
     (point,) = pareto(question, grid("h100", gpus=(4096,)), planner=quick_planner).points
-    assert turns(question, [point], Question(name=name, title="", about="H100", worth=0.0, changes=0.0)) == ()
+    assert break_evens(question, [point], OpenQuestion(name=name, title="", about="H100", worth=0.0, changes=0.0)) == ()

@@ -52,14 +52,14 @@ def test_cheapest_and_fastest_agree_with_a_look_at_every_point() -> None:
     assert fastest(points, budget=1.0) is None
 
 
-def test_at_its_parity_price_a_device_costs_what_its_rival_does() -> None:
+def test_at_its_parity_price_a_device_costs_what_its_alternative_does() -> None:
     question = campaign()
     best = cheapest_by_kind(pareto(question, grid(), planner=quick_planner).points)
     for parity in parities(question, tuple(best.values())):
         kind = parity.device.design.kind
         again = pareto(replace(question, book=rented_at(**{kind: parity.price})), grid(kind), planner=quick_planner)
         same = next(point for point in again.points if point.design.key == parity.device.design.key)
-        assert same.figures.cost == pytest.approx(parity.rival.figures.cost)
+        assert same.figures.cost == pytest.approx(parity.alternative.figures.cost)
 
 
 def test_after_the_break_even_owning_has_cost_less() -> None:

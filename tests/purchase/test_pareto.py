@@ -45,7 +45,7 @@ def test_no_reported_point_is_dominated_by_any_evaluated_one(trials: int) -> Non
         trials=trials,
     )
     assert len(found.front) >= 2
-    assert not [1 for point in found.front for rival in found.feasible if dominates(rival, point)]
+    assert not [1 for point in found.front for alternative in found.feasible if dominates(alternative, point)]
     off = [point for point in found.feasible if all(point is not kept for kept in found.front)]
     equal = {tuple(row) for row in objectives(found.front)}
     assert all(

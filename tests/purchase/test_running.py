@@ -24,7 +24,7 @@ from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.checkpoint import checkpoint
 from optimizer.purchase.price.run_cost import usual_reliability, wall_time
 from optimizer.purchase.price.spares import blocked, cheapest_count, waiting
-from optimizer.purchase.report.decision import odds_sentences
+from optimizer.purchase.report.decision import probability_sentences
 from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence
 from optimizer.purchase.report.words import summary
 from optimizer.purchase.staged import Delivery, course, staged
@@ -149,7 +149,7 @@ def test_failure_rates_are_those_of_the_device_unless_the_user_gives_one() -> No
     assert rates["h100"].value.mid * DAY == pytest.approx(419 / 2048 / 54, rel=1e-3)
     assert (rates["h100"].grade, rates["b200"].grade) == ("A", "C")
     assert "2605.09370" in rates["b200"].source
-    text = " ".join(odds_sentences(dossier(found, kinds(), planner=quick_planner)))
+    text = " ".join(probability_sentences(dossier(found, kinds(), planner=quick_planner)))
     assert "No failure rate is published for MI300X:" in text
     asked = campaign(assumptions=assumptions(False, {"failure_rate": "0.02", "storage": "0.5"}))
     for point in pareto(asked, grid(gpus=(4096,)), planner=quick_planner).points:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from optimizer.catalog.offers import PriceBook, quote
 from optimizer.objectives.step.interval import interval
-from optimizer.purchase.alternatives import by_vendor, rivals
+from optimizer.purchase.alternatives import alternatives, by_vendor
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign
 from optimizer.purchase.designs.figures import figures
@@ -21,7 +21,7 @@ from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.report.decision import odds_sentences, tables
+from optimizer.purchase.report.decision import probability_sentences, tables
 from optimizer.purchase.report.html import purchase_html
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import judged, spread
@@ -73,12 +73,14 @@ def test_spreads_rise_with_the_error_and_reach_the_ends(low: float, up: float, e
 
 def test_chances_add_up_and_follow_the_prices() -> None:
     even = judged(campaign(), best(campaign()), draws=FEW)
-    assert sum(item.chance for item in even.odds) == pytest.approx(1.0)
-    assert [item.chance for item in even.odds] == sorted((item.chance for item in even.odds), reverse=True)
+    assert sum(item.chance for item in even.probabilities) == pytest.approx(1.0)
+    assert [item.chance for item in even.probabilities] == sorted(
+        (item.chance for item in even.probabilities), reverse=True
+    )
     cheap = campaign(book=rented_at(h100=0.2 / 3600))
     found = judged(cheap, best(cheap), draws=FEW)
-    assert found.odds[0].point.design.kind == "h100"
-    assert found.odds[0].chance > 0.99
+    assert found.probabilities[0].point.design.kind == "h100"
+    assert found.probabilities[0].chance > 0.99
     assert found.questions == ()
     assert judged(cheap, best(cheap), draws=FEW) == found
 
@@ -111,7 +113,7 @@ def as_sure_as(point: Point, width: float) -> Point:
 def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
     loose, points = alike()
     found = judged(loose, points)
-    assert all(0.35 < item.chance < 0.65 for item in found.odds)
+    assert all(0.35 < item.chance < 0.65 for item in found.probabilities)
     asked = {(item.name, item.about) for item in found.questions}
     assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked
     # The stack was fitted to many runs on H100.
@@ -133,26 +135,30 @@ def test_a_limit_that_is_often_missed_lowers_the_chance() -> None:
     points = best(question)
     dear = max(points, key=lambda point: point.figures.time_to_train)
     late = replace(question, bounds=Bounds(deadline=0.8 * dear.figures.time_to_train))
-    odds = {item.point.design.kind: item for item in judged(late, points, draws=FEW).odds}
-    assert odds[dear.design.kind].in_limits < 0.5
-    assert max(item.in_limits for item in odds.values()) > 0.5
+    probabilities = {item.point.design.kind: item for item in judged(late, points, draws=FEW).probabilities}
+    assert probabilities[dear.design.kind].in_limits < 0.5
+    assert max(item.in_limits for item in probabilities.values()) > 0.5
 
 
-def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_rival_does() -> None:
+def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_alternative_does() -> None:
     for buy in (False, True):
         question = campaign(buy=buy, assumptions=assumptions(buy))
-        found = rivals(question, best(question))
-        assert [rival.winner for rival in found] == [True, *[False] * (len(found) - 1)]
-        for rival in found:
-            estimates = [answer.estimate for answer in rival.point.answers if answer.estimate]
+        found = alternatives(question, best(question))
+        assert [alternative.winner for alternative in found] == [True, *[False] * (len(found) - 1)]
+        for alternative in found:
+            estimates = [answer.estimate for answer in alternative.point.answers if answer.estimate]
             name = "capex" if buy else "rent"
-            assert rival.price is not None
-            at = question.scenario(rival.point.design, **{name: rival.price / rival.price_now})
-            assert figures(question, rival.point.design, estimates, at).cost == pytest.approx(rival.target)
-            assert (rival.price > rival.price_now) == rival.winner
-            if rival.mfu is not None:
-                faster = question.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
-                assert figures(question, rival.point.design, estimates, faster).cost == pytest.approx(rival.target)
+            assert alternative.price is not None
+            at = question.scenario(alternative.point.design, **{name: alternative.price / alternative.price_now})
+            assert figures(question, alternative.point.design, estimates, at).cost == pytest.approx(alternative.target)
+            assert (alternative.price > alternative.price_now) == alternative.winner
+            if alternative.mfu is not None:
+                faster = question.scenario(
+                    alternative.point.design, mfu=alternative.mfu / alternative.point.figures.mfu
+                )
+                assert figures(question, alternative.point.design, estimates, faster).cost == pytest.approx(
+                    alternative.target
+                )
 
 
 def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() -> None:
@@ -160,17 +166,17 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
     times = sorted(point.figures.time_to_train for point in found.points)
     late = campaign(bounds=Bounds(deadline=(times[0] + times[1]) / 2))
     answer = dossier(pareto(late, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
-    winner, *others = answer.rivals
+    winner, *others = answer.alternatives
     assert winner.point.feasible
     assert winner.price is None
     assert len(others) == 2
-    assert not any(rival.point.feasible or rival.price for rival in others)
-    for rival in others:
-        if rival.mfu is not None:
-            faster = late.scenario(rival.point.design, mfu=rival.mfu / rival.point.figures.mfu)
-            reached = figures_in(late, rival.point, faster)
+    assert not any(alternative.point.feasible or alternative.price for alternative in others)
+    for alternative in others:
+        if alternative.mfu is not None:
+            faster = late.scenario(alternative.point.design, mfu=alternative.mfu / alternative.point.figures.mfu)
+            reached = figures_in(late, alternative.point, faster)
             assert reached.time_to_train <= late.bounds.deadline * (1 + 1e-6)
-            assert reached.cost <= rival.target * (1 + 1e-6)
+            assert reached.cost <= alternative.target * (1 + 1e-6)
     (across, *vendors) = tables(answer)
     assert across[0] == "across vendors"
     assert sorted(name for name, _, _ in vendors) == ["AMD", "NVIDIA"]
@@ -185,24 +191,26 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
 def test_a_machine_of_which_too_few_are_on_hand_wins_in_no_case_and_at_no_price() -> None:
     few = campaign(bounds=Bounds(on_hand={"b200": 8}))
     answer = dossier(pareto(few, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
-    odds = {item.point.design.kind: item for item in answer.verdict.odds}
-    assert (odds["b200"].in_limits, odds["b200"].chance) == (0.0, 0.0)
-    machines = {rival.point.design.kind: rival for rival in answer.rivals}
+    probabilities = {item.point.design.kind: item for item in answer.decision.probabilities}
+    assert (probabilities["b200"].in_limits, probabilities["b200"].chance) == (0.0, 0.0)
+    machines = {alternative.point.design.kind: alternative for alternative in answer.alternatives}
     assert (machines["b200"].price, machines["b200"].mfu) == (None, None)
     assert machines["h100"].price
-    assert not any(turn.then.design.kind == "b200" for turn in answer.turns)
+    assert not any(break_even.then.design.kind == "b200" for break_even in answer.break_evens)
 
 
 def test_a_run_that_ends_after_its_date_in_no_case_is_within_the_limits() -> None:
     question = campaign()
     late = replace(question, runs=tuple(replace(run, by=1.0) for run in question.runs))
-    assert [item.in_limits for item in judged(late, best(question), draws=FEW).odds] == [0.0] * 3
+    assert [item.in_limits for item in judged(late, best(question), draws=FEW).probabilities] == [0.0] * 3
 
 
 def test_machines_are_grouped_by_vendor() -> None:
     question = campaign()
-    groups = by_vendor(rivals(question, best(question)))
-    assert {vendor: {rival.point.design.kind for rival in members} for vendor, members in groups.items()} == {
+    groups = by_vendor(alternatives(question, best(question)))
+    assert {
+        vendor: {alternative.point.design.kind for alternative in members} for vendor, members in groups.items()
+    } == {
         "NVIDIA": {"h100", "b200"},
         "AMD": {"mi300x"},
     }
@@ -210,7 +218,7 @@ def test_machines_are_grouped_by_vendor() -> None:
 
 def test_the_report_says_the_chances_and_what_to_find_out_first() -> None:
     found = pareto(campaign(), grid(gpus=(4096,)), planner=quick_planner)
-    text = " ".join(odds_sentences(dossier(found, kinds(), planner=quick_planner)))
+    text = " ".join(probability_sentences(dossier(found, kinds(), planner=quick_planner)))
     assert "Chance to be the cheapest within the limits, over 1,500 draws" in text
     assert "Fitted on other hardware" in text
     assert "B200 (megatron-core was fitted on gb200, h100)" in text
@@ -227,5 +235,5 @@ def test_what_machines_have_in_common_cancels_in_their_ranking() -> None:
     question = campaign()
     points = [point for point in best(question) if point.design.kind in ("h100", "b200")]
     apart, half, alike = (judged(question, points, draws=FEW, shared=share) for share in (0.0, 0.5, 1.0))
-    assert apart.odds[0].chance < half.odds[0].chance < alike.odds[0].chance
+    assert apart.probabilities[0].chance < half.probabilities[0].chance < alike.probabilities[0].chance
     assert judged(question, points, draws=FEW) == half

@@ -47,10 +47,10 @@ class RentOrBuy:
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
-    """The rent at which `device` costs as much as `rival` for the campaign [USD/s per GPU], beside its rent now."""
+    """The rent at which `device` costs as much as `alternative` [USD/s per GPU], and its rent now."""
 
     device: Point
-    rival: Point
+    alternative: Point
     price: float
     now: float
 
@@ -158,9 +158,11 @@ def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:
     ranked = sorted(best, key=lambda point: point.figures.cost)
     found = []
     for point in ranked:
-        rival = ranked[1] if point is ranked[0] else ranked[0]
-        hours = parity_price(rival.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
+        alternative = ranked[1] if point is ranked[0] else ranked[0]
+        hours = parity_price(alternative.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
         found.append(
-            Parity(device=point, rival=rival, price=float(hours), now=rent_offer(campaign, point.design).value)
+            Parity(
+                device=point, alternative=alternative, price=float(hours), now=rent_offer(campaign, point.design).value
+            )
         )
     return tuple(found)

@@ -119,9 +119,10 @@ def break_even(capex: ArrayLike, running: ArrayLike, rent: ArrayLike) -> FloatAr
 
 
 def parity_price(cost: ArrayLike, gpus: ArrayLike, duration: ArrayLike) -> FloatArray:
-    """Rent of one GPU at which a run costs as much as a rival's [USD/s].
+    """Rent of one GPU at which a run costs as much as an alternative's [USD/s].
 
-    p = C / (N t); C: the rival's cost [USD]; N, t: GPUs and wall time of the run [s]. Below it this device is cheaper.
+    p = C / (N t); C: the alternative's cost [USD]; N, t: GPUs and wall time of the run [s]. Below it
+    this device is cheaper.
 
     >>> float(parity_price(614400.0, 1024, 864000.0) * 3600)
     2.5

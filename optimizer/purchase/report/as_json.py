@@ -14,11 +14,11 @@ from optimizer.purchase.uncertainty.inputs import own_assumptions, untested
 from optimizer.reports.table import csv_text
 
 if TYPE_CHECKING:
-    from optimizer.purchase.alternatives import Rival
+    from optimizer.purchase.alternatives import AlternativeDesign
     from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier, Quote
     from optimizer.purchase.staged import Staged
-    from optimizer.purchase.uncertainty.break_even import Turn
+    from optimizer.purchase.uncertainty.break_even import BreakEven
 
 SCHEMA_VERSION = 1
 
@@ -68,18 +68,18 @@ def purchase_dict(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
         "parity": [
             {
                 "device": item.device.design.kind,
-                "rival": item.rival.design.kind,
+                "rival": item.alternative.design.kind,
                 "rent_usd_per_gpu_hour": item.price * 3600,
                 "rent_now_usd_per_gpu_hour": item.now * 3600,
             }
             for item in dossier.parities
         ],
-        "machines": [_machine(rival, dossier) for rival in dossier.rivals],
+        "machines": [_machine(machine, dossier) for machine in dossier.alternatives],
         "find_out_first": [
-            asdict(item) | {"turns": [_turn(turn) for turn in dossier.turns if turn.question is item]}
-            for item in dossier.verdict.questions
+            asdict(item) | {"turns": [_break_even(change) for change in dossier.break_evens if change.question is item]}
+            for item in dossier.decision.questions
         ],
-        "draws": dossier.verdict.draws,
+        "draws": dossier.decision.draws,
         "spares_by_repair": [{"repair_hours": time / 3600, "nodes": count} for time, count in dossier.repairs],
         "staged": [_staged(item) for item in dossier.staged],
         "spares": [
@@ -121,28 +121,28 @@ def purchase_csv(dossier: Dossier) -> str:
     return csv_text(rows)
 
 
-def _machine(rival: Rival, dossier: Dossier) -> dict[str, Any]:
+def _machine(machine: AlternativeDesign, dossier: Dossier) -> dict[str, Any]:
     """The best design of a machine: how it ranks and what it would take to be the cheapest."""
-    found = next((item for item in dossier.verdict.odds if item.point is rival.point), None)
+    found = next((item for item in dossier.decision.probabilities if item.point is machine.point), None)
     size = 1.0 if dossier.purchase.campaign.buy else 3600.0
     return {
-        "device": rival.point.design.kind,
-        "vendor": rival.vendor,
-        "gpus": rival.point.design.gpus,
-        "tokens_per_usd": rival.tokens_per_dollar,
-        "tokens_per_joule": rival.point.figures.tokens_per_joule,
-        "winner": rival.winner,
+        "device": machine.point.design.kind,
+        "vendor": machine.vendor,
+        "gpus": machine.point.design.gpus,
+        "tokens_per_usd": machine.tokens_per_dollar,
+        "tokens_per_joule": machine.point.figures.tokens_per_joule,
+        "winner": machine.winner,
         "chance": found.chance if found else None,
         "chance_within_limits": found.in_limits if found else None,
         "expected_regret_usd": found.regret if found else None,
-        "limits_broken": [excess.limit for excess in rival.point.excesses],
-        "software": rival.point.answers[0].job.stack.name,
-        "extrapolated": list(untested(rival.point)),
-        "failures": _failures(dossier, rival.point),
-        "price_now": rival.price_now * size,
-        "price_to_win": rival.price * size if rival.price else None,
-        "mfu_to_win": rival.mfu,
-        "nic_gbit_per_s_to_win": rival.bandwidth * 8e-9 if rival.bandwidth else None,
+        "limits_broken": [excess.limit for excess in machine.point.excesses],
+        "software": machine.point.answers[0].job.stack.name,
+        "extrapolated": list(untested(machine.point)),
+        "failures": _failures(dossier, machine.point),
+        "price_now": machine.price_now * size,
+        "price_to_win": machine.price * size if machine.price else None,
+        "mfu_to_win": machine.mfu,
+        "nic_gbit_per_s_to_win": machine.bandwidth * 8e-9 if machine.bandwidth else None,
     }
 
 
@@ -153,10 +153,10 @@ def _failures(dossier: Dossier, point: Point) -> dict[str, Any]:
     return {**ends, "source": item.source, "date": item.date, "grade": item.grade}
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def _break_even(change: BreakEven) -> dict[str, Any]:
     """Where the choice changes; `value` in SI, prices and rates as a share of what is assumed."""
-    side = "below" if turn.end < turn.value else "above"
-    return {"side": side, "value": turn.value, "now": turn.now.design.kind, "then": turn.then.design.kind}
+    side = "below" if change.end < change.value else "above"
+    return {"side": side, "value": change.value, "now": change.now.design.kind, "then": change.then.design.kind}
 
 
 def _staged(item: Staged) -> dict[str, Any]:

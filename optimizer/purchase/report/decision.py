@@ -13,62 +13,64 @@ from optimizer.purchase.uncertainty.inputs import untested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from optimizer.purchase.alternatives import Rival
+    from optimizer.purchase.alternatives import AlternativeDesign
     from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.designs.points import Point
     from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.uncertainty.break_even import Turn
-    from optimizer.purchase.uncertainty.win_probability import Question
+    from optimizer.purchase.uncertainty.break_even import BreakEven
+    from optimizer.purchase.uncertainty.win_probability import OpenQuestion
 
 QUESTIONS = 3  # told
 NEGLIGIBLE = 0.005  # below which a chance is not told apart from none
 
 
-def price_text(rival: Rival, buy: bool) -> str:
+def price_text(machine: AlternativeDesign, buy: bool) -> str:
     """The price of one GPU at which a machine is the cheapest, beside today's."""
-    if rival.price is None:
-        return "any price" if rival.winner else "no price"
+    if machine.price is None:
+        return "any price" if machine.winner else "no price"
     show = dollars if buy else hourly
-    return f"{'up to' if rival.winner else 'below'} {show(rival.price)} ({rival.price / rival.price_now - 1:+.0%})"
+    return (
+        f"{'up to' if machine.winner else 'below'} {show(machine.price)} ({machine.price / machine.price_now - 1:+.0%})"
+    )
 
 
-def mfu_text(rival: Rival) -> str:
+def mfu_text(machine: AlternativeDesign) -> str:
     """The MFU at which a machine is the cheapest, beside the planned one."""
-    planned = rival.point.figures.mfu
-    if rival.mfu is None:
-        return f"{'any' if rival.winner else 'none'} (planned {planned:.0%})"
-    return f"{'down to' if rival.winner else 'from'} {rival.mfu:.0%} (planned {planned:.0%})"
+    planned = machine.point.figures.mfu
+    if machine.mfu is None:
+        return f"{'any' if machine.winner else 'none'} (planned {planned:.0%})"
+    return f"{'down to' if machine.winner else 'from'} {machine.mfu:.0%} (planned {planned:.0%})"
 
 
-def network_text(rival: Rival) -> str:
+def network_text(machine: AlternativeDesign) -> str:
     """The network with which a machine is the cheapest; "" for the winner."""
-    if rival.winner:
+    if machine.winner:
         return ""
-    return f"{rival.bandwidth * 8e-9:,.0f} Gb/s" if rival.bandwidth else "none"
+    return f"{machine.bandwidth * 8e-9:,.0f} Gb/s" if machine.bandwidth else "none"
 
 
-def chance_of(dossier: Dossier, rival: Rival) -> str:
+def chance_of(dossier: Dossier, machine: AlternativeDesign) -> str:
     """The chance that a machine is the cheapest within the limits; "" where it was not drawn."""
-    found = next((item for item in dossier.verdict.odds if item.point is rival.point), None)
+    found = next((item for item in dossier.decision.probabilities if item.point is machine.point), None)
     if found is None:
         return ""
     return "<1%" if found.chance < NEGLIGIBLE else f"{found.chance:.0%}"
 
 
-def odds_sentences(dossier: Dossier) -> list[str]:
+def probability_sentences(dossier: Dossier) -> list[str]:
     """How likely each machine is the best choice, which were never measured, and what to find out first."""
-    verdict = dossier.verdict
-    if not verdict.odds:
+    decision = dossier.decision
+    if not decision.probabilities:
         return []
     chances = ", ".join(
         f"{item.point.design.title} {'<1%' if item.chance < NEGLIGIBLE else f'{item.chance:.0%}'}"
-        for item in verdict.odds
+        for item in decision.probabilities
     )
     lines = [
-        f"Chance to be the cheapest within the limits, over {verdict.draws:,} draws of rates, prices and failures "
+        f"Chance to be the cheapest within the limits, over {decision.draws:,} draws of rates, prices and failures "
         f"together: {chances}."
     ]
-    foreign = [item.point for item in verdict.odds if not fitted_on(item.point)]
+    foreign = [item.point for item in decision.probabilities if not fitted_on(item.point)]
     if foreign:
         names = "; ".join(
             f"{point.design.title} ({point.answers[0].job.stack.name} was fitted on "
@@ -76,16 +78,18 @@ def odds_sentences(dossier: Dossier) -> list[str]:
             for point in foreign
         )
         lines.append(f"Fitted on other hardware, which widens their intervals: {names}.")
-    beyond = [item.point.design.title for item in verdict.odds if untested(item.point) and fitted_on(item.point)]
+    beyond = [
+        item.point.design.title for item in decision.probabilities if untested(item.point) and fitted_on(item.point)
+    ]
     if beyond:
         lines.append(f"Larger or other than the runs measured, which widens their intervals: {', '.join(beyond)}.")
-    unknown = [point for point in (item.point for item in verdict.odds) if not failures_known(point)]
+    unknown = [point for point in (item.point for item in decision.probabilities) if not failures_known(point)]
     if unknown:
         names = ", ".join(point.design.title for point in unknown)
         lines.append(
             f"No failure rate is published for {names}: the usual one is assumed, from a mature fleet to a young one."
         )
-    told = verdict.questions[:QUESTIONS]
+    told = decision.questions[:QUESTIONS]
     if told:
         first, *others = [question_words(item, dossier) for item in told]
         lines.append(f"Find out first: {first}." + (f" Then: {'; '.join(others)}." if others else ""))
@@ -105,24 +109,24 @@ def fitted_on(point: Point) -> bool:
     return point.design.cluster.device.name in point.answers[0].job.stack.devices
 
 
-def turn_words(turn: Turn, campaign: Campaign) -> str:
+def break_even_words(change: BreakEven, campaign: Campaign) -> str:
     """From which answer on another machine is the cheapest."""
-    side = "below" if turn.end < turn.value else "above"
-    point = next((each for each in (turn.now, turn.then) if each.design.title == turn.question.about), turn.now)
-    name = turn.question.name
+    side = "below" if change.end < change.value else "above"
+    point = next((each for each in (change.now, change.then) if each.design.title == change.question.about), change.now)
+    name = change.question.name
     if name == "mfu":
-        value = f"an MFU of {turn.value * point.figures.mfu:.1%}"
+        value = f"an MFU of {change.value * point.figures.mfu:.1%}"
     elif name == "rent":
-        value = hourly(turn.value * price_row(campaign, point.design).value)
+        value = hourly(change.value * price_row(campaign, point.design).value)
     elif name == "capex":
-        value = f"{dollars(turn.value * purchase_price(campaign, point.design)[0])} a GPU"
+        value = f"{dollars(change.value * purchase_price(campaign, point.design)[0])} a GPU"
     else:
         unit = next(item.unit for item in campaign.assumptions if item.name == name)
-        value = quantity(turn.value, unit, name)
-    return f"{side} {value} take {turn.then.design.title}"
+        value = quantity(change.value, unit, name)
+    return f"{side} {value} take {change.then.design.title}"
 
 
-def question_words(item: Question, dossier: Dossier) -> str:
+def question_words(item: OpenQuestion, dossier: Dossier) -> str:
     """One thing to find out, how often it changes the choice, what knowing it is worth, and from where on it does."""
     what = {
         "mfu": f"the rate of {item.about}, by a trial on a few nodes",
@@ -130,13 +134,15 @@ def question_words(item: Question, dossier: Dossier) -> str:
         "capex": f"a firm quote for {item.about}",
         "failure_rate": f"the failure rate of {item.about}, guaranteed",
     }.get(item.name, item.title)
-    found = [turn_words(turn, dossier.purchase.campaign) for turn in dossier.turns if turn.question is item]
-    turning = f": {', '.join(found)}" if found else ""
+    found = [
+        break_even_words(change, dossier.purchase.campaign) for change in dossier.break_evens if change.question is item
+    ]
+    where = f": {', '.join(found)}" if found else ""
     often = f"changes the choice in {item.changes:.0%} of the cases, worth {dollars(item.worth)} on average"
-    return f"{what} ({often}{turning})"
+    return f"{what} ({often}{where})"
 
 
-RIVAL_HEADINGS = (
+ALTERNATIVE_HEADINGS = (
     "machine",
     "GPUs",
     "tokens/$",
@@ -155,10 +161,10 @@ VENDOR_HEADINGS = ("machine", "GPUs", "software", "price", "GPU limit", "site", 
 COUNTED = frozenset(["GPUs", "tokens/$", "tokens/J", "cost", "chance", "price", "GPU limit", "site", "time"])
 
 
-def vendor_cells(dossier: Dossier, rival: Rival) -> list[str]:
+def vendor_cells(dossier: Dossier, machine: AlternativeDesign) -> list[str]:
     """One row of the table of one vendor: what a machine runs, asks for and takes, in the order of VENDOR_HEADINGS."""
-    point, found = rival.point, rival.point.figures
-    price = dollars(rival.price_now) if dossier.purchase.campaign.buy else hourly(rival.price_now)
+    point, found = machine.point, machine.point.figures
+    price = dollars(machine.price_now) if dossier.purchase.campaign.buy else hourly(machine.price_now)
     return [
         _named(point),
         f"{point.design.gpus:,}",
@@ -182,29 +188,29 @@ def tables(dossier: Dossier) -> list[tuple[str, Sequence[str], list[list[str]]]]
     """The best of each machine: one table across all, one for each vendor where there are several; heading, columns and
     rows. Empty where there is one machine only, which the other tables show.
     """
-    if len(dossier.rivals) < 2:
+    if len(dossier.alternatives) < 2:
         return []
-    across = [rival_cells(dossier, rival) for rival in dossier.rivals]
-    vendors = by_vendor(dossier.rivals)
+    across = [alternative_cells(dossier, machine) for machine in dossier.alternatives]
+    vendors = by_vendor(dossier.alternatives)
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
-        ("across vendors" if len(vendors) > 1 else "by tokens per dollar", RIVAL_HEADINGS, across)
+        ("across vendors" if len(vendors) > 1 else "by tokens per dollar", ALTERNATIVE_HEADINGS, across)
     ]
     for vendor, members in vendors.items():
-        found.append((vendor, VENDOR_HEADINGS, [vendor_cells(dossier, rival) for rival in members]))
+        found.append((vendor, VENDOR_HEADINGS, [vendor_cells(dossier, machine) for machine in members]))
     return found
 
 
-def rival_cells(dossier: Dossier, rival: Rival) -> list[str]:
-    """One row of the tables of machines, in the order of RIVAL_HEADINGS."""
-    point = rival.point
+def alternative_cells(dossier: Dossier, machine: AlternativeDesign) -> list[str]:
+    """One row of the tables of machines, in the order of ALTERNATIVE_HEADINGS."""
+    point = machine.point
     return [
         _named(point),
         f"{point.design.gpus:,}",
-        f"{rival.tokens_per_dollar:,.0f}",
+        f"{machine.tokens_per_dollar:,.0f}",
         f"{point.figures.tokens_per_joule:.2f}",
         dollars(point.figures.cost),
-        chance_of(dossier, rival),
-        price_text(rival, dossier.purchase.campaign.buy),
-        mfu_text(rival),
-        network_text(rival),
+        chance_of(dossier, machine),
+        price_text(machine, dossier.purchase.campaign.buy),
+        mfu_text(machine),
+        network_text(machine),
     ]

@@ -9,7 +9,7 @@ from optimizer.base.units import DAY
 from optimizer.catalog.offers import OLD
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
 from optimizer.purchase.price.catalogue import fabric_of, price_row
-from optimizer.purchase.report.decision import odds_sentences
+from optimizer.purchase.report.decision import probability_sentences
 from optimizer.purchase.report.rows import bottleneck
 from optimizer.purchase.report.running import checkpoint_sentence, spares_sentence, staged_sentences
 from optimizer.purchase.report.units import (
@@ -65,7 +65,7 @@ def summary(dossier: Dossier) -> list[str]:
         *_contract(dossier),
         *_dates(dossier, best),
         *_confidence(purchase.campaign, ranges),
-        *odds_sentences(dossier),
+        *probability_sentences(dossier),
         *_others(dossier, best),
         f"The machines train {best.figures.goodput:.0%} of the time; failures, restarts and checkpoints take the rest. "
         f"While they train they reach {best.figures.mfu:.0%} of their peak (MFU); "
@@ -151,7 +151,7 @@ def parity_sentence(parity: Parity) -> str:
     return (
         f"{parity.device.design.title} ({parity.device.design.gpus:,} GPUs) {verb} {hourly(parity.price)} per GPU, "
         f"{abs(change):.0%} {'above' if change >= 0 else 'below'} today's {hourly(parity.now)}; "
-        f"the rival is {parity.rival.design.gpus:,} {parity.rival.design.title}."
+        f"the alternative is {parity.alternative.design.gpus:,} {parity.alternative.design.title}."
     )
 
 

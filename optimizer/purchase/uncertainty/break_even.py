@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.points import Point, excesses, figures_in
 from optimizer.purchase.uncertainty.inputs import own_assumptions
-from optimizer.purchase.uncertainty.win_probability import Question
+from optimizer.purchase.uncertainty.win_probability import OpenQuestion
 
 HALVINGS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class BreakEven:
     """Beyond `value` of an input, to the side of `end`, `then` is the cheapest within the limits instead of `now`.
 
     value and end are in SI, as in a scenario.
     """
 
-    question: Question
+    question: OpenQuestion
     value: float
     end: float
     now: Point
     then: Point
 
 
-def turns(campaign: Campaign, points: Sequence[Point], question: Question) -> tuple[Turn, ...]:
+def break_evens(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> tuple[BreakEven, ...]:
     """Where the choice changes between the middle of an input and either end of its range; empty where it does not."""
     found = []
     now = choice(campaign, points, question, None)
@@ -45,11 +45,11 @@ def turns(campaign: Campaign, points: Sequence[Point], question: Question) -> tu
             else:
                 far = between
         changed = choice(campaign, points, question, far) or then
-        found.append(Turn(question=question, value=far, end=end, now=now, then=changed))
+        found.append(BreakEven(question=question, value=far, end=end, now=now, then=changed))
     return tuple(found)
 
 
-def choice(campaign: Campaign, points: Sequence[Point], question: Question, value: float | None) -> Point | None:
+def choice(campaign: Campaign, points: Sequence[Point], question: OpenQuestion, value: float | None) -> Point | None:
     """The cheapest point within the limits where one input has this value, and every other one is at its middle."""
     within = []
     for point in points:
@@ -67,7 +67,7 @@ def _cost(campaign: Campaign, point: Point, values: Mapping[str, float]) -> floa
     return None if excesses(campaign, point.design, found, point.on_host) else found.cost
 
 
-def _ends(campaign: Campaign, points: Sequence[Point], question: Question) -> list[tuple[float, float]]:
+def _ends(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> list[tuple[float, float]]:
     """Middle and either end of the input's range, as it is known of the machine in question."""
     about = next((point for point in points if question.about in ("", point.design.title)), None)
     if about is None:

@@ -22,7 +22,7 @@ PARTS = 10  # of the cases by one input, in each of which the choice may be anot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odds:
+class WinProbability:
     """One machine: the chance that it is the cheapest within the limits, that it meets them, and what it may lose.
 
     regret: expected cost beyond that of the best choice of each case [USD].
@@ -35,7 +35,7 @@ class Odds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class OpenQuestion:
     """One thing that could be found out first: what knowing it saves [USD] and how often it changes the choice [1]."""
 
     name: str
@@ -46,16 +46,16 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Decision:
     """The machines by chance, and the questions by worth."""
 
-    odds: tuple[Odds, ...] = ()
-    questions: tuple[Question, ...] = ()
+    probabilities: tuple[WinProbability, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     draws: int = 0
 
 
 @dataclass
-class Errors:
+class DrawnErrors:
     """Standard normal errors, drawn once by name, so that machines share what they have in common."""
 
     draws: int
@@ -70,15 +70,15 @@ class Errors:
         return self.drawn[name]
 
     def partly(self, common: str, own: str) -> FloatArray:
-        """Errors of which the share `shared` of the variance is common."""
+        """DrawnErrors of which the share `shared` of the variance is common."""
         mixed: FloatArray = np.sqrt(self.shared) * self(common) + np.sqrt(1.0 - self.shared) * self(own)
         return mixed
 
 
 def judged(
     campaign: Campaign, points: Sequence[Point], *, draws: int = DRAWS, seed: int = 0, shared: float | None = None
-) -> Verdict:
-    """Odds of a point for each machine, by drawing every uncertain input of all of them together.
+) -> Decision:
+    """The chance of each machine to be the best choice, by drawing every uncertain input of all of them together.
 
     Rates err alike by the share `shared` of the variance where the stack is the same, that of presets/prices.csv where
     None, prices where both are rented or bought, failures everywhere; power, PUE and the other inputs are the same for
@@ -91,8 +91,8 @@ def judged(
     sample: Strong and Oakley, Medical Decision Making 33 (2013) 755.
     """
     if len(points) < 2:
-        return Verdict()
-    errors = Errors(
+        return Decision()
+    errors = DrawnErrors(
         draws, np.random.default_rng(seed), default_price("shared_error").value if shared is None else shared
     )
     losses, within, inputs = [], [], dict[tuple[str, str], tuple[str, FloatArray]]()
@@ -105,8 +105,8 @@ def judged(
     costs = np.where(inside, costs, costs.max(axis=0))
     best = costs.min(axis=0)
     winners = costs.argmin(axis=0)
-    odds = [
-        Odds(
+    probabilities = [
+        WinProbability(
             point=point,
             chance=float((winners == index).mean()),
             in_limits=float(inside[index].mean()),
@@ -115,12 +115,12 @@ def judged(
         for index, point in enumerate(points)
     ]
     floor = CHEAP * float(costs.mean(axis=1).min())
-    hopeless = {item.point.design.title for item in odds if item.chance < RARE}
+    hopeless = {item.point.design.title for item in probabilities if item.chance < RARE}
     questions = [
         _question(key, title, error, costs) for key, (title, error) in inputs.items() if key[1] not in hopeless
     ]
-    return Verdict(
-        odds=tuple(sorted(odds, key=lambda item: -item.chance)),
+    return Decision(
+        probabilities=tuple(sorted(probabilities, key=lambda item: -item.chance)),
         questions=tuple(
             sorted(
                 (item for item in questions if item.changes >= RARE and item.worth > floor),
@@ -149,7 +149,7 @@ def spread(value: Range, error: FloatArray) -> FloatArray:
 
 
 def _values(
-    campaign: Campaign, point: Point, errors: Errors, inputs: dict[tuple[str, str], tuple[str, FloatArray]]
+    campaign: Campaign, point: Point, errors: DrawnErrors, inputs: dict[tuple[str, str], tuple[str, FloatArray]]
 ) -> Mapping[str, FloatArray]:
     """Every input of one machine in every case; the errors are noted in `inputs` by input and by what it is about."""
     device, stack = point.design.cluster.device.name, point.answers[0].job.stack.name
@@ -186,7 +186,7 @@ def _outcomes(
     return costs, inside
 
 
-def _question(key: tuple[str, str], title: str, error: FloatArray, costs: FloatArray) -> Question:
+def _question(key: tuple[str, str], title: str, error: FloatArray, costs: FloatArray) -> OpenQuestion:
     """What knowing one input saves: the choice follows the mean costs in its tenth, not those over all cases.
 
     Half of the cases choose and the other half count what is saved, so that chance alone is worth nothing.
@@ -201,4 +201,6 @@ def _question(key: tuple[str, str], title: str, error: FloatArray, costs: FloatA
             chosen = int(costs[:, learned].mean(axis=1).argmin())
             saved[counted] = costs[usual, counted] - costs[chosen, counted]
             changed[counted] = chosen != usual
-    return Question(name=key[0], about=key[1], title=title, worth=float(saved.mean()), changes=float(changed.mean()))
+    return OpenQuestion(
+        name=key[0], about=key[1], title=title, worth=float(saved.mean()), changes=float(changed.mean())
+    )
