@@ -29,7 +29,7 @@ def presets(ctx: click.Context, as_json: bool) -> None:
         click.echo(json.dumps({**names, "own": own} if own else names, indent=2))
         return
     from optimizer.reports.preset_report import names_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     click.echo(screen_text(names_report(names, own)), nl=False)
 
@@ -49,6 +49,6 @@ def show(name: str, as_json: bool) -> None:
         click.echo(json.dumps(asdict(preset), indent=2))
         return
     from optimizer.reports.preset_report import preset_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     click.echo(screen_text(preset_report(preset)), nl=False)

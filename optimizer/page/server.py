@@ -81,7 +81,7 @@ def _lab(file: Path) -> Any:
 def _entrance() -> Any:
     from starlette.responses import HTMLResponse
 
-    from optimizer.reports.page import filled
+    from optimizer.reports.render.html import filled
 
     text = filled("optimizer.page", "entrance.html", rooms=rooms())
 

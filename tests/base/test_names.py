@@ -20,7 +20,7 @@ from optimizer.calibration.stack_file import stack_toml
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.frameworks.export_folder import exported
 from optimizer.job.stack import Stack
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 from tests.catalog.readers.test_damage import CLUSTER, MODEL, STACK, written
 
 HOSTILE = (

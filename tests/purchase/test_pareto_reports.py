@@ -29,7 +29,7 @@ from optimizer.purchase.report.rows import bottleneck, phases
 from optimizer.purchase.report.text import purchase_markdown, purchase_report
 from optimizer.purchase.report.units import days, quantity
 from optimizer.purchase.report.words import summary, vendor_questions
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 
 DAY = 86400.0
 YEARLY = PriceBook(term="reserved_1y", provider="market")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.cli import cli
-from optimizer.reports.pages.axis import axis_of
-from optimizer.reports.pages.chart import Chart, layout
-from optimizer.reports.pages.drawing import drawing
-from optimizer.reports.pages.report import Report, Section, report_page
+from optimizer.reports.charts.axis import axis_of
+from optimizer.reports.charts.chart import Chart, layout
+from optimizer.reports.charts.drawing import drawing
+from optimizer.reports.report import Report, Section, report_page
 
 JOB = ("--model", "llama3-8b", "--gpus", "16", "--global-batch", "64")
 STUDIES = {

@@ -8,7 +8,7 @@ from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
 from optimizer.reports.plan_report import headline, plan_report
 from optimizer.reports.proof_lines import layout_line, ties_line
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 
 
 def text(answer: Answer, width: int = 100) -> str:

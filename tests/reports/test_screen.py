@@ -1,7 +1,7 @@
 import pytest
 from rich.text import Text
 
-from optimizer.reports.screen import printable, screen_text, screen_width, wants_colour
+from optimizer.reports.render.screen import printable, screen_text, screen_width, wants_colour
 
 
 def test_colour_only_when_asked() -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rich.text import Text
 
 from optimizer.cli import cli
-from optimizer.reports.screen_page import screen_page
+from optimizer.reports.render.screen_page import screen_page
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.reports.check_report import check_report
 from optimizer.reports.comparison_report import comparison_report, verdict
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 from optimizer.reports.sensitivity_report import loss_table, moves, sensitivity_report, tornado
 from optimizer.search.check.plan_rules import Finding
 from optimizer.search.check.verification import Verification

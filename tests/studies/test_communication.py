@@ -9,7 +9,7 @@ import pytest
 from optimizer.job.hardware import Cluster, Link, Tier
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 from optimizer.studies.communication import CommunicationStudy, communication
 from optimizer.studies.report.communication import communication_report
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.reports.page import source_hash
+from optimizer.reports.render.html import source_hash
 from optimizer.sweep.report.page import embedded, page, write_page
 from tests.browser import axe
 from tests.sweep.test_results import results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optimizer.reports.screen import screen_text
+from optimizer.reports.render.screen import screen_text
 from optimizer.sweep.forecast import GUESSED, forecast
 from optimizer.sweep.report.table import batch_report, outlook_lines, summary
 from tests.sweep.fakes import tasks

@@ -19,9 +19,9 @@ from optimizer.calibration.report.validation_words import (
 )
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import Priced, Validation
-from optimizer.reports.pages.chart import Chart, layout
-from optimizer.reports.pages.report import Report, Section, Table, report_page
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import GREY, PALETTE
+from optimizer.reports.report import Report, Section, Table, report_page
 from optimizer.reports.table import Column, cell
 
 WORST = ("run", "measured", "predicted", "error", "suspected reason")

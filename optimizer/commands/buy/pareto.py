@@ -231,7 +231,7 @@ def _text(answer: Dossier, question: Question, command: str, as_json: bool, as_c
 
         return purchase_markdown(answer, command)
     from optimizer.purchase.report.text import purchase_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     return screen_text(purchase_report(answer, question.assumed))
 

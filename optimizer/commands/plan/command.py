@@ -118,13 +118,13 @@ def run_plan(
 
             terms = explain(job, answer.plan, answer.knobs)
     if as_json:
-        from optimizer.reports.as_json import json_text
+        from optimizer.reports.answer_json import json_text
 
         click.echo(json_text(answer, assumed, terms, comparison, steady))
     else:
         from optimizer.reports.explain_report import explain_report
         from optimizer.reports.plan_report import plan_report
-        from optimizer.reports.screen import screen_text
+        from optimizer.reports.render.screen import screen_text
 
         click.echo(screen_text(plan_report(answer, assumed)), nl=False)
         if steady:

@@ -365,7 +365,7 @@ def _show(
     if as_json:
         click.echo(json.dumps(summary(name, wholes), indent=2))
         return
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     click.echo(screen_text(batch_report(name, wholes, rows=rows)), nl=False)
 

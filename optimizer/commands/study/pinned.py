@@ -92,7 +92,7 @@ def show(
     else:
         click.echo(text())
     if html is not None:
-        from optimizer.reports.screen_page import screen_page
+        from optimizer.reports.render.screen_page import screen_page
 
         write_page(html, lambda: screen_page(title, typed(), report()))
 
@@ -104,7 +104,7 @@ def typed() -> str:
 
 def print_screen(report: RenderableType) -> None:
     """Print a report for people."""
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     click.echo(screen_text(report), nl=False)
 

@@ -54,7 +54,7 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
         click.echo(validation_json(validation))
         return
     from optimizer.calibration.report.validation import validation_report
-    from optimizer.reports.screen import screen_text
+    from optimizer.reports.render.screen import screen_text
 
     click.echo(screen_text(validation_report(validation)), nl=False)
 

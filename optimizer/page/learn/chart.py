@@ -11,7 +11,7 @@ HEIGHT = 380  # [px]
 
 @dataclass(kw_only=True)
 class Figure:
-    """What is drawn, built up trace by trace in plotly's own words; reports.pages.drawing draws it.
+    """What is drawn, built up trace by trace in plotly's own words; reports.charts.drawing draws it.
 
     >>> figure = Figure(across="GPUs")
     >>> figure.points([8, 64], [50.0, 40.0], "measured", mode="markers")

@@ -18,8 +18,8 @@ from optimizer.page.learn.desk import Desk
 from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.texts import GATHERED
-from optimizer.reports.page import filled
-from optimizer.reports.pages.drawing import drawing
+from optimizer.reports.charts.drawing import drawing
+from optimizer.reports.render.html import filled
 
 
 def sheet() -> Path | None:

@@ -9,7 +9,7 @@ from optimizer.base.errors import OptimizerError
 from optimizer.page.plan.form import form_values
 from optimizer.page.plan.question import Asked, asked
 from optimizer.page.plan.workers import Gone, Task, Workers
-from optimizer.reports.page import filled
+from optimizer.reports.render.html import filled
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -10,7 +10,7 @@ from optimizer.base.units import DAY
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report.rows import phases
 from optimizer.purchase.report.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
-from optimizer.reports.pages.chart import INK, Chart, layout
+from optimizer.reports.charts.chart import INK, Chart, layout
 from optimizer.reports.palette import PALETTE
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from optimizer.purchase.report.words import (
     vendor_questions,
 )
 from optimizer.purchase.uncertainty.inputs import own_assumptions
+from optimizer.reports.charts.chart import numeric
 from optimizer.reports.glossary import words_in
-from optimizer.reports.page import Filters, rendered
-from optimizer.reports.pages.chart import numeric
 from optimizer.reports.plan_words import plan_words
+from optimizer.reports.render.html import Filters, rendered
 
 if TYPE_CHECKING:
     from optimizer.purchase.campaign import Assumption

@@ -11,7 +11,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.reports.answer_page.losses import Loss, losses
-from optimizer.reports.pages.chart import INK, Chart, layout
+from optimizer.reports.charts.chart import INK, Chart, layout
 from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE, PALETTE
 from optimizer.reports.terms import label
 

@@ -8,10 +8,10 @@ from typing import Any
 from optimizer.answer.answer import Answer
 from optimizer.reports.answer_page.charts import memory_chart, waterfall
 from optimizer.reports.answer_page.words import Budget, plan_rows, runner_up, stack_words, tiles
-from optimizer.reports.page import rendered
-from optimizer.reports.pages.chart import numeric
+from optimizer.reports.charts.chart import numeric
 from optimizer.reports.plan_report import headline, subject
 from optimizer.reports.proof_lines import proof_lines
+from optimizer.reports.render.html import rendered
 
 
 def plan_html(answer: Answer, command: str, assumed: Sequence[str] = (), budget: Budget | None = None) -> str:

@@ -11,7 +11,6 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
-from optimizer.reports.pages.report import Tile
 from optimizer.reports.plan_report import (
     chance,
     convention_words,
@@ -24,6 +23,7 @@ from optimizer.reports.plan_report import (
     simpler_words,
 )
 from optimizer.reports.plan_words import plan_words
+from optimizer.reports.report import Tile
 
 NAMES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch")
 

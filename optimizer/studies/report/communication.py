@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds, show
-from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, subject, title
+from optimizer.reports.report import Table
 from optimizer.reports.table import Column, Record, table
 from optimizer.reports.terms import label
 

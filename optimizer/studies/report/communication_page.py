@@ -7,10 +7,10 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.units import show
-from optimizer.reports.pages.chart import Chart, layout
-from optimizer.reports.pages.report import Report, Section, Table, report_page
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import BLUE, GREY, ORANGE, PALETTE
 from optimizer.reports.plan_report import subject
+from optimizer.reports.report import Report, Section, Table, report_page
 from optimizer.reports.table import cell
 from optimizer.studies.report import communication as report
 from optimizer.studies.report import strategies as compared

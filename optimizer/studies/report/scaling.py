@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.reports.pages.report import Table
 from optimizer.reports.plan_report import notes, title
+from optimizer.reports.report import Table
 from optimizer.reports.table import Column, Record, Value, table
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.units import seconds, show
-from optimizer.reports.pages.chart import Chart, layout
-from optimizer.reports.pages.report import Report, Section, report_page
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE
+from optimizer.reports.report import Report, Section, report_page
 from optimizer.studies.report.scaling import READING, scaling_tables
 from optimizer.studies.scaling import SERIES
 

@@ -10,10 +10,10 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import seconds, show
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
 from optimizer.objectives.pipeline.schedules import BY_NAME
-from optimizer.reports.pages.chart import Chart, layout
-from optimizer.reports.pages.report import Report, Section, report_page
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import BLUE, GREEN, ORANGE
 from optimizer.reports.plan_report import subject
+from optimizer.reports.report import Report, Section, report_page
 from optimizer.reports.table import Column, Record, Value, cell, table
 
 if TYPE_CHECKING:

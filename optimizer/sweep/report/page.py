@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.files import CSV, HTML, replace_file
-from optimizer.reports.page import rendered
-from optimizer.reports.pages.chart import numeric
-from optimizer.reports.pages.marks import OUTLINES
+from optimizer.reports.charts.chart import numeric
+from optimizer.reports.charts.marks import OUTLINES
+from optimizer.reports.render.html import rendered
 from optimizer.sweep.export import csv_text
 from optimizer.sweep.report.table import FAMILY_COLUMNS, family_rows, plan_text, summary
 from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat

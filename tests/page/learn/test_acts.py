@@ -23,7 +23,7 @@ from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of
 from optimizer.page.learn.priced import best, designed, nearest
 from optimizer.page.learn.question import Question
-from optimizer.reports.pages.drawing import drawing
+from optimizer.reports.charts.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]
 QUESTIONS = (

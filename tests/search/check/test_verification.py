@@ -23,7 +23,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.explain import explain
-from optimizer.reports.as_json import json_text
+from optimizer.reports.answer_json import json_text
 from optimizer.search.check.plan_rules import priced, rule_findings
 from optimizer.search.check.verification import UNCHECKED, verify
 from optimizer.search.infeasible.conflict import conflict

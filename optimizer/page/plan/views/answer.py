@@ -11,7 +11,7 @@ from optimizer.page.plan.locks import locks
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.steps import steps
 from optimizer.reports.answer_page.html import answer_values
-from optimizer.reports.page import filled
+from optimizer.reports.render.html import filled
 
 PACKAGE = "optimizer.page.plan"
 # The control that changes what an option of the command line does.

@@ -9,8 +9,8 @@ from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
+from optimizer.reports.answer_json import json_text
 from optimizer.reports.answer_page.html import plan_html
-from optimizer.reports.as_json import json_text
 
 REFUSED = "NOT-WRITTEN.txt"
 

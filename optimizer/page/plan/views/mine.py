@@ -10,8 +10,8 @@ from optimizer.constraints.pin_text import pins_of
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import fragment
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.comparison_report import NOTICEABLE, signed, verdict
-from optimizer.reports.pages.chart import Chart, layout
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_report import show_gigabytes
 from optimizer.reports.terms import label

@@ -7,7 +7,7 @@ from typing import Any
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import Asked
 from optimizer.page.plan.views.shown import html_of
-from optimizer.reports.pages.chart import Chart, layout
+from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.sensitivity_report import gain
 from optimizer.search.why.what_binds import Sensitivity, sensitivity

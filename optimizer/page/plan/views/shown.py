@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.reports.page import filled
-from optimizer.reports.pages.chart import Chart, numeric
+from optimizer.reports.charts.chart import Chart, numeric
+from optimizer.reports.render.html import filled
 
 PACKAGE = "optimizer.page.plan"
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from optimizer.reports.pages.axis import Axis, axis_of
-from optimizer.reports.pages.marks import bar, bars_at_once, cross_line, legend, line, of, point, sparse
+from optimizer.reports.charts.axis import Axis, axis_of
+from optimizer.reports.charts.marks import bar, bars_at_once, cross_line, legend, line, of, point, sparse
 from optimizer.reports.palette import PALETTE
 
 Trace = Mapping[str, Any]

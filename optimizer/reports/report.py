@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.reports.page import rendered
-from optimizer.reports.pages.chart import Chart, numeric
+from optimizer.reports.charts.chart import Chart, numeric
+from optimizer.reports.render.html import rendered
 from optimizer.reports.table import Column, Value, cell
 
 NOTE = "Predicted by mfu-optimizer, not measured."

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.reports.pages.drawing import drawing
+from optimizer.reports.charts.drawing import drawing
 
 INK = "#1f2933"
 NUMBERS = "0123456789−+->—"  # what a cell of numbers starts with

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from optimizer.base.names import one_line, terminal_text
-from optimizer.reports.page import rendered
-from optimizer.reports.screen import USUAL
+from optimizer.reports.render.html import rendered
+from optimizer.reports.render.screen import USUAL
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from optimizer.reports.pages.axis import Axis
+from optimizer.reports.charts.axis import Axis
 
 Trace = Mapping[str, Any]
 INSIDE_WIDTH = 7.5  # of a character inside a bar [px], in a chart of so many [px]:

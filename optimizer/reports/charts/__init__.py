@@ -1,0 +1,1 @@
+"""Charts drawn as HTML and SVG, without a program."""

@@ -1,0 +1,1 @@
+"""What shows a report: the screen, a page, CSV and JSON."""
