@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from optimizer.base.errors import InputError, nearest
 from optimizer.base.units import is_count
@@ -125,8 +125,62 @@ def pins_text(pins: Mapping[str, Pinned]) -> str:
 
 def written(name: str, value: Pinned) -> str:
     """The value of a pin as the command line takes it; several values in the variable's own order."""
-    from optimizer.constraints.pins import listed, ordered, shown
-
     if isinstance(value, frozenset):
         return listed(ordered(name, value))
     return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else shown(value)
+
+
+def variable(name: str) -> str:
+    """The name itself when it is a variable of a plan."""
+    from optimizer.job.job import PLACING
+    from optimizer.job.plan import FIELDS
+
+    if name not in FIELDS:
+        near = nearest(name, (*FIELDS, *PLACING))
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise InputError(f"cannot fix {name!r}: no such variable.{hint} Variables: {', '.join((*FIELDS, *PLACING))}")
+    return name
+
+
+def code(name: str, value: int | str | bool) -> int:
+    """A value as the integer that arrays of plans hold.
+
+    >>> code("recompute", "full"), code("sequence_parallel", True), code("tp", 8)
+    (2, 1, 8)
+    """
+    from optimizer.job.recomputation import wanted
+
+    known = VARIABLES[variable(name)]
+    if known.names:
+        if value not in known.names:
+            expected = wanted() if name == "recompute" else ", ".join(known.names)
+            raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
+        return known.names.index(str(value))
+    least, most = known.least, known.most
+    if isinstance(value, str) or not least <= int(value) <= most:
+        bounds = f"between {least} and {most}" if most < UNLIMITED else f"of at least {least}"
+        raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")
+    return int(value)
+
+
+def shown(value: int | str | bool) -> str:
+    """A value as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def listed(values: Sequence[int | str | bool]) -> str:
+    """Values as the command line takes them.
+
+    >>> listed((2, 4)), listed(("none", "full"))
+    ('2,4', 'none,full')
+    """
+    return ",".join(shown(value) for value in values)
+
+
+def ordered(name: str, values: Iterable[int | str | bool]) -> tuple[int | str | bool, ...]:
+    """Values of a variable in their own order.
+
+    >>> ordered("recompute", {"full", "none"}), ordered("tp", {8, 2})
+    (('none', 'full'), (2, 8))
+    """
+    return tuple(sorted(values, key=lambda value: code(name, value)))

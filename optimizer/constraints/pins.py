@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from optimizer.base.errors import InputError, nearest
-from optimizer.constraints.pin_text import Pinned
+from optimizer.base.errors import InputError
+from optimizer.constraints.pin_text import Pinned, code, listed, ordered, shown, variable
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job.job import PLACING, Job
-from optimizer.job.plan import FIELDS, Plans
-from optimizer.job.recomputation import wanted
-from optimizer.job.variables import UNLIMITED, VARIABLES
+from optimizer.job.plan import Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,48 +88,6 @@ def _listed(name: str, values: Sequence[int | str | bool]) -> Pin:
     return Pin(name=text, variable=variable(name), low=codes[0], high=codes[-1], among=codes)
 
 
-def variable(name: str) -> str:
-    """The name itself when it is a variable of a plan."""
-    if name not in FIELDS:
-        near = nearest(name, (*FIELDS, *PLACING))
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise InputError(f"cannot fix {name!r}: no such variable.{hint} Variables: {', '.join((*FIELDS, *PLACING))}")
-    return name
-
-
-def code(name: str, value: int | str | bool) -> int:
-    """A value as the integer that arrays of plans hold.
-
-    >>> code("recompute", "full"), code("sequence_parallel", True), code("tp", 8)
-    (2, 1, 8)
-    """
-    known = VARIABLES[variable(name)]
-    if known.names:
-        if value not in known.names:
-            expected = wanted() if name == "recompute" else ", ".join(known.names)
-            raise InputError(f"cannot fix {name}={value}: expected one of {expected}")
-        return known.names.index(str(value))
-    least, most = known.least, known.most
-    if isinstance(value, str) or not least <= int(value) <= most:
-        bounds = f"between {least} and {most}" if most < UNLIMITED else f"of at least {least}"
-        raise InputError(f"cannot fix {name}={value}: expected a whole number {bounds}")
-    return int(value)
-
-
-def shown(value: int | str | bool) -> str:
-    """A value as the command line takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def listed(values: Sequence[int | str | bool]) -> str:
-    """Values as the command line takes them.
-
-    >>> listed((2, 4)), listed(("none", "full"))
-    ('2,4', 'none,full')
-    """
-    return ",".join(shown(value) for value in values)
-
-
 def as_limits(pinned: Mapping[str, Pinned]) -> dict[str, Any]:
     """Pins as the fields of optimizer.job.job.Limits: a value is fixed, two ends are a range, a set is a choice.
 
@@ -143,12 +99,3 @@ def as_limits(pinned: Mapping[str, Pinned]) -> dict[str, Any]:
         "ranges": {name: value for name, value in pinned.items() if isinstance(value, tuple)},
         "choices": {name: ordered(name, value) for name, value in pinned.items() if isinstance(value, frozenset)},
     }
-
-
-def ordered(name: str, values: Iterable[int | str | bool]) -> tuple[int | str | bool, ...]:
-    """Values of a variable in their own order.
-
-    >>> ordered("recompute", {"full", "none"}), ordered("tp", {8, 2})
-    (('none', 'full'), (2, 8))
-    """
-    return tuple(sorted(values, key=lambda value: code(name, value)))

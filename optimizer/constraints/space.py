@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.constraints.pins import code
+from optimizer.constraints.pin_text import code
 from optimizer.constraints.rules.layers import slack
 from optimizer.constraints.rules.tp_scale_up import ceiling
 from optimizer.job.job import PLACING, Job

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
-
-FORMAT, VERSION = "optimize measure", 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,36 +84,3 @@ class Measured:
     ranks: tuple[float, ...]
     left_out: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def read_measured(path: str | Path) -> Measured:
-    """What a file of the node program says; raises InvalidFile with every problem found."""
-    from optimizer.catalog.readers.problems import validated
-    from optimizer.catalog.readers.text import read_json
-    from optimizer.measure.measured_schema import MeasuredTable
-
-    path, problems = Path(path), list[str]()
-    raw = read_json(path, "give the measure.json that the program of optimize measure wrote")
-    if raw.get("format") != FORMAT or raw.get("version") != VERSION:
-        raise InvalidFile(
-            path, ["not a measure.json of this version of optimize measure: write and run the program again"]
-        )
-    table = validated(MeasuredTable, raw, problems)
-    if table is None:
-        raise InvalidFile(path, problems)
-    return Measured(
-        source=path.name,
-        job=table.job,
-        machine=table.machine,
-        launches=table.launches,
-        memory=table.memory,
-        products=table.products,
-        attention=table.attention,
-        collectives=tuple(
-            CollectiveSample(kind=row.kind, message=row.message, time=row.seconds, ranks=row.ranks, nodes=row.nodes)
-            for row in table.collectives
-        ),
-        ranks=table.ranks,
-        left_out=table.left_out,
-        seconds=table.seconds,
-    )

@@ -71,12 +71,33 @@ def degrees(answer):
         raise InputError("there is no plan")
     return f"tp={answer.plan.tp} pp={answer.plan.pp}\\n"
 '''
+CAUSE = '''"""Steps that wait for a checkpoint."""
+
+from optimizer.diagnose.causes.cause import Cause, Test, exponential
+
+
+def seconds(question, wait):
+    return question.with_stack(step_overhead=question.job.stack["step_overhead"] + wait)
+
+
+CAUSE = Cause(
+    name="checkpoints",
+    label="checkpoints",
+    seconds=seconds,
+    healthy=lambda question: 0.0,
+    worst=lambda question: 10.0 * question.predicted,
+    settings=lambda question: question.predicted * exponential(0.3, 10.0),
+    why="assumed",
+    says=lambda wait: f"every step waits {wait:.3g} s for a checkpoint",
+    test=Test(what="20 steps without checkpoints", minutes=1.0, shows=lambda wait: "the step is as predicted"),
+)
+'''
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
-        "optimizer/constraints/NAME.py": RULE,
+        "optimizer/constraints/rules/NAME.py": RULE,
         "optimizer/constraints/rules/every.py": (
-            ("from optimizer.constraints.pins import pins\n", "from optimizer.constraints.pairs import Pairs\n"),
+            ("from optimizer.constraints.pins import pins\n", "from optimizer.constraints.rules.pairs import Pairs\n"),
             ("    KvHeads(),\n", "    Pairs(),\n"),
         ),
     },
@@ -108,8 +129,20 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ('"megatron-lm": ("megatron.args",', ' "degrees.txt",'),
         ),
     },
+    "A cause of slow runs": {
+        "optimizer/diagnose/causes/NAME.py": CAUSE,
+        "optimizer/diagnose/causes/every.py": (
+            ("from optimizer.diagnose.causes import ", "checkpoints, "),
+            ("    clocks.CAUSE,\n", "    checkpoints.CAUSE,\n"),
+        ),
+    },
 }
-NAMES = {"A rule": "pairs", "A pipeline schedule": "gpipe", "An export": "degrees"}
+NAMES = {
+    "A rule": "pairs",
+    "A cause of slow runs": "checkpoints",
+    "A pipeline schedule": "gpipe",
+    "An export": "degrees",
+}
 PRESETS = {
     "A device": {"presets/devices.csv": ("h200", "chip"), "presets/clusters.csv": ("dgx-h200", "dgx-chip")},
     "A model": {"presets/models/llama.csv": ("llama1-7b", "own-7b")},
@@ -126,6 +159,20 @@ from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
 from tests.constraints.test_rules import test_check_equals_post_on_every_plan
 from tests.search.jobs import small_job
+
+
+def causes_of_slow_run():
+    from click.testing import CliRunner
+
+    from maintain.docs.commands import ROOT
+    from optimizer.cli import cli
+
+    with open("answer.json", "w") as file:
+        json.dump(plan(model="llama3-8b", gpus=64, trials=0, top=0).to_dict(), file)
+    log = str(ROOT / "examples" / "slow-run.log")
+    read = CliRunner().invoke(cli, ["read", log, "--plan", "answer.json", "--json"])
+    return [cause["name"] for cause in json.loads(read.stdout)["diagnosis"]["causes"]]
+
 
 asked = dict(model="own-7b", device="chip", gpus=8, global_batch=16, trials=0, top=0)
 found, broken = plan(**asked), plan(**asked, fix={"tp": 4})
@@ -149,6 +196,7 @@ seen = {
     "text": exported(found).texts["degrees.txt"],
     "counts": [len(device_names()), len(model_names())],
     "layers": load_model("own-7b").layers,
+    "causes": causes_of_slow_run(),
 }
 importlib.import_module("optimizer.job.plan").SCHEDULES += ("forgotten",)
 try:
@@ -216,6 +264,10 @@ def test_a_collective_is_priced_as_its_factor_and_one_pass_round_a_ring(copied: 
     assert copied["sent"] == pytest.approx(3e9)
     assert copied["seconds"][0] == pytest.approx(copied["seconds"][1])
     assert copied["kinds"]
+
+
+def test_a_cause_is_weighed(copied: dict[str, Any]) -> None:
+    assert "checkpoints" in copied["causes"]
 
 
 def test_an_export_is_written(copied: dict[str, Any]) -> None:

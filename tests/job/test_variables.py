@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.constraints.pins import code
+from optimizer.constraints.pin_text import code
 from optimizer.job.plan import FIELDS, Plan, Plans
 from optimizer.job.variables import DERIVED, FREE, OPTION, UNLIMITED, VARIABLES, names_of
 

@@ -18,7 +18,8 @@ from optimizer.job.hardware import Cluster
 from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import hardware_of
 from optimizer.measure.hardware_toml import cluster_toml, device_toml
-from optimizer.measure.measured import Machine, Measured, Product, Transfer, read_measured
+from optimizer.measure.measured import Machine, Measured, Product, Transfer
+from optimizer.measure.measured_file import read_measured
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import collective_time

@@ -78,7 +78,7 @@ def read(
     """Read, fit, write, print."""
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml, device_toml
-    from optimizer.measure.measured import read_measured
+    from optimizer.measure.measured_file import read_measured
     from optimizer.measure.report import measured_dict, measured_report
 
     if device and cluster:

@@ -10,8 +10,8 @@ import numpy as np
 
 from optimizer.answer.answer import Answer, Clash, estimate_dict, plan_dict
 from optimizer.base.errors import InputError
-from optimizer.constraints.pin_text import Pinned, pins_text
-from optimizer.constraints.pins import as_limits, code
+from optimizer.constraints.pin_text import Pinned, code, pins_text
+from optimizer.constraints.pins import as_limits
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.job.job import PLACING, Job
 from optimizer.job.plan import FIELDS, Plan, Plans

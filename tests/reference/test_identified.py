@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.calibration.fit import fit_times
-from optimizer.calibration.least_squares import TOLD
+from optimizer.calibration.least_squares import IDENTIFIED
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack, stack_names
@@ -29,12 +29,12 @@ def measured() -> tuple[Run, ...]:
 @pytest.mark.skipif(not HERE, reason="the measured runs are not beside the checkout")
 @pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
 def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
-    """The spread after the runs, at the shipped values, is at most TOLD of the prior's."""
+    """The spread after the runs, at the shipped values, is at most IDENTIFIED of the prior's."""
     stack = load_stack(name)
     own = [run for run in measured() if run.stack_name in FITTED_TO.get(name, (name,))]
     runs = own or [run for run in measured() if run.stack_name == stack.parent]
     fitted = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
     fit = fit_times(runs, stack, free=fitted, evaluations=1)
     assert runs
-    assert max(fit.solution.spreads.values(), default=0.0) <= TOLD * MARGIN
+    assert max(fit.solution.spreads.values(), default=0.0) <= IDENTIFIED * MARGIN
     assert np.isfinite(fit.residuals).all()
