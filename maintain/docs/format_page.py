@@ -11,6 +11,9 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from maintain.docs.meanings import meaning
+from optimizer.answer.keys import AnswerKeys, Keys
+from optimizer.answer.keys import tables as tables_of
+from optimizer.answer.schema import written
 from optimizer.catalog.readers import model_file, stack_file
 from optimizer.catalog.readers.hardware_schema import EXAMPLES, ClusterTable, DeviceTable, GemmTable, TierTable
 from optimizer.job.stack import PARAMETERS
@@ -55,11 +58,31 @@ SHOWN: Mapping[str, type[BaseModel]] = {
     "study": StudyTable,
     "exclude": ExclusionTable,
 }
+# Each table of keys by the first key that holds one.
+_ANSWER = [(name, keys) for name, (_, hint) in AnswerKeys.table().items() for keys in tables_of(hint)]
+ANSWER: Mapping[str, type[Keys]] = {
+    "answer": AnswerKeys,
+    **{
+        f"answer.{name}": keys
+        for place, (name, keys) in enumerate(_ANSWER)
+        if keys not in dict(_ANSWER[:place]).values()
+    },
+}
 
 
 def sections() -> list[str]:
     """Every table of the page, between the lines that mark it."""
-    return [section(name, kind) for name, kind in SHOWN.items()]
+    return [
+        *(section(name, kind) for name, kind in SHOWN.items()),
+        *(answer_section(name, keys) for name, keys in ANSWER.items()),
+    ]
+
+
+def answer_section(name: str, keys: type[Keys]) -> str:
+    """One table of keys of an answer."""
+    columns = written(keys).model_fields.items()
+    lines = ["| key | what it is |", "|---|---|", *(f"| `{key}` | {field.description} |" for key, field in columns)]
+    return marked(name, lines)
 
 
 def section(name: str, kind: type[BaseModel]) -> str:
@@ -68,6 +91,11 @@ def section(name: str, kind: type[BaseModel]) -> str:
     for key, field in kind.model_fields.items():
         cells = (f"`{key}`", meaning(kind.__name__, key), words(field), default(kind, key))
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return marked(name, lines)
+
+
+def marked(name: str, lines: list[str]) -> str:
+    """A table between the lines of the page that mark it."""
     return "\n".join([f"<!-- keys of {name}: start -->", "", *lines, "", f"<!-- keys of {name}: end -->"])
 
 

@@ -13,9 +13,10 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from maintain.docs.answer_keys import AnswerKeys
 from maintain.docs.format_page import tables
 from maintain.docs.meanings import meaning
+from optimizer.answer.keys import AnswerKeys
+from optimizer.answer.schema import written
 from optimizer.catalog.readers import model_file, stack_file
 from optimizer.catalog.readers.hardware_schema import EXAMPLES, ClusterTable, DeviceTable
 from optimizer.sweep.schema import StudyTable
@@ -27,7 +28,7 @@ FILES: Mapping[str, type[BaseModel]] = {
     "cluster": ClusterTable,
     "stack": stack_file.KEYS,
     "study": StudyTable,
-    "answer": AnswerKeys,
+    "answer": written(AnswerKeys),
 }
 TEXT = {"type": "string"}
 

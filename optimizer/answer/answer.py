@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from optimizer.answer.keys import COLUMNS, AnswerKeys, EstimateKeys, JobKeys, plain, row
 from optimizer.base.picture import bar
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
-from optimizer.objectives.step.interval import interval, mfu
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
-from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA_VERSION = 1
 WIDEST = 98  # columns of a line of `repr`
-STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. `lower_bound` and `best` are step times [s]; `gap` is best / lower_bound - 1.
+    """What was proven. All times hold for each plan's own knobs.
 
-    `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and `candidates` of them went
-    through CP-SAT: all (`held_all`), or those that could be fastest. Over all layouts of the layers, `band` plans could
-    beat the best even split, `even` [s] (infinite where none fits), and CP-SAT laid out `solved` of them. All times
-    hold for each plan's own knobs; `knob_bound` is a time that no setting of the continuous knobs beats on any plan
-    [s]. `method` says in words what was proven over what. `given`: the user placed the layers, so that no other layout
-    was compared. `by_format`: where several number formats were searched, the certificate of each, of which this one
-    is what holds over all of them.
+    Attributes:
+        proven: Whether no plan is faster.
+        lower_bound: Step time that no plan beats [s].
+        best: Step time of the best plan [s]; infinite without one.
+        space: Plans that satisfy every rule but memory, all priced.
+        fitting: Plans of these that fit.
+        candidates: Plans of these that CP-SAT read: all (`held_all`), or those that could be fastest.
+        knob_bound: Time that no setting of the continuous knobs beats on any plan [s].
+        even: Step time of the best even split [s]; infinite where none fits.
+        band: Plans that could beat the best even split under some layer assignment.
+        solved: Plans of these whose layers CP-SAT assigned.
+        method: In words, what was proven over what.
+        given: Whether the user placed the layers, so that no other layer assignment was compared.
+        by_format: Where several number formats were searched, the certificate of each; this one holds over all.
     """
 
     proven: bool
     lower_bound: float
-    best: float
+    best: float = float("inf")
     space: int
     fitting: int = 0
     candidates: int = 0
@@ -166,42 +169,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keyed as `optimize --json` prints them."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.status,
-            "job": job_dict(self.job),
-            "plan": plan_dict(self.plan) if self.plan else None,
-            "knobs": asdict(self.knobs),
-            "estimate": _sure(self.job, self.plan, self.estimate) if self.plan and self.estimate else None,
-            "certificate": certificate_dict(self.certificate) if self.certificate else None,
-            "safety": {
-                "safe_memory_bytes": safe_memory(self.job),
-                "cost": self.safety.cost,
-                "fastest": _other(self.job, self.safety.fastest) if self.safety.fastest else None,
-            }
-            if self.safety
-            else None,
-            "simpler": _other(self.job, self.simpler) if self.simpler else None,
-            "alternatives": [_other(self.job, other) for other in self.alternatives],
-            "formats": [
-                {
-                    "dtype": other.dtype,
-                    "status": other.status,
-                    "plan": plan_dict(other.plan) if other.plan else None,
-                    "knobs": asdict(other.knobs),
-                    "estimate": _sure(replace(self.job, dtype=other.dtype), other.plan, other.estimate)
-                    if other.plan and other.estimate
-                    else None,
-                    "slower": other.slower,
-                }
-                for other in self.formats
-            ],
-            "conflict": [asdict(clash) for clash in self.conflict],
-            "near_ties": asdict(self.near_ties),
-            "flags": list(self.flags),
-            "search": {"trials": self.trials, "seed": self.seed},
-            "search_s": dict(self.search_s),
-        } | ({} if self.assumptions is None else {"assumptions": list(self.assumptions)})
+        return AnswerKeys.of(self)
 
     def to_frame(self) -> pd.DataFrame:
         """The best plan and the runners-up, one row each, best first; the same columns without rows when there is none.
@@ -211,10 +179,9 @@ class Answer:
         """
         import pandas as pd
 
-        rows = []
-        if self.plan and self.estimate:
-            rows.append(_row(self.job, self.plan, self.knobs, self.estimate, 0.0))
-        rows += [_row(self.job, o.plan, o.knobs, o.estimate, o.slower) for o in self.alternatives]
+        document = self.to_dict()
+        best = [document | {"slower": 0.0}] if self.plan and self.estimate else []
+        rows = [row(other) for other in (*best, *document["alternatives"])]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def __repr__(self) -> str:
@@ -258,123 +225,17 @@ class Answer:
 
 def job_dict(job: Job) -> dict[str, Any]:
     """What was asked, as plain values."""
-    return {
-        "model": job.model.name,
-        "params": job.model.params,
-        "cluster": job.cluster.name,
-        "device": job.cluster.device.name,
-        "stack": job.stack.name,
-        "gpus": job.gpus,
-        "seq_len": job.seq_len,
-        "global_batch": job.global_batch,
-        "dtype": job.dtype,
-        "limits": asdict(job.limits),
-        "settings": list(job.settings),
-    }
+    return JobKeys.of(job)
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
     """A plan as plain values."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(plan).items()}
+    return dict(plain(plan))
 
 
 def estimate_dict(estimate: Estimate) -> dict[str, Any]:
     """An estimate as plain values; the terms of `time_s` add up to `step_time_s`."""
-    return {
-        "step_time_s": estimate.step_time,
-        "mfu": estimate.mfu,
-        "hfu": estimate.hfu,
-        "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
-        "tokens_per_s_per_gpu": estimate.tokens_per_s_per_gpu,
-        "bubble_fraction": estimate.bubble_fraction,
-        "time_s": dict(estimate.time),
-        "memory_bytes": {
-            "peak_reserved": estimate.reserved,
-            "peak_allocated": estimate.allocated,
-            **estimate.memory,
-        },
-    }
-
-
-def _other(job: Job, other: Alternative) -> dict[str, Any]:
-    """A plan beside the best as plain values."""
-    return {
-        "plan": plan_dict(other.plan),
-        "knobs": asdict(other.knobs),
-        "estimate": _sure(job, other.plan, other.estimate),
-        "slower": other.slower,
-    }
-
-
-def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
-    """An estimate with the 90 % intervals of its step time and its reserved memory, the chance that it fits, and MFU by
-    every convention.
-    """
-    time = interval(job, plan, estimate.step_time)
-    memory = interval(job, plan, estimate.reserved, "memory")
-    return estimate_dict(estimate) | {
-        "interval_s": [time.low, time.high],
-        "interval_kind": time.kind,
-        "interval_reasons": list(time.reasons),
-        "memory_interval_bytes": [memory.low, memory.high],
-        "chance_to_fit": chance_to_fit(job, estimate.reserved),
-        "mfu_convention": CAUSAL,
-        "mfu_by_convention": {name: mfu(job, estimate.step_time, name) for name in CONVENTIONS},
-    }
-
-
-def certificate_dict(certificate: Certificate) -> dict[str, Any]:
-    """A certificate as plain values; times in seconds, None for best and gap of no plan."""
-    found = certificate.best < float("inf")
-    return {
-        "proven": certificate.proven,
-        "lower_bound_s": certificate.lower_bound,
-        "best_s": certificate.best if found else None,
-        "gap": certificate.gap if found else None,
-        "space": certificate.space,
-        "fitting": certificate.fitting,
-        "candidates": certificate.candidates,
-        "held_all": certificate.held_all,
-        "knob_bound_s": certificate.knob_bound,
-        "even_split_s": certificate.even if certificate.even < float("inf") else None,
-        "layout_gain": certificate.layout_gain,
-        "band": certificate.band,
-        "layouts_solved": certificate.solved,
-        "layout_given": certificate.given,
-        "method": certificate.method,
-        "by_format": {dtype: certificate_dict(part) for dtype, part in certificate.by_format.items()},
-    }
-
-
-FIGURES = (
-    *("step_time_s", "step_time_low_s", "step_time_high_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu"),
-    *("bubble_fraction", "peak_reserved_bytes", "peak_reserved_low_bytes", "peak_reserved_high_bytes"),
-    *("chance_to_fit", "slower"),
-)
-COLUMNS = (
-    *(item.name for item in (*fields(Plan), *fields(Knobs))),
-    *FIGURES,
-    *(f"{name}_s" for name in TIME_TERMS),
-    *(f"{name}_bytes" for name in MEMORY_TERMS),
-)
-
-
-def _row(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, slower: float) -> dict[str, Any]:
-    """One plan as a row of `Answer.to_frame`."""
-    time = interval(job, plan, estimate.step_time)
-    memory = interval(job, plan, estimate.reserved, "memory")
-    figures = (
-        *(estimate.step_time, time.low, time.high, estimate.mfu, estimate.hfu, estimate.flops_per_gpu / 1e12),
-        *(estimate.tokens_per_s_per_gpu, estimate.bubble_fraction, estimate.reserved, memory.low, memory.high),
-        *(chance_to_fit(job, estimate.reserved), slower),
-    )
-    return {
-        **plan_dict(plan),
-        **asdict(knobs),
-        **dict(zip(FIGURES, figures, strict=True)),
-        **{f"{name}_s": value for name, value in estimate.time.items()},
-        **{f"{name}_bytes": value for name, value in estimate.memory.items()},
-    }
+    return EstimateKeys.of(estimate)
 
 
 def _labelled(terms: Mapping[str, float]) -> dict[str, float]:

@@ -7,30 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from optimizer.answer.answer import Certificate
+from optimizer.answer.keys import SCHEMA_VERSION
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import known_cluster, known_model, known_stack, load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 
-SCHEMA_VERSION = 1
+OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits")  # what the JSON of a job has itself
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claims:
-    """What a certificate says of a search that is not repeated. Times in seconds; plans priced (`space`), `fitting`,
-    read by CP-SAT (`candidates`) and laid out by it (`solved`). `by_format`: the same of each number format.
-    """
-
-    proven: bool
-    lower_bound: float
-    knob_bound: float
-    space: int
-    fitting: int
-    candidates: int
-    solved: int
-    by_format: Mapping[str, Claims] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +38,28 @@ class SavedFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedAnswer:
-    """An answer as it was written: what can be priced again, and the whole `document`, empty where only a plan is
-    given. `risked`: it says what the risk to go out of memory costs, `fastest` being the fastest plan that is predicted
-    to fit. trials, seed: of the search for knobs. `places` maps what the user told where to find, such as "model", to
-    its name there.
+    """An answer as it was written: what can be priced again, and what it states.
+
+    Attributes:
+        job: What was asked.
+        plan: The best plan.
+        knobs: Its knobs.
+        claims: The certificate as far as no other search can find it again, without best and method.
+        alternatives: The runners-up.
+        risked: Whether it states what the risk to go out of memory costs.
+        fastest: The fastest plan that is predicted to fit.
+        formats: The best plans of the other number formats.
+        trials: Of the search for knobs.
+        seed: Of the search for knobs.
+        pins: Of --why-not.
+        document: The whole of it; empty where only a plan is given.
+        places: Where the user said to find what the answer names, such as "model", to its name there.
     """
 
     job: Job
     plan: Plan | None
     knobs: Knobs = Knobs()
-    claims: Claims | None = None
+    claims: Certificate | None = None
     alternatives: tuple[SavedPlan, ...] = ()
     risked: bool = False
     fastest: SavedPlan | None = None
@@ -74,47 +72,43 @@ class SavedAnswer:
 
 
 def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: str = "", stack: str = "") -> SavedAnswer:
-    """The answer in a JSON text; `name` is what messages call it.
+    """The answer in a JSON text.
 
-    The JSON names presets, shipped or of the user's own, of model, cluster and stack; `model`, `cluster` and `stack`
-    say where to find them instead.
-    Raises InvalidFile with everything that is wrong, UnknownName for a preset that does not exist.
+    Args:
+        text: The output of `optimize --json`.
+        name: What messages call it.
+        model: Preset or file of the model, instead of the preset, shipped or of the user's own, that the JSON names.
+        cluster: Likewise of the cluster.
+        stack: Likewise of the stack.
+
+    Returns:
+        What can be priced again, with the whole document.
+
+    Raises:
+        InvalidFile: With everything that is wrong.
+        UnknownName: For a preset that does not exist.
     """
-    from optimizer.answer.schema import ANSWER
+    from optimizer.answer.schema import SAVED_ANSWER
     from optimizer.catalog.readers.problems import validated
 
     document, problems = _document(text, name), list[str]()
-    table = validated(ANSWER, {"plan": None, "search": {}, **document}, problems)
+    table = validated(SAVED_ANSWER, {"plan": None, "search": {}, **document}, problems)
     if table is None:
         raise InvalidFile(name, problems)
     asked = table.job
-    found = Asked(
+    parts = Asked(
         model=load_model(model) if model else known_model(asked.model),
         cluster=load_cluster(cluster) if cluster else known_cluster(asked.cluster),
         stack=load_stack(stack) if stack else known_stack(asked.stack),
     )
-    found = with_settings(found, asked.settings)
+    parts = with_settings(parts, asked.settings)
     return SavedAnswer(
-        job=Job(
-            model=found.model,
-            cluster=found.cluster,
-            stack=found.stack,
-            gpus=asked.gpus,
-            seq_len=asked.seq_len,
-            global_batch=asked.global_batch,
-            dtype=asked.dtype,
-            limits=asked.limits,
-            settings=found.settings,
-        ),
-        plan=table.plan,
-        knobs=table.knobs,
+        job=Job(**vars(parts), **{name: getattr(asked, name) for name in OF_JOB}),
+        **{name: getattr(table, name) for name in ("plan", "knobs", "alternatives", "formats")},
         claims=table.certificate,
-        alternatives=table.alternatives,
         risked=table.safety is not None,
         fastest=table.safety.fastest if table.safety else None,
-        formats=table.formats,
-        trials=table.search.trials,
-        seed=table.search.seed,
+        **vars(table.search),
         pins=table.why_not.pins if table.why_not else "",
         document=document,
         places={key: value for key, value in (("model", model), ("cluster", cluster), ("stack", stack)) if value},

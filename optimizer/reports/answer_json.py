@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from optimizer.answer.keys import ExplainedKeys
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -28,7 +29,7 @@ def json_text(
     """
     document = {**answer.to_dict(), "assumptions": list(assumed)}
     if terms:
-        document["explain"] = [asdict(term) for term in terms]
+        document["explain"] = [ExplainedKeys.of(term) for term in terms]
     if comparison:
         document["why_not"] = comparison.to_dict()
     if steady:

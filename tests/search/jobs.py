@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from optimizer.answer.answer import Answer
-from optimizer.answer.saved import Claims, SavedAnswer, SavedPlan
+from optimizer.answer.saved import SavedAnswer, SavedPlan
 from optimizer.catalog import load_cluster
 from optimizer.job.job import Job, Limits
 from optimizer.job.model import Experts, LatentAttention, Model
@@ -53,12 +53,11 @@ def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Featu
 def saved(answer: Answer) -> SavedAnswer:
     """An answer as if it had been read back, for models that are no presets."""
     bold = answer.safety.fastest if answer.safety else None
-    claims = {item.name: getattr(answer.certificate, item.name) for item in fields(Claims)}
     return SavedAnswer(
         job=answer.job,
         plan=answer.plan,
         knobs=answer.knobs,
-        claims=Claims(**claims),
+        claims=answer.certificate,
         alternatives=tuple(SavedPlan(plan=other.plan, knobs=other.knobs) for other in answer.alternatives),
         risked=answer.safety is not None,
         fastest=SavedPlan(plan=bold.plan, knobs=bold.knobs) if bold else None,

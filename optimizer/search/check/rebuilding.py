@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
-from optimizer.answer.saved import Claims, SavedAnswer
+from optimizer.answer.keys import ExplainedKeys
+from optimizer.answer.saved import SavedAnswer
 from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
@@ -34,7 +35,7 @@ from optimizer.search.why.robustness import robustness
 
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.
-UNCLAIMED = Claims(proven=True, lower_bound=0.0, knob_bound=0.0, space=0, fitting=0, candidates=0, solved=0)
+UNCLAIMED = Certificate(proven=True, lower_bound=0.0, space=0)
 NO_BOUNDS = Bounds(band=0, undecided=0, knob_bound=0.0)
 
 
@@ -50,7 +51,7 @@ class Searched:
     plan: Plan | None
     knobs: Knobs
     tuning: Tuning
-    claims: Claims
+    claims: Certificate
 
     @property
     def cut_short(self) -> bool:
@@ -245,7 +246,7 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
     answer = replace(answer, plan=possible(answer.job, answer.plan), alternatives=others)
     found: dict[str, Any] = {}
     if "explain" in saved.document and answer.plan:
-        found["explain"] = [asdict(term) for term in explain(answer.job, answer.plan, answer.knobs)]
+        found["explain"] = [ExplainedKeys.of(term) for term in explain(answer.job, answer.plan, answer.knobs)]
     if saved.pins and answer.plan:
         found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
     if "robust" in saved.document:

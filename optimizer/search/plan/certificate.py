@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.answer.answer import STATUSES, Certificate
+from optimizer.answer.answer import Certificate
+from optimizer.answer.keys import STATUSES
 from optimizer.base.errors import OptimizerError
 from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.constraints.rules.memory import Memory

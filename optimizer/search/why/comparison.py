@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from optimizer.answer.answer import Answer, Clash, estimate_dict, plan_dict
+from optimizer.answer.answer import Answer, Clash
+from optimizer.answer.keys import ComparisonKeys
 from optimizer.base.errors import InputError
 from optimizer.constraints.pin_text import Pinned, code, pins_text
 from optimizer.constraints.pins import as_limits
@@ -77,16 +78,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values."""
-        return {
-            "pins": self.pins,
-            "verdict": self.verdict,
-            "slower": self.slower if self.estimate else None,
-            "plan": plan_dict(self.plan) if self.plan else None,
-            "estimate": estimate_dict(self.estimate) if self.estimate else None,
-            "time_s": {item.term: item.more for item in self.time},
-            "memory_bytes": {item.term: item.more for item in self.memory},
-            "broken": [asdict(clash) for clash in self.broken],
-        }
+        return ComparisonKeys.of(self)
 
 
 def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from optimizer.answer.answer import Answer
+from optimizer.answer.keys import RobustKeys
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Plans
 from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
@@ -54,13 +55,7 @@ class Robustness:
 
     def to_dict(self) -> dict[str, Any]:
         """The standings as plain values; `least_regret` is 0 for the best plan, else the number of the runner-up."""
-        return {
-            "draws": self.draws,
-            "parameter_spread": self.spread,
-            "shape": self.shape,
-            "least_regret": self.steadiest,
-            "plans": [asdict(standing) for standing in self.standings],
-        }
+        return RobustKeys.of(self)
 
 
 def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
