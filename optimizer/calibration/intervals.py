@@ -106,7 +106,9 @@ def memory_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
 def time_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
     """The category of the step time of each run that was left out: STARVED, else EXPERTS, else ""."""
     slow = _hardness(left, runs) < STARVED_MFU
-    of_moe = np.array([_has_experts(runs[place]) for place in left.places])
+    of_moe = np.array(
+        [job is not None and job.model.experts is not None for job in (runs[place].job for place in left.places)]
+    )
     return np.where(slow, STARVED, np.where(of_moe, EXPERTS, ""))
 
 
@@ -176,10 +178,6 @@ def _hardness(left: HeldOut, runs: Sequence[Run]) -> FloatArray:
 def _scales(hardness: FloatArray, slope: float) -> FloatArray:
     """How much wider than the easiest each of these steps is [1]."""
     return np.array([difficulty(share, slope) for share in hardness])
-
-
-def _has_experts(run: Run) -> bool:
-    return run.job is not None and run.job.model.experts is not None
 
 
 def _utilisation(run: Run, error: float) -> float:

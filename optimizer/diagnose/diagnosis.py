@@ -199,7 +199,9 @@ def shares_of(
     if not curves:
         return {}
     weights = {
-        cause.name: log(cause.prior_odds) + _of_gap(curve, measured, sigma) + _of_signs(cause, signs)
+        cause.name: log(cause.prior_odds)
+        + _of_gap(curve, measured, sigma)
+        + sum(log(cause.chance(sign.name, sign.value)) for sign in signs)
         for cause, curve in curves
     }
     most = max(weights.values())
@@ -211,10 +213,6 @@ def _of_gap(curve: Curve, measured: float, sigma: float) -> float:
     """Logarithm of the chance of this gap, up to what all causes share."""
     errors = (np.log(measured) - np.log(curve.likely)) / sigma
     return float(np.log(np.mean(np.exp(-0.5 * np.minimum(errors**2, 600.0))) + 1e-200))
-
-
-def _of_signs(cause: Cause, signs: Sequence[Sign]) -> float:
-    return sum(log(cause.chance(sign.name, sign.value)) for sign in signs)
 
 
 def _usual(sign: Sign) -> float:

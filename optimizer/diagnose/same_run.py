@@ -37,11 +37,7 @@ def same_run(one: LoggedRun, other: LoggedRun) -> bool:
     clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
     if clocks:
         return median(clocks) <= APART and _like(shared, SAME_TIME)
-    return all(_same_loss(a, b) for a, b in shared) and _like(shared, ALIKE)
-
-
-def _same_loss(one: Record, other: Record) -> bool:
-    return one.reading.loss == other.reading.loss
+    return all(a.reading.loss == b.reading.loss for a, b in shared) and _like(shared, ALIKE)
 
 
 def _like(shared: Sequence[tuple[Record, Record]], within: float) -> bool:

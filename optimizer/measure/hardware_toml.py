@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from optimizer.base.names import one_line, toml_string
 from optimizer.calibration.tier_toml import tier_lines
-from optimizer.job.hardware import Device
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
 
@@ -29,7 +28,10 @@ def device_toml(made: Made, measured: Measured, table: str = "") -> str:
     ]
     if not known:
         lines += [f"[{dot}peak_flops]  # the best product that was measured", *_rates(device.peak_flops)]
-    lines += [f"[{dot}measured_matmul]", *_rates({key: device.measured_matmul[key] for key in _dtypes(device, made)})]
+    lines += [
+        f"[{dot}measured_matmul]",
+        *_rates({key: rate for key, rate in device.measured_matmul.items() if rate == made.best}),
+    ]
     for dtype, parameters in device.gemm.items():
         lines += [
             f"[{dot}gemm.{dtype}]  # fitted to {made.products.ratios.size} products, median error "
@@ -71,10 +73,6 @@ def _head(measured: Measured) -> str:
 def _stream(made: Made) -> str:
     share = made.products.parameters["memory_efficiency"]
     return f"kernels reach {made.stream / 1e9:.4g} GB/s, {share:.1%} of it" if share < 1 else "what kernels reach"
-
-
-def _dtypes(device: Device, made: Made) -> list[str]:
-    return [key for key, value in device.measured_matmul.items() if value == made.best]
 
 
 def _rates(rates: Mapping[str, float]) -> list[str]:

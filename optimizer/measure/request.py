@@ -29,7 +29,9 @@ def measure_request(job: Job, seconds: float) -> dict[str, Any]:
     return {
         "job": {"model": job.model.name, "seq_len": job.seq_len, "dtype": job.dtype},
         "seconds": seconds,
-        "products": sorted({*_grid(), *_products(layers)}),
+        "products": sorted(
+            {*(size for edges in GRIDS for size in itertools.product(edges, repeat=3)), *_products(layers)}
+        ),
         "attention": _attention(job, layers),
         "memory": LARGEST_ARRAY,
         "messages": MESSAGES,
@@ -66,10 +68,6 @@ def _products(layers: list[Layer]) -> set[tuple[int, int, int]]:
         ):
             products |= {(m, n, k), (n, k, m)}
     return products
-
-
-def _grid() -> set[tuple[int, int, int]]:
-    return {(m, n, k) for edges in GRIDS for m, n, k in itertools.product(edges, repeat=3)}
 
 
 def _attention(job: Job, layers: list[Layer]) -> list[dict[str, int]]:

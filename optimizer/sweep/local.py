@@ -54,7 +54,7 @@ class LocalEngine:
 
     def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
         """Outcomes as they come; a task is taken from the iterator only when a worker is free for it."""
-        context = _context(PRELOADED if self.work is work else [_module(self.work)])
+        context = _context(PRELOADED if self.work is work else [getattr(self.work, "func", self.work).__module__])
         crew: list[Worker] = []
         try:
             while True:
@@ -129,11 +129,6 @@ def death(exit_code: int | None) -> str:
     ('killed by SIGKILL', 'exit code 1')
     """
     return f"killed by {signal.Signals(-exit_code).name}" if exit_code and exit_code < 0 else f"exit code {exit_code}"
-
-
-def _module(work: Work) -> str:
-    """Where a function is defined, or the one of which it is a part."""
-    return str(getattr(work, "func", work).__module__)
 
 
 def _context(preloaded: Sequence[str]) -> BaseContext:

@@ -42,11 +42,8 @@ class ExpertTp:
 
 
 def _splits(job: Job, tp: IntArray, ep: IntArray, etp: IntArray) -> BoolArray:
-    even = (_width(job) % etp == 0) & (tp % etp == 0)
+    width = job.model.experts.ffn_hidden if job.model.experts else 1
+    even = (width % etp == 0) & (tp % etp == 0)
     if job.model.experts is None or not job.stack.features.whole_experts:
         return np.asarray(even)
     return np.asarray(even & (etp == np.where(ep == 1, tp, 1)))
-
-
-def _width(job: Job) -> int:
-    return job.model.experts.ffn_hidden if job.model.experts else 1

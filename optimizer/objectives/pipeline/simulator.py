@@ -97,7 +97,8 @@ def simulate(order: Order, times: PassTimes, *, both_ways: bool = False) -> Time
     """
     pp, vpp = len(order), 1 + max(step.virtual for step in order[0])
     microbatches = 1 + max(step.microbatch for step in order[0])
-    durations = [_durations(times, stage, vpp, _splits(order)) for stage in range(pp)]
+    splits = any(step.kind == WEIGHT for step in order[0])
+    durations = [_durations(times, stage, vpp, splits) for stage in range(pp)]
     inbox = (_TwoWays if both_ways else _Inbox)(pp, vpp, microbatches, times.transfer if pp > 1 else 0.0)
     starts: list[list[float]] = [[] for _ in order]
     ends: list[list[float]] = [[] for _ in order]
@@ -210,10 +211,6 @@ def _arrival(inbox: _Inbox, step: Pass, place: int, now: float) -> float:
     if step.kind == FORWARD:
         return inbox.forward[place][step.microbatch]
     return inbox.backward[place][step.microbatch] if step.kind == BACKWARD else now
-
-
-def _splits(order: Order) -> bool:
-    return any(step.kind == WEIGHT for step in order[0])
 
 
 def _durations(times: PassTimes, stage: int, vpp: int, splits: bool) -> dict[str, list[float]]:
