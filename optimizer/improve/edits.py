@@ -14,7 +14,6 @@ from optimizer.improve.all_changes import best_edit
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import NOTICEABLE, Edit, edit_to, moved
 from optimizer.improve.neighbours import neighbours
-from optimizer.improve.programs import BUCKETED, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, current_state, knobs_of, state_of
 from optimizer.improve.switches import capturable, switches
 from optimizer.job.plan import Plans
@@ -46,7 +45,7 @@ def improve(question: Question, *, flex_batch: bool = False) -> Improvement:
     if question.settings.get("cuda_graphs"):
         able = np.flatnonzero(capturable(question.job.model, near))
         near, counts = near.take(able), counts[able]
-    if question.launch.program in SEQUENCE_PARALLEL:
+    if question.framework.sequence_parallel:
         does = np.flatnonzero(near.sequence_parallel == (near.tp > 1))
         near, counts = near.take(does), counts[does]
     ones = _singles(question, current, near, counts)
@@ -73,7 +72,7 @@ def _singles(question: Question, current: State, near: Plans, counts: Any) -> li
     found = list(_firsts(question, current, near.take(np.flatnonzero(counts == 1)), said))
     for changed in switches(question, question.plan):
         found.append(edit_to(current, state_of(question, question.plan, {**said, **changed})))
-    if question.launch.program in BUCKETED:
+    if "bucket" in question.framework.settable:
         found.append(edit_to(current, bucketed(question, current)))
     return found
 

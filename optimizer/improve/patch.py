@@ -11,9 +11,8 @@ from pathlib import Path
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.frameworks.launch import LACKING
 from optimizer.frameworks.launch_as_read import Question
-from optimizer.frameworks.megatron.write import FlagChange
 from optimizer.frameworks.read import File
-from optimizer.frameworks.source import Source
+from optimizer.frameworks.source import FlagChange, Source
 from optimizer.improve.edit import SOFTWARE, Edit
 
 # Reads the files again, with what the user said besides.

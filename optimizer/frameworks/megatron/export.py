@@ -6,6 +6,7 @@ Source of the argument names: NVIDIA/Megatron-LM core_v0.19.0, megatron/training
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,21 @@ def megatron_arguments(answer: Answer) -> list[str]:
     Raises InputError when the answer holds no plan, or one that Megatron-LM cannot run.
     """
     return arguments(plan_flags(answer.job, exported_plan(answer), answer.knobs))
+
+
+def arguments_file(answer: Answer) -> str:
+    """The arguments in a line. Raises InputError as megatron_arguments does."""
+    return shlex.join(megatron_arguments(answer)) + "\n"
+
+
+def communicators_file(answer: Answer) -> str:
+    """NCCL's options of the answer's plan, "" where it needs none.
+
+    Raises InputError when no Megatron can run the plan.
+    """
+    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
+        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
+    return communicators(answer.job, answer.knobs)
 
 
 def exported_plan(answer: Answer) -> Plan:
