@@ -57,7 +57,7 @@ class Controls:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class LaunchAsRead:
     """A launch to be priced.
 
     Attributes:
@@ -79,7 +79,7 @@ class Question:
     stack: Any
 
 
-def question_of(launch: Launch, controls: Controls, name: str) -> Question:
+def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRead:
     """The question that a launch asks; what was assumed is added to it.
 
     Raises InvalidFile with everything that is missing or contradicts itself.
@@ -133,7 +133,7 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
         launch.kept.append(
             f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
-    return Question(launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
+    return LaunchAsRead(launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
 
 
 def _absurd(said: Mapping[str, Any]) -> list[str]:
@@ -263,6 +263,6 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
     )
 
 
-def with_stack(question: Question, settings: Mapping[str, Any], zero_stage: int) -> Job:
+def with_stack(question: LaunchAsRead, settings: Mapping[str, Any], zero_stage: int) -> Job:
     """The job with its stack switched as other settings say."""
     return replace(question.job, stack=switched(question.stack, settings, zero_stage))

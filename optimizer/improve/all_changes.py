@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.constraints.rules.every import structural
-from optimizer.frameworks.launch_as_read import Question, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
 from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
@@ -21,7 +21,7 @@ from optimizer.search.plan.best import best_plan
 SPARED = 1e-4  # share of the step below which a change is not worth making
 
 
-def best_edit(question: Question, current: State) -> Edit | None:
+def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     """The best plan of all, with everything switched on that helps."""
     said = dict(question.settings)
     for changes in SWITCHES:
@@ -52,7 +52,7 @@ def best_edit(question: Question, current: State) -> Edit | None:
     return edit_to(current, bucketed(question, after) if "bucket" in question.framework.settable else after)
 
 
-def _spared(question: Question, after: State) -> State:
+def _spared(question: LaunchAsRead, after: State) -> State:
     """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
     before = question.plan
     for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
@@ -69,7 +69,7 @@ def _spared(question: Question, after: State) -> State:
     return after
 
 
-def _restated(question: Question, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
+def _restated(question: LaunchAsRead, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
     """The state with another plan and other settings where every rule admits them, else as it was."""
     job = with_stack(question, settings, plan.zero_stage)
     if any(not rule.check(job, Plans.of([plan])).all() for rule in structural(job)):
