@@ -13,10 +13,11 @@ from optimizer.base.errors import UnknownName
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.own import own_file, own_files
 from optimizer.catalog.places import ENDINGS, existing, file_of
+from optimizer.catalog.targets import aimed
 from optimizer.job.hardware import Device
 from optimizer.job.model import Provenance
 from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
-from optimizer.job.target import AT, aimed
+from optimizer.job.target import AT
 
 DEFAULT_STACK = "megatron-core"
 USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one

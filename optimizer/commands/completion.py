@@ -47,9 +47,10 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Launchers of a plan."""
     from click.shell_completion import CompletionItem
 
-    from optimizer.job.target import TARGETS
+    from optimizer.catalog.targets import launchers
+    from optimizer.job.target import ANY
 
-    return [CompletionItem(name) for name in TARGETS if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in (*launchers(), ANY) if name.startswith(incomplete)]
 
 
 def variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -71,8 +71,8 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog import load_model, load_stack
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.stacks import default_stack
+    from optimizer.catalog.targets import held_to
     from optimizer.job.job import EVEN_RISK, Job, Limits
-    from optimizer.job.target import held_to
     from optimizer.objectives.step.safe_memory import risk_of
 
     if request.gpus < 1:
@@ -190,17 +190,17 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
 
 def _stack_of(target: str) -> str:
     """The stack that a target is priced with unless another is asked for, "" for the device's usual one."""
-    from optimizer.job.target import LAUNCHERS
+    from optimizer.catalog.targets import launchers
 
-    return LAUNCHERS[target].stack if target in LAUNCHERS else ""
+    return launchers()[target].stack if target in launchers() else ""
 
 
 def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
     """The stack for this target; InputError where the target does not run on the cluster's devices."""
-    from optimizer.job.target import LAUNCHERS, aimed
+    from optimizer.catalog.targets import aimed, launchers
 
     device = cluster.device
-    if target in LAUNCHERS and device.vendor not in LAUNCHERS[target].vendors:
+    if target in launchers() and device.vendor not in launchers()[target].vendors:
         raise InputError(
             f"--target {target} does not run on {device.name} ({device.vendor}); --target any asks for no software"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 from statistics import median
 
-from optimizer.frameworks.log_line import Reading
+from optimizer.frameworks.log_line import LogLine
 
 NEAR = 3  # log intervals by which ranks that write into one file may be apart
 LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer
@@ -17,7 +17,7 @@ LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts a
 class Record:
     """One step as printed: its reading, the place of its line and the line's time [s]."""
 
-    reading: Reading
+    reading: LogLine
     line: int
     time: float | None = None
 
@@ -67,7 +67,7 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
     goes back to where the run began or the number of the last step or the batch is another one: then it is a new run.
 
     >>> def of(*steps):
-    ...     rows = (Record(reading=Reading(step=step, last_step=9, seconds=1.0), line=step) for step in steps)
+    ...     rows = (Record(reading=LogLine(step=step, last_step=9, seconds=1.0), line=step) for step in steps)
     ...     return [[len(attempt) for attempt in run.attempts] for run in streams_of(rows)]
     >>> of(1, 2, 3, 4), of(1, 1, 2, 2, 3), of(1, 2, 3, 4, 5, 6, 7, 3, 4, 5), of(1, 2, 3, 4, 5, 6, 1, 2, 3)
     ([[4]], [[3]], [[7, 3]], [[6], [3]])
@@ -131,14 +131,14 @@ def _merge(run: _Open, attempt: list[Record], record: Record) -> None:
     _note(run, record.reading)
 
 
-def _note(run: _Open, reading: Reading) -> None:
+def _note(run: _Open, reading: LogLine) -> None:
     """Take what a line says of the whole run: settings and memory."""
     run.facts.update(reading.facts)
     run.reserved = largest(run.reserved, reading.reserved)
     run.allocated = largest(run.allocated, reading.allocated)
 
 
-def _in_new_stream(run: _Open, reading: Reading) -> None:
+def _in_new_stream(run: _Open, reading: LogLine) -> None:
     """Take what a line says beside a step: of the run, and of the step that is open."""
     _note(run, reading)
     attempt = run.attempts[-1]
@@ -146,15 +146,15 @@ def _in_new_stream(run: _Open, reading: Reading) -> None:
         attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
 
 
-def _says(reading: Reading) -> bool:
+def _says(reading: LogLine) -> bool:
     """Whether a line has values of a step."""
     return any(value is not None for value in (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm))
 
 
-def filled(reading: Reading, other: Reading) -> Reading:
+def filled(reading: LogLine, other: LogLine) -> LogLine:
     """A reading, with what it does not say taken from another.
 
-    >>> filled(Reading(step=3), Reading(step=2, seconds=1.5)).seconds
+    >>> filled(LogLine(step=3), LogLine(step=2, seconds=1.5)).seconds
     1.5
     """
     names = ("seconds", "tokens_rate", "sequences_rate", "loss", "grad_norm")

@@ -10,7 +10,7 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import count_in
 from optimizer.calibration.row_device import device_name
 from optimizer.diagnose.measured import Measured
-from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
@@ -82,7 +82,7 @@ def held_to_script(
         seq_len=_number(known.get("seq_len")),
         global_batch=_number(known.get("global_batch")),
     )
-    question = question_of(launch, controls, ", ".join(paths))
+    question = launch_as_read(launch, controls, ", ".join(paths))
     return HeldTo(
         job=question.job,
         plan=question.plan,

@@ -10,8 +10,8 @@ from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import Record, Stream, streams_of, together
 from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
 from optimizer.diagnose.lines import Line, LogText, read_lines
-from optimizer.frameworks.every import MARKS, NAMES, PROGRAMS
-from optimizer.frameworks.log_line import Program, Reading
+from optimizer.frameworks.every import LOGS, MARKS
+from optimizer.frameworks.log_line import LogFormat, LogLine
 
 BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
 LAUNCHES = (".sh", ".slurm", ".sbatch", ".py", ".yaml", ".yml", ".toml")  # what no log ends in
@@ -26,7 +26,7 @@ class LoggedRun:
     """
 
     files: tuple[str, ...]
-    program: Program | None
+    program: LogFormat | None
     stream: Stream
     failure: Failure | None = None
     ranks: int = 1
@@ -48,7 +48,8 @@ def read_log(path: str | Path) -> list[LoggedRun]:
     text = read_lines(path, MARKS, SIGNALS)
     runs = list(_runs(path, text))
     if not runs:
-        named = f"{', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        names = [log.name for log in LOGS]
+        named = f"{', '.join(names[:-1])} or {names[-1]}"
         problem = (
             f"no line of its {text.count:,} tells of a training step of {named}; "
             "give the log that the program printed, of the rank that prints the steps"
@@ -61,9 +62,9 @@ def read_log(path: str | Path) -> list[LoggedRun]:
 
 def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
     """The runs of each program that wrote into a file; a failure is that of the run before it."""
-    spans: list[tuple[Program, list[tuple[Line, Record]]]] = []
+    spans: list[tuple[LogFormat, list[tuple[Line, Record]]]] = []
     taken: list[tuple[int, int]] = []
-    for program in PROGRAMS:
+    for program in LOGS:
         rows = [row for row in _rows(program, text) if not any(a <= row[0].number <= b for a, b in taken)]
         steps = [line.number for line, record in rows if _is_step(record)]
         if not steps or (taken and len(steps) < FEW):
@@ -90,7 +91,7 @@ def _is_step(record: Record) -> bool:
     return reading.step is not None or (reading.alone and reading.seconds is not None)
 
 
-def _rows(program: Program, text: LogText) -> list[tuple[Line, Record]]:
+def _rows(program: LogFormat, text: LogText) -> list[tuple[Line, Record]]:
     """The lines that a program understands and what they say, without one that was cut short."""
     marked = [line for line in text.lines if any(mark in line.text for mark in program.marks)]
     if program.tells and not any(program.tells in line.text for line in marked):
@@ -116,7 +117,7 @@ def _rows(program: Program, text: LogText) -> list[tuple[Line, Record]]:
     return numbered
 
 
-def _understood(program: Program, text: str) -> Reading | None:
+def _understood(program: LogFormat, text: str) -> LogLine | None:
     """What a line says, None also for one whose numbers are damaged, as where two processes wrote at once."""
     try:
         return program.read(text)
@@ -125,7 +126,7 @@ def _understood(program: Program, text: str) -> Reading | None:
 
 
 def _of_program(
-    path: Path, program: Program, rows: Sequence[tuple[Line, Record]], text: LogText, part: tuple[int, int]
+    path: Path, program: LogFormat, rows: Sequence[tuple[Line, Record]], text: LogText, part: tuple[int, int]
 ) -> Iterator[LoggedRun]:
     """The runs that a program wrote into a part of a file: those of every rank side by side."""
     by_rank: dict[str, list[Record]] = {}

@@ -9,7 +9,7 @@ from math import isfinite
 from optimizer.base.units import count_in
 from optimizer.diagnose.attempts import Record
 from optimizer.diagnose.log import LoggedRun
-from optimizer.frameworks.log_line import Reading
+from optimizer.frameworks.log_line import LogLine
 
 PRINTED, RATE, CLOCK = "printed", "rate", "clock"
 
@@ -66,7 +66,7 @@ def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
     return _of_one_basis(timed)
 
 
-def _seconds(reading: Reading, sizes: Sizes) -> float | None:
+def _seconds(reading: LogLine, sizes: Sizes) -> float | None:
     """Seconds of one step: as printed, or tokens or sequences of a step over their rate."""
     if reading.seconds is not None:
         return reading.seconds

@@ -1,31 +1,40 @@
-"""The programs whose logs can be read, those with the most telling lines first."""
+"""Every framework, a line each."""
 
 from __future__ import annotations
 
-from optimizer.frameworks.deepspeed import log as deepspeed
-from optimizer.frameworks.huggingface import log as huggingface
-from optimizer.frameworks.llm_foundry import log as composer
-from optimizer.frameworks.log_line import Program
-from optimizer.frameworks.maxtext import log as maxtext
-from optimizer.frameworks.megatron import log as megatron_lm
-from optimizer.frameworks.megatron_bridge import log as megatron_bridge
-from optimizer.frameworks.nanotron import log as nanotron
-from optimizer.frameworks.nemo import log as nemo
-from optimizer.frameworks.primus import log as primus
-from optimizer.frameworks.torchtitan import log as torchtitan
+from collections.abc import Mapping
 
-# A program that prints the lines of another, or trains with it, comes before it.
-PROGRAMS: tuple[Program, ...] = (
-    primus.PROGRAM,
-    megatron_bridge.PROGRAM,
-    megatron_lm.PROGRAM,
-    nemo.PROGRAM,
-    torchtitan.PROGRAM,
-    nanotron.PROGRAM,
-    composer.PROGRAM,
-    maxtext.PROGRAM,
-    deepspeed.PROGRAM,
-    huggingface.PROGRAM,
+from optimizer.frameworks.deepspeed.framework import DEEPSPEED
+from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
+from optimizer.frameworks.huggingface.framework import HUGGINGFACE
+from optimizer.frameworks.llm_foundry.framework import LLM_FOUNDRY
+from optimizer.frameworks.log_line import LogFormat
+from optimizer.frameworks.maxtext.framework import MAXTEXT
+from optimizer.frameworks.megatron.framework import DEEPSPEED_SCRIPTS, MEGATRON_LM
+from optimizer.frameworks.megatron_bridge.framework import MEGATRON_BRIDGE
+from optimizer.frameworks.nanotron.framework import NANOTRON
+from optimizer.frameworks.nemo.framework import NEMO
+from optimizer.frameworks.picotron.framework import PICOTRON
+from optimizer.frameworks.primus.framework import PRIMUS
+from optimizer.frameworks.torchtitan.framework import TORCHTITAN
+
+# A framework whose files or lines another one has too, or trains with, comes before it.
+EVERY: tuple[Framework, ...] = (
+    MAXTEXT,
+    PRIMUS,
+    NEMO,
+    MEGATRON_BRIDGE,
+    MEGATRON_LM,
+    DEEPSPEED_SCRIPTS,
+    TORCHTITAN,
+    NANOTRON,
+    PICOTRON,
+    LLM_FOUNDRY,
+    DEEPSPEED,
+    HUGGINGFACE,
 )
-NAMES = tuple(program.name for program in PROGRAMS)
-MARKS = tuple(dict.fromkeys(mark for program in PROGRAMS for mark in program.marks))
+FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
+CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)
+LOGS: tuple[LogFormat, ...] = tuple(framework.log for framework in EVERY if framework.log)
+MARKS = tuple(dict.fromkeys(mark for log in LOGS for mark in log.marks))
+TARGETS: Mapping[str, ExportFiles] = {name: files for framework in EVERY for name, files in framework.targets.items()}

@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
-from optimizer.frameworks.deepspeed.export import (
-    accelerate_deepspeed,
-    accelerate_fsdp,
-    deepspeed_json,
-    trainer_deepspeed,
-    trainer_fsdp,
-)
-from optimizer.frameworks.megatron.export import COMMUNICATORS, communicators, megatron_arguments, unexpressed_plan
-from optimizer.frameworks.megatron.kubernetes import pytorchjob
-from optimizer.frameworks.megatron.sbatch import sbatch_script
-from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, bridge_overrides
-from optimizer.frameworks.torchtitan.export import torchtitan_toml
-from optimizer.frameworks.torchtitan.export_python import MODULES, torchtitan_main, torchtitan_python
-from optimizer.frameworks.torchtitan.models import MAIN, NEW
-from optimizer.job.target import LAUNCHERS, target_of
+from optimizer.catalog.targets import launchers
+from optimizer.frameworks.every import TARGETS
+from optimizer.frameworks.framework import ExportFiles
+from optimizer.job.target import target_of
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
 
-
-def _arguments(answer: Answer) -> str:
-    return shlex.join(megatron_arguments(answer)) + "\n"
-
-
-def _communicators(answer: Answer) -> str:
-    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
-        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
-    return communicators(answer.job, answer.knobs)
-
-
-BRIDGE = {f"megatron-bridge-{release}.overrides": release for release in BRIDGE_RELEASES}
-EXPORTS: Mapping[str, Callable[[Answer], str]] = {
-    "megatron.args": _arguments,
-    COMMUNICATORS: _communicators,
-    "megatron.sbatch": sbatch_script,
-    "megatron-pytorchjob.yaml": pytorchjob,
-    **{name: partial(bridge_overrides, release=release) for name, release in BRIDGE.items()},
-    "torchtitan.toml": torchtitan_toml,
-    f"{MODULES[NEW]}.py": torchtitan_python,
-    f"{MODULES[MAIN]}.py": torchtitan_main,
-}
-# Files of software that shards data-parallel replicas alone, for an answer that is for it.
-REPLICATED: Mapping[str, Callable[[Answer], str]] = {
-    "deepspeed.json": deepspeed_json,
-    "accelerate-deepspeed.yaml": accelerate_deepspeed,
-    "trainer-deepspeed.json": trainer_deepspeed,
-    "accelerate-fsdp.yaml": accelerate_fsdp,
-    "trainer-fsdp.json": trainer_fsdp,
-}
-FILES = (*EXPORTS, *REPLICATED)
-FILES_OF: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": ("megatron.args", COMMUNICATORS, "megatron.sbatch", "megatron-pytorchjob.yaml"),
-    "megatron-bridge": (*BRIDGE, COMMUNICATORS),
-    "deepspeed": ("deepspeed.json", "accelerate-deepspeed.yaml", "trainer-deepspeed.json"),
-    "accelerate": ("accelerate-fsdp.yaml", "trainer-fsdp.json"),
-    "torchtitan": ("torchtitan.toml", *(f"{name}.py" for name in MODULES.values())),
-}
+FILES = tuple(dict.fromkeys(name for target in launchers() for name in TARGETS[target].files))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,24 +32,39 @@ class Exported:
 def exported(answer: Answer) -> Exported:
     """Every launch file of an answer, or those of its target; one that cannot be had does not keep the others.
 
+    Launchers that split no layer are asked only for an answer that is for one of them.
+
     Raises InputError when the answer holds no plan.
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    texts, refused = {}, {}
+    texts: dict[str, str] = {}
+    refused: dict[str, str] = {}
     target = target_of(answer.job.stack)
-    for name, export in {**EXPORTS, **(REPLICATED if target in LAUNCHERS else {})}.items():
-        if target in LAUNCHERS and name not in FILES_OF[target]:
-            continue
+    for name, launcher in launchers().items():
+        if name == target or (target not in launchers() and not launcher.only):
+            written, lacking = _for_target(TARGETS[name], answer)
+            texts |= written
+            refused |= lacking
+    return Exported(
+        texts={name: texts[name] for name in FILES if texts.get(name)},
+        refused={name: refused[name] for name in FILES if name in refused and name not in texts},
+    )
+
+
+def _for_target(files: ExportFiles, answer: Answer) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of a target's files, and why there are no others: what nothing launches is none."""
+    texts, refused = {}, {}
+    for name, export in files.files.items():
         try:
             texts[name] = export(answer)
         except InputError as error:
             refused[name] = str(error)
-    launches = [name for name in ("megatron.args", *BRIDGE) if name in refused]
-    if launches and not any(name in texts for name in ("megatron.args", *BRIDGE)):
-        refused[COMMUNICATORS] = refused[launches[0]]  # what nothing launches is no file
-        texts.pop(COMMUNICATORS, None)
-    return Exported(texts={name: text for name, text in texts.items() if text}, refused=refused)
+    launching = [name for name in files.files if name not in files.beside]
+    if not any(name in texts for name in launching):
+        refused |= dict.fromkeys(files.beside, refused[launching[0]])
+        texts.clear()
+    return texts, refused
 
 
 def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple[list[Path], Mapping[str, str]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
+from optimizer.frameworks.every import FRAMEWORKS
+from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.launch import LARGEST_COUNT, MACHINES, PLAN, SHAPE, Launch
 from optimizer.frameworks.shape import model_of
 from optimizer.frameworks.software import switched, widened
@@ -35,45 +37,6 @@ OPTIONAL = (
     "experts",
     "top_k",
 )
-WITHOUT_GRAPHS = ("Megatron-LM",)  # programs that capture no CUDA graph unless they are told to
-# Programs that can be told how tokens travel to experts.
-DISPATCHING = ("Megatron-LM", "Megatron-Bridge", "Primus")
-# What a program's configs cannot say otherwise than so, besides what the launch itself has.
-SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
-ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "llm-foundry": SHARDED,
-    "DeepSpeed": SHARDED,
-    "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
-    "nanotron": {"vpp": (1,), "recompute": ("none", "full")},
-    "picotron": {"vpp": (1,), "ep": (1,), "recompute": ("none",), "sequence_parallel": (False,)},
-    "MaxText": {
-        "vpp": (1,),
-        "cp": (1,),
-        "zero_stage": (3,),
-        "shard": (),
-        "recompute": ("none", "selective", "full"),
-    },
-    "Megatron-DeepSpeed": {"vpp": (1,)},
-}
-OFFERED: Mapping[str, tuple[int, ...]] = {
-    "DeepSpeed": (0, 1, 2, 3),
-    "torchtitan": (0, 2, 3),
-    "nanotron": (0, 1),
-    "picotron": (0,),
-}
-STACKS: Mapping[str, str] = {
-    "Megatron-LM": "megatron-core",
-    "Megatron-DeepSpeed": "megatron-deepspeed-2022",
-    "Megatron-Bridge": "megatron-bridge-2025",
-    "NeMo": "nemo-2024",
-    "Primus": "megatron-core",
-    "torchtitan": "torchtitan-2024",
-    "DeepSpeed": "llm-foundry-fsdp-2023",
-    "llm-foundry": "llm-foundry-fsdp-2023",
-    "nanotron": "nanotron-2024",
-    "picotron": "nanotron-2024",
-    "MaxText": "maxtext",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +57,21 @@ class Controls:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """A launch to be priced: its job, whose stack is switched as the launch says, its plan and knobs.
+class LaunchAsRead:
+    """A launch to be priced.
 
-    `stack` is the same software with nothing switched.
+    Attributes:
+        launch: what its files say.
+        framework: what it trains with.
+        job: its job, whose stack is switched as the launch says.
+        plan: its plan.
+        knobs: its continuous settings.
+        settings: what the files say and what was assumed, by the names of a launch.
+        stack: the job's software with nothing switched.
     """
 
     launch: Launch
+    framework: Framework
     job: Job
     plan: Plan
     knobs: Knobs
@@ -108,7 +79,7 @@ class Question:
     stack: Any
 
 
-def question_of(launch: Launch, controls: Controls, name: str) -> Question:
+def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRead:
     """The question that a launch asks; what was assumed is added to it.
 
     Raises InvalidFile with everything that is missing or contradicts itself.
@@ -130,14 +101,15 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
     stack = _stack(launch, controls)
     said["seq_len"] = controls.seq_len or said.get("seq_len") or _seq_len(launch, model)
     said["gpus"] = gpus
-    if launch.program in WITHOUT_GRAPHS:
+    framework = FRAMEWORKS[launch.program]
+    if not framework.graphs:
         said.setdefault("cuda_graphs", False)
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
     if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
-    offered = (0, 1) if launch.program == "torchtitan" and plan.pp > 1 else OFFERED.get(launch.program, ())
+    offered = framework.piped_zero_stages if framework.piped_zero_stages and plan.pp > 1 else framework.zero_stages
     if said.pop("fsdp", False):
         offered = tuple(stage for stage in offered if stage != 1)
     stack = widened(stack, said, offered)
@@ -161,7 +133,7 @@ def question_of(launch: Launch, controls: Controls, name: str) -> Question:
         launch.kept.append(
             f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
-    return Question(launch=launch, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
+    return LaunchAsRead(launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
 
 
 def _absurd(said: Mapping[str, Any]) -> list[str]:
@@ -204,7 +176,7 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
 def _stack(launch: Launch, controls: Controls) -> Any:
     if controls.stack:
         return load_stack(controls.stack)
-    stack = load_stack(STACKS[launch.program])
+    stack = load_stack(FRAMEWORKS[launch.program].stack)
     launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
     return stack
 
@@ -272,8 +244,9 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
 
 def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
     """Limits that the plan keeps: what runs today is to be compared, not ruled out. What a program cannot do is out."""
-    only = dict(ONLY.get(launch.program, {}))
-    if launch.program not in DISPATCHING:
+    framework = FRAMEWORKS[launch.program]
+    only = dict(framework.only)
+    if "dispatcher" not in framework.settable:
         only["dispatcher"] = ()
     choices = {name: tuple(sorted({*values, getattr(plan, name)})) for name, values in only.items()}
     return Limits(
@@ -290,6 +263,6 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
     )
 
 
-def with_stack(question: Question, settings: Mapping[str, Any], zero_stage: int) -> Job:
+def with_stack(question: LaunchAsRead, settings: Mapping[str, Any], zero_stage: int) -> Job:
     """The job with its stack switched as other settings say."""
     return replace(question.job, stack=switched(question.stack, settings, zero_stage))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class LogLine:
     """The values of one line; None stands for what it does not say.
 
     step, last_step: number of the step and of the run's last. seconds: of one step [s]; `averaged` over all steps since
@@ -32,25 +32,29 @@ class Reading:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def nothing_to_settle(readings: Sequence[Reading]) -> Sequence[bool]:
+def nothing_to_settle(readings: Sequence[LogLine]) -> Sequence[bool]:
     """Every reading of a program counts."""
     return [True] * len(readings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
-    """A training program: how its lines are read.
+class LogFormat:
+    """Lines of a training program.
 
-    `marks` are texts of which one is in every line that `read` understands, `tells` one that must be somewhere in its
-    logs, "" for those whose steps tell them. `settle` says which of all readings of a
-    file count, where one line does not tell.
+    Attributes:
+        name: what the program is called.
+        marks: texts of which one is in every line that `read` understands.
+        read: what a line says, None for nothing.
+        tells: a text that must be somewhere in its logs, "" where its steps tell them.
+        settle: which of all lines of a file count, where a line alone does not tell.
+        remark: what a reader of its numbers must know.
     """
 
     name: str
     marks: tuple[str, ...]
-    read: Callable[[str], Reading | None]
+    read: Callable[[str], LogLine | None]
     tells: str = ""
-    settle: Callable[[Sequence[Reading]], Sequence[bool]] = nothing_to_settle
+    settle: Callable[[Sequence[LogLine]], Sequence[bool]] = nothing_to_settle
     remark: str = ""
 
 

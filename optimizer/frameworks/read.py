@@ -11,34 +11,28 @@ from pathlib import Path
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import read_bytes
 from optimizer.frameworks.bash.config import TrainingCommand, training_with_config
-from optimizer.frameworks.bash.launch import BashLaunch, bash_launch, read_script, sbatch_lines, told, training_command
 from optimizer.frameworks.bash.pieces import Piece
-from optimizer.frameworks.bash.script import Document, Find, Reading
+from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
-from optimizer.frameworks.config.launch import ConfigLaunch, checked
+from optimizer.frameworks.config.launch import checked
 from optimizer.frameworks.config.python import config_functions
-from optimizer.frameworks.deepspeed import config as deepspeed
-from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.llm_foundry import config as llm_foundry
+from optimizer.frameworks.every import CONFIGS
 from optimizer.frameworks.machines import device_in
-from optimizer.frameworks.maxtext import config as maxtext
-from optimizer.frameworks.megatron import config as megatron_yaml
 from optimizer.frameworks.megatron.arguments import blocks_in
-from optimizer.frameworks.nanotron import config as nanotron
-from optimizer.frameworks.picotron import config as picotron
+from optimizer.frameworks.megatron.script import (
+    BashLaunch,
+    bash_launch,
+    read_script,
+    sbatch_lines,
+    told,
+    training_command,
+    with_deepspeed,
+)
 from optimizer.frameworks.source import Source
-from optimizer.frameworks.torchtitan import config as torchtitan
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
-KNOWN = (
-    "a Megatron script",
-    "a torchtitan TOML or config_registry.py",
-    "a DeepSpeed or picotron JSON",
-    "an Accelerate, nanotron, llm-foundry, Megatron-Bridge, NeMo, Primus or MaxText YAML",
-)
 PART = re.compile(r"(.*\.py):(\w+)$")
-MODULES = (torchtitan, nanotron, picotron, llm_foundry, maxtext, deepspeed)
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
@@ -139,11 +133,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         found = bash_launch(script.name, script.data, gpus, find, script.outside)
-        for config in configs:
-            if not deepspeed.recognised(config.values):
-                raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
-        for config in (*configs, *_written(found.documents)):
-            _with_deepspeed(found.launch, config)
+        with_deepspeed(found, configs)
         return found
     return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
 
@@ -158,7 +148,7 @@ def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: S
             command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
         )
     values = command.keys.values
-    return bool(megatron_yaml.recognised(values)) or any(each.recognised(values) for each in MODULES)
+    return any(each.recognised(values) for each in CONFIGS)
 
 
 def _keyed_launch(
@@ -166,7 +156,7 @@ def _keyed_launch(
     command: TrainingCommand,
     configs: Sequence[ConfigFile],
     beside: Sequence[ConfigFile],
-    reading: Reading,
+    reading: ScriptRun,
     options: Mapping[str, tuple[int, str, Piece]],
     gpus: int | None,
     model: str,
@@ -196,13 +186,6 @@ def _keyed_launch(
     if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
         found.launch.say("device", device, "#SBATCH")
     return found
-
-
-def _written(documents: Sequence[Document]) -> list[ConfigFile]:
-    """The DeepSpeed configs that a script writes."""
-    texts = [(each.target or "a here-document", each.text) for each in documents if each.text.lstrip()[:1] == "{"]
-    configs = [ConfigFile(target, text, "json") for target, text in texts]
-    return [config for config in configs if config.whole and deepspeed.recognised(config.values)]
 
 
 def _absent(script: File, paths: Sequence[str]) -> str:
@@ -278,17 +261,6 @@ def config_of(file: File) -> ConfigFile:
     return ConfigFile(file.name, file.text, kind, chosen)
 
 
-def _with_deepspeed(launch: Launch, config: ConfigFile) -> None:
-    """A script's launch with what its DeepSpeed config says of ZeRO; the script's batch counts."""
-    extra = Launch(program=deepspeed.PROGRAM)
-    deepspeed.read(extra, config.values)
-    for name in ("zero_stage", "offload"):
-        if name in extra.written and name not in launch.written:
-            launch.say(name, extra.settings[name], extra.written[name])
-    for name in extra.ignored:
-        launch.ignore(name)
-
-
 def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:
     """The launch that configs say, by the format that their keys belong to; of a key in several the last one."""
     for config in configs:
@@ -297,22 +269,13 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str 
             raise InvalidFile(config.name, [f"several configs: give {config.name}:NAME, NAME being one of {names}"])
     values = {path: value for config in configs for path, value in config.values.items()}
     names = ", ".join(config.name for config in configs)
-    program = megatron_yaml.recognised(values) if not maxtext.recognised(values) else ""
-    if program:
-        found = megatron_yaml.read(program, configs, gpus, model)
-        checked(names, found.launch)
-        return found
-    for module in MODULES:
-        if module.recognised(values):
-            launch = Launch(program=module.PROGRAM)
-            if gpus is not None:
-                launch.settings["gpus"] = gpus
-            if module is torchtitan:
-                torchtitan.read(launch, values, configs[0].text)
-            else:
-                module.read(launch, values)
-            return ConfigLaunch(configs=configs, launch=checked(names, launch), write=module.write)
-    raise InvalidFile(names, [f"no launch that is known: expected one of {', '.join(KNOWN)}"])
+    for each in CONFIGS:
+        if each.recognised(values):
+            found = each.read(configs, gpus, model)
+            checked(names, found.launch)
+            return found
+    known = ", ".join(name for each in CONFIGS for name in each.files)
+    raise InvalidFile(names, [f"no launch that is known: expected a Megatron script or one of {known}"])
 
 
 def kind_of(file: File) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from optimizer.catalog import load_model, model_names, preset_model
+from optimizer.catalog import load_model, model_names, model_spellings, preset_model
 from optimizer.frameworks.launch import Launch
 from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 
@@ -42,6 +42,25 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
         launch.assumed.append(f"vocabulary of {values['vocab']:,} tokens (--model)")
     launch.assumed.append("a model of its own: no preset has this shape (--model)")
     return built(values)
+
+
+def named(text: str) -> str:
+    """The preset that a name on the Hugging Face hub means, "" for none.
+
+    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("someone/else")
+    ('llama3.1-8b', '')
+    """
+    spellings = {_bare(spelling): name for spelling, name in model_spellings().items()}
+    bare = _bare(text.rpartition("/")[2])
+    for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
+        for start in ("", "meta"):
+            if bare.endswith(end) and (found := spellings.get(bare.removeprefix(start).removesuffix(end))):
+                return found
+    return ""
+
+
+def _bare(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def filled(said: Mapping[str, Any]) -> dict[str, Any]:

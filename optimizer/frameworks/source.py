@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.megatron.write import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagChange:
+    """One flag before and after: None where it is not given, "" where it has no value."""
+
+    flag: str
+    before: str | None
+    after: str | None
+
+    def written(self) -> tuple[str, str]:
+        """Both as they stand in a script, "-" for nothing.
+
+        >>> FlagChange(flag="--sequence-parallel", before=None, after="").written()
+        ('-', '--sequence-parallel')
+        """
+        before, after = (
+            "-" if value is None else f"{self.flag} {value}".strip() for value in (self.before, self.after)
+        )
+        return before, after
 
 
 class Source(Protocol):

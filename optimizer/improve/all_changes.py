@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.constraints.rules.every import structural
-from optimizer.frameworks.launch_as_read import Question, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
 from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
-from optimizer.improve.programs import BUCKETED, OFFLOADING, PLACING, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, knobs_of, state_of
 from optimizer.improve.switches import SWITCHES, captured, useful
 from optimizer.job.job import EVEN, LAYOUT
@@ -22,7 +21,7 @@ from optimizer.search.plan.best import best_plan
 SPARED = 1e-4  # share of the step below which a change is not worth making
 
 
-def best_edit(question: Question, current: State) -> Edit | None:
+def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     """The best plan of all, with everything switched on that helps."""
     said = dict(question.settings)
     for changes in SWITCHES:
@@ -32,10 +31,10 @@ def best_edit(question: Question, current: State) -> Edit | None:
     job = with_stack(question, said, 1)
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
-    if question.launch.program not in PLACING:
+    if "layers_per_stage" not in question.framework.settable:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
     found = best_plan(job, Tuning(fixed=knobs_of(question, said)))
-    if found is None and question.launch.program in OFFLOADING:
+    if found is None and "offload" in question.framework.settable:
         found = best_plan(job, Tuning())
     if found is None:
         return None
@@ -44,20 +43,20 @@ def best_edit(question: Question, current: State) -> Edit | None:
     plan = found.plan
     if plan.layers_per_stage and is_even(plan, job.model.layers):
         plan = replace(plan, layers_per_stage=())
-    if question.launch.program in SEQUENCE_PARALLEL:
+    if question.framework.sequence_parallel:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
     settings = useful({**question.settings, **said}, question.settings, plan)
     if settings.get("cuda_graphs") and not captured(question, plan):
         settings["cuda_graphs"] = question.settings["cuda_graphs"]
     after = _spared(question, state_of(question, plan, settings, knobs))
-    return edit_to(current, bucketed(question, after) if question.launch.program in BUCKETED else after)
+    return edit_to(current, bucketed(question, after) if "bucket" in question.framework.settable else after)
 
 
-def _spared(question: Question, after: State) -> State:
+def _spared(question: LaunchAsRead, after: State) -> State:
     """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
     before = question.plan
     for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
-        fixed = question.launch.program in SEQUENCE_PARALLEL or after.plan.tp == 1
+        fixed = question.framework.sequence_parallel or after.plan.tp == 1
         if name == "sequence_parallel" and fixed:
             continue
         if getattr(after.plan, name) != getattr(before, name):
@@ -70,7 +69,7 @@ def _spared(question: Question, after: State) -> State:
     return after
 
 
-def _restated(question: Question, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
+def _restated(question: LaunchAsRead, state: State, plan: Plan, settings: Mapping[str, Any]) -> State:
     """The state with another plan and other settings where every rule admits them, else as it was."""
     job = with_stack(question, settings, plan.zero_stage)
     if any(not rule.check(job, Plans.of([plan])).all() for rule in structural(job)):

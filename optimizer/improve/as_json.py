@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
-from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.frameworks.source import FlagChange
 from optimizer.improve.edit import Edit
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import State

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer.frameworks.launch_as_read import Question
+from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.improve.edit import NOTICEABLE
 from optimizer.improve.state import State, knobs_of, state_of
 
 BUCKETS = (40e6, 80e6, 160e6, 320e6, 640e6, 1e9)  # B, of gradients
 
 
-def bucketed(question: Question, state: State) -> State:
+def bucketed(question: LaunchAsRead, state: State) -> State:
     """The state with the gradient bucket that makes it fastest, the one that it has where none is noticeably better."""
     if state.plan.dp * state.plan.cp == 1 or not state.settings.get("reduce_overlap"):
         return state

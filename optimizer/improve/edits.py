@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.frameworks.launch_as_read import Question, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
 from optimizer.improve.all_changes import best_edit
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import NOTICEABLE, Edit, edit_to, moved
 from optimizer.improve.neighbours import neighbours
-from optimizer.improve.programs import BUCKETED, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, current_state, knobs_of, state_of
 from optimizer.improve.switches import capturable, switches
 from optimizer.job.plan import Plans
@@ -32,21 +31,21 @@ class Improvement:
     `pair` and `best` are None where nothing is gained by them over the best that needs fewer changes.
     """
 
-    question: Question
+    question: LaunchAsRead
     current: State
     edits: tuple[Edit, ...]
     pair: Edit | None
     best: Edit | None
 
 
-def improve(question: Question, *, flex_batch: bool = False) -> Improvement:
+def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
     """Price a launch and find the edits that pay; `flex_batch` lets the global batch be half, twice or four times."""
     current = current_state(question)
     near, counts = neighbours(current.job, question.plan)
     if question.settings.get("cuda_graphs"):
         able = np.flatnonzero(capturable(question.job.model, near))
         near, counts = near.take(able), counts[able]
-    if question.launch.program in SEQUENCE_PARALLEL:
+    if question.framework.sequence_parallel:
         does = np.flatnonzero(near.sequence_parallel == (near.tp > 1))
         near, counts = near.take(does), counts[does]
     ones = _singles(question, current, near, counts)
@@ -67,18 +66,18 @@ def improve(question: Question, *, flex_batch: bool = False) -> Improvement:
     )
 
 
-def _singles(question: Question, current: State, near: Plans, counts: Any) -> list[Edit]:
+def _singles(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> list[Edit]:
     """The best plan for each setting changed alone, each switch turned alone."""
     said = dict(question.settings)
     found = list(_firsts(question, current, near.take(np.flatnonzero(counts == 1)), said))
     for changed in switches(question, question.plan):
         found.append(edit_to(current, state_of(question, question.plan, {**said, **changed})))
-    if question.launch.program in BUCKETED:
+    if "bucket" in question.framework.settable:
         found.append(edit_to(current, bucketed(question, current)))
     return found
 
 
-def _other_batches(question: Question) -> Iterator[Question]:
+def _other_batches(question: LaunchAsRead) -> Iterator[LaunchAsRead]:
     """The same question at half the global batch, twice and four times."""
     for factor in BATCHES:
         batch = int(question.job.global_batch * factor)
@@ -87,7 +86,7 @@ def _other_batches(question: Question) -> Iterator[Question]:
             yield replace(question, job=replace(question.job, global_batch=batch), settings=settings)
 
 
-def _batches(question: Question, current: State) -> list[Edit]:
+def _batches(question: LaunchAsRead, current: State) -> list[Edit]:
     """The plan that runs with more or fewer micro-batches of the same size."""
     found = []
     for other in _other_batches(question):
@@ -98,7 +97,7 @@ def _batches(question: Question, current: State) -> list[Edit]:
     return found
 
 
-def _priced(question: Question, plans: Plans, settings: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+def _priced(question: LaunchAsRead, plans: Plans, settings: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
     """Seconds and bytes of plans under these settings, group by group of ZeRO stages."""
     seconds, reserved = np.full(len(plans), np.inf), np.full(len(plans), np.inf)
     knobs = knobs_of(question, settings)
@@ -111,7 +110,7 @@ def _priced(question: Question, plans: Plans, settings: Mapping[str, Any]) -> tu
     return seconds, reserved
 
 
-def _firsts(question: Question, current: State, plans: Plans, settings: dict[str, Any]) -> Iterator[Edit]:
+def _firsts(question: LaunchAsRead, current: State, plans: Plans, settings: dict[str, Any]) -> Iterator[Edit]:
     """Of plans that change the same setting the best: the fastest that fits, else the leanest."""
     if not len(plans):
         return
@@ -136,7 +135,7 @@ def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
     return np.lexsort((np.where(fits, -worth, reserved), ~fits))
 
 
-def _pairs(question: Question, current: State, near: Plans, counts: Any) -> list[Edit]:
+def _pairs(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> list[Edit]:
     """The best that two changes reach: two settings of the plan, one and a switch, or two switches."""
     said = dict(question.settings)
     found: list[Edit] = []
@@ -154,7 +153,7 @@ def _pairs(question: Question, current: State, near: Plans, counts: Any) -> list
     return found
 
 
-def _fastest(question: Question, plans: Plans, settings: dict[str, Any], current: State) -> Edit | None:
+def _fastest(question: LaunchAsRead, plans: Plans, settings: dict[str, Any], current: State) -> Edit | None:
     if not len(plans):
         return None
     seconds, reserved = _priced(question, plans, settings)

@@ -10,25 +10,26 @@ from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.frameworks.launch import LACKING
-from optimizer.frameworks.launch_as_read import Question
-from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File
-from optimizer.frameworks.source import Source
+from optimizer.frameworks.source import FlagChange, Source
 from optimizer.improve.edit import SOFTWARE, Edit
 
 # Reads the files again, with what the user said besides.
-Again = Callable[[Sequence[File]], Question]
+Again = Callable[[Sequence[File]], LaunchAsRead]
 ROUNDED = 0.01  # share by which a bucket that was counted in whole parameters may differ
 UNSAID = ("layers_per_stage", "recompute_first", "mtp_ahead")
 
 
-def changes_of(source: Source, question: Question, edit: Edit) -> tuple[FlagChange, ...]:
+def changes_of(source: Source, question: LaunchAsRead, edit: Edit) -> tuple[FlagChange, ...]:
     """What to write otherwise in the launch files for an edit."""
     software = {change.name: change.after for change in edit.changes if change.name in (*SOFTWARE, "bucket")}
     return source.changes(edit.after.job, question.plan, edit.after.plan, software)
 
 
-def patched(source: Source, question: Question, edit: Edit, files: Sequence[File], again: Again) -> Mapping[str, bytes]:
+def patched(
+    source: Source, question: LaunchAsRead, edit: Edit, files: Sequence[File], again: Again
+) -> Mapping[str, bytes]:
     """The files with an edit made: the first way to write it that reads back as the edit's plan.
 
     Raises InputError where there is none: the script takes its flags from where they cannot be changed.
@@ -48,7 +49,7 @@ def patched(source: Source, question: Question, edit: Edit, files: Sequence[File
     raise InputError("no patch: the files take these settings from where they cannot be changed; make them by hand")
 
 
-def _same(found: Question, edit: Edit) -> bool:
+def _same(found: LaunchAsRead, edit: Edit) -> bool:
     """Whether files that were read again run the plan of an edit, but for where it lays single layers."""
     ours, theirs = vars(found.plan), vars(edit.after.plan)
     plan = all(ours[name] == theirs[name] for name in ours if name not in UNSAID)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from optimizer.frameworks.launch import Launch
-    from optimizer.frameworks.megatron.write import FlagChange
+    from optimizer.frameworks.source import FlagChange
 
 SHOWN = 5  # single edits
 BINDS = 0.02  # share of the step from which on a term is named
@@ -214,7 +214,7 @@ def named_text(name: str, value: object) -> str:
 def flag_text(flag: FlagChange) -> str:
     """A flag before and after.
 
-    >>> from optimizer.frameworks.megatron.write import FlagChange
+    >>> from optimizer.frameworks.source import FlagChange
     >>> flag_text(FlagChange(flag="--micro-batch-size", before="1", after="4"))
     '--micro-batch-size 1 → 4'
     >>> flag_text(FlagChange(flag="--sequence-parallel", before=None, after=""))

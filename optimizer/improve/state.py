@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.frameworks.launch_as_read import Question, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
@@ -42,7 +42,7 @@ class State:
         return chance_to_fit(self.job, self.estimate.reserved)
 
 
-def current_state(question: Question) -> State:
+def current_state(question: LaunchAsRead) -> State:
     """The plan of the launch as it is."""
     estimate = priced(question.job, question.plan, question.knobs)
     return State(
@@ -54,12 +54,12 @@ def current_state(question: Question) -> State:
     )
 
 
-def knobs_of(question: Question, settings: Mapping[str, Any]) -> Knobs:
+def knobs_of(question: LaunchAsRead, settings: Mapping[str, Any]) -> Knobs:
     """The knobs of the launch, with as much of the optimizer on the host as the settings say."""
     return replace(question.knobs, offload=float(settings.get("offload", 0.0)))
 
 
-def state_of(question: Question, plan: Plan, settings: Mapping[str, Any], knobs: Knobs | None = None) -> State:
+def state_of(question: LaunchAsRead, plan: Plan, settings: Mapping[str, Any], knobs: Knobs | None = None) -> State:
     """A plan under these settings, priced; at the launch's knobs where none are given."""
     job, chosen = with_stack(question, settings, plan.zero_stage), knobs or knobs_of(question, settings)
     estimate = estimate_of(job, price(job, Plans.of([plan]), chosen), 0)

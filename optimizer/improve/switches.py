@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.frameworks.launch_as_read import Question
+from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.job.model import Model
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE
@@ -31,12 +31,12 @@ def capturable(model: Model, plans: Plans) -> BoolArray:
     return np.asarray(~whole & (plans.activation_offload == 0) & (model.experts is None))
 
 
-def captured(question: Question, plan: Plan) -> bool:
+def captured(question: LaunchAsRead, plan: Plan) -> bool:
     """Whether a CUDA graph can hold the layers of this plan."""
     return bool(capturable(question.job.model, Plans.of([plan]))[0])
 
 
-def switches(question: Question, plan: Plan) -> Iterator[Mapping[str, Any]]:
+def switches(question: LaunchAsRead, plan: Plan) -> Iterator[Mapping[str, Any]]:
     """What the software could be told otherwise for a plan: each a set of settings that go together."""
     said, seen = question.settings, []
     for changes in SWITCHES:

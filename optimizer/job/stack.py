@@ -227,7 +227,7 @@ class Features:
     below 1 where weights are gathered one by one. whole_experts: experts of several ranks are whole, and those of one
     rank split as other weights are. context_shares: ranks of context parallelism always share weights. tied_stages: an
     embedding and a head that share weights may lie on two stages. lifted: what is assumed beyond the software itself,
-    as optimizer.job.target does it.
+    as optimizer.catalog.targets does it.
     """
 
     attention: str = "flash"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from optimizer.base.errors import InputError, nearest
-from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE, Features, Stack
-from optimizer.job.variables import DISPATCHERS, SCHEDULES
+from optimizer.base.errors import InputError
+from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE, Stack
+from optimizer.job.variables import SCHEDULES
 
 if TYPE_CHECKING:
     from optimizer.job.plan import Plan
@@ -19,18 +19,33 @@ AT = "@"  # between the name of a stack and its target
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """What a launcher can express, in the words of Features, and the makers of devices that it runs on.
+    """What a launcher can express, in the words of Features.
 
-    only: variables of which it has one value. stack: the stack to price it with unless another is asked for.
+    Attributes:
+        schedules: pipeline schedules.
+        zero_stages: ZeRO stages.
+        recompute_by: what has a number of recomputed layers of its own.
+        dispatchers: ways of tokens to experts.
+        settable: knobs.
+        modules: single modules of a layer can be recomputed.
+        offload: activations can lie on the host.
+        overlap: expert-parallel all-to-all can run during another micro-batch.
+        selective: attention or operators alone can be recomputed.
+        whole_experts: an expert is split as all weights are, or not at all.
+        context_shares: context-parallel ranks share weights.
+        tied_stages: embedding and head may share weights across stages.
+        only: variables of a plan with one value.
+        stack: what prices it unless another stack is asked for; "" for the usual one.
+        vendors: makers of the devices that it runs on.
     """
 
     schedules: tuple[str, ...]
     zero_stages: tuple[int, ...]
     recompute_by: str
-    modules: bool
-    settable: tuple[str, ...]
     dispatchers: tuple[str, ...]
-    offload: bool
+    settable: tuple[str, ...] = ()
+    modules: bool = False
+    offload: bool = False
     overlap: bool = True
     selective: bool = True
     whole_experts: bool = False
@@ -41,88 +56,6 @@ class Launcher:
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
 
 
-MEGATRON = Launcher(
-    schedules=("1f1b", "interleaved"),
-    zero_stages=(0, 1, 2, 3),
-    recompute_by=BY_VIRTUAL_STAGE,
-    modules=True,
-    settable=SETTABLE,
-    dispatchers=DISPATCHERS,
-    offload=True,
-)
-# Data-parallel replicas that share states, and nothing else.
-ALONE: Mapping[str, int] = {"tp": 1, "cp": 1, "pp": 1, "ep": 1, "etp": 1}
-DATA = Launcher(
-    schedules=("1f1b",),
-    zero_stages=(2, 3),
-    recompute_by=ALL_LAYERS,
-    modules=False,
-    settable=(),
-    dispatchers=DISPATCHERS[:1],
-    offload=False,
-    overlap=False,
-    selective=False,
-    only=ALONE,
-    stack="llm-foundry-fsdp-2023",
-)
-LAUNCHERS: Mapping[str, Launcher] = {
-    "megatron-lm": MEGATRON,
-    "megatron-bridge": MEGATRON,
-    "torchtitan": Launcher(
-        schedules=("1f1b", "interleaved"),
-        zero_stages=(0, 2, 3),
-        recompute_by=ALL_LAYERS,
-        modules=False,
-        settable=(),
-        dispatchers=DISPATCHERS[:1],
-        offload=False,
-        overlap=False,
-        whole_experts=True,
-        context_shares=True,
-        tied_stages=False,
-    ),
-    # ZeRO-0 with bf16 runs its BF16_Optimizer, which shards states; below ZeRO-3 it offloads all of them or none.
-    "deepspeed": replace(DATA, zero_stages=(1, 2, 3), only={**ALONE, "shard": 0}, settable=("bucket",)),
-    "accelerate": DATA,
-}
-TARGETS = (*LAUNCHERS, ANY)
-
-
-def aimed(stack: Stack, target: str) -> Stack:
-    """The stack with the features that the target can express, under a name that says so; for `any` with all.
-
-    Raises InputError for an unknown target, or one that has nothing of the stack.
-
-    >>> aimed(Stack(name="mine"), "megatron-lm").features.recompute_by
-    'virtual stage'
-    """
-    if target not in TARGETS:
-        near = nearest(target, TARGETS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"unknown target {target!r}: expected one of {', '.join(TARGETS)}{hint}")
-    features = _lifted(stack.features) if target == ANY else _kept(stack, LAUNCHERS[target])
-    empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]
-    if empty:
-        raise InputError(
-            f"{target} has none of the {', '.join(empty)} of {stack.name}: give another --stack or --target"
-        )
-    return replace(stack, name=f"{stack.name}{AT}{target}", features=features)
-
-
-def held_to(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:
-    """What is fixed, and what the target has one value of. Raises InputError where these differ.
-
-    >>> held_to("deepspeed", {"micro_batch": 2})["tp"], held_to("any", {})
-    (1, {})
-    """
-    only = LAUNCHERS[target].only if target in LAUNCHERS else {}
-    wrong = {name: fixed[name] for name, value in only.items() if name in fixed and fixed[name] != value}
-    if wrong:
-        asked = ", ".join(f"{name}={value}" for name, value in wrong.items())
-        raise InputError(f"--target {target} cannot run {asked}: it shares states among replicas and splits no layer")
-    return {**fixed, **only}
-
-
 def target_of(stack: Stack) -> str:
     """The target of a stack, "" for its own software."""
     return stack.name.partition(AT)[2]
@@ -130,36 +63,48 @@ def target_of(stack: Stack) -> str:
 
 def unbuilt(stack: Stack, plan: Plan) -> tuple[str, ...]:
     """What of a plan the stack's own software cannot do, in words: what would have to be built to run it."""
-    counts, lifted = plan.recompute_layers, stack.features.lifted
+    counts, without = plan.recompute_layers, stack.features.lifted
     missing = {
-        "recomputation of another number of layers on each stage": "recompute_by" in lifted and len(set(counts)) > 1,
-        f"the schedule {plan.schedule}": f"schedule {plan.schedule}" in lifted,
-        "stages of unlike length": "uneven_stages" in lifted and len(set(plan.layers_per_stage)) > 1,
+        "recomputation of another number of layers on each stage": "recompute_by" in without and len(set(counts)) > 1,
+        f"the schedule {plan.schedule}": f"schedule {plan.schedule}" in without,
+        "stages of unlike length": "uneven_stages" in without and len(set(plan.layers_per_stage)) > 1,
     }
     return tuple(f"would have to be built: {what}" for what, holds in missing.items() if holds)
 
 
-def _lifted(own: Features) -> Features:
+def lifted(stack: Stack) -> Stack:
+    """The stack with what any launcher could express, and in `lifted` what its own software cannot."""
+    own = stack.features
     schedules = tuple(f"schedule {name}" for name in SCHEDULES if name not in own.schedules)
     recompute = ("recompute_by",) * (own.recompute_by != BY_STAGE)
-    lifted = (*recompute, *schedules, *("uneven_stages",) * (not own.uneven_stages))
-    return replace(
+    features = replace(
         own,
         recompute_by=BY_STAGE,
         schedules=SCHEDULES,
         uneven_stages=True,
-        lifted=lifted,
+        lifted=(*recompute, *schedules, *("uneven_stages",) * (not own.uneven_stages)),
         whole_experts=False,
         context_shares=False,
         tied_stages=True,
     )
+    return replace(stack, name=f"{stack.name}{AT}{ANY}", features=features)
 
 
-def _kept(stack: Stack, can: Launcher) -> Features:
+def narrowed(stack: Stack, target: str, can: Launcher) -> Stack:
+    """The stack with what both its software and a launcher can.
+
+    Args:
+        stack: the software that prices plans.
+        target: what the launcher is called.
+        can: what the launcher can express.
+
+    Raises:
+        InputError: nothing is left of the schedules, ZeRO stages or ways to recompute.
+    """
     own = stack.features
     order = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
     selective = can.selective and own.selective == ("core" if can.modules else "ops")
-    return replace(
+    features = replace(
         own,
         recompute_by=max(own.recompute_by, can.recompute_by, key=order.index),
         schedules=tuple(name for name in own.schedules if name in can.schedules),
@@ -174,3 +119,9 @@ def _kept(stack: Stack, can: Launcher) -> Features:
         context_shares=own.context_shares or can.context_shares,
         tied_stages=own.tied_stages and can.tied_stages,
     )
+    empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]
+    if empty:
+        raise InputError(
+            f"{target} has none of the {', '.join(empty)} of {stack.name}: give another --stack or --target"
+        )
+    return replace(stack, name=f"{stack.name}{AT}{target}", features=features)

@@ -22,12 +22,12 @@ from typing import Any
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names
+from optimizer.catalog.targets import aimed, held_to, launchers
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
 from optimizer.job.job import Job
-from optimizer.job.target import LAUNCHERS, aimed, held_to
 from optimizer.search.plan.planner import plan
 
 HERE = Path(__file__).parent
@@ -149,7 +149,7 @@ def drawn(random: Random, target: str) -> Job:
             job = job.with_limits(fixed=held_to(target, pins), bubble=1.0)
         except InputError:
             continue
-        vendor = job.cluster.device.vendor in LAUNCHERS[target].vendors
+        vendor = job.cluster.device.vendor in launchers()[target].vendors
         if vendor and job.model.params <= LARGEST:
             return job
 

@@ -61,15 +61,68 @@ def in_flight(pp, vpp, stage):
 
 GPIPE = Schedule(name="gpipe", order=gpipe, in_flight=in_flight)
 '''
-EXPORT = '''"""The degrees of a plan."""
+FRAMEWORK = '''"""quill."""
+
+from functools import partial
+
+from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys
+
+NAME = "quill"
+QUILL = Framework(
+    name=NAME,
+    stack="nanotron-2024",
+)
+'''
+CONFIG = '''"""quill's JSON."""
+
+from optimizer.frameworks.config.launch import rest, take, tied
+
+KEYS = {"quill.gpus": "gpus", "quill.tp": "tp", "quill.micro": "micro_batch", "quill.batch": "global_batch"}
+
+
+def recognised(values):
+    return "quill.tp" in values
+
+
+def read(launch, values):
+    take(launch, values, KEYS)
+    rest(launch, values, KEYS)
+
+
+def write(values, job, before, after, turned):
+    return tied(values, {"tp": "quill.tp", "micro_batch": "quill.micro"}, before, after)
+'''
+LOG = '''"""Lines of quill."""
+
+import re
+
+from optimizer.frameworks.log_line import LogFormat, LogLine
+
+STEP = re.compile(r"quill (\\d+): ([0-9.]+) s")
+
+
+def read(text):
+    match = STEP.search(text)
+    return LogLine(step=int(match[1]), seconds=float(match[2])) if match else None
+
+
+LOG = LogFormat(name="quill", marks=("quill ",), read=read)
+'''
+EXPORT = '''"""quill's JSON for a plan of replicas of tensor-parallel groups."""
+
+import json
 
 from optimizer.base.errors import InputError
 
 
-def degrees(answer):
-    if answer.plan is None:
+def quill_json(answer):
+    plan, job = answer.plan, answer.job
+    if plan is None:
         raise InputError("there is no plan")
-    return f"tp={answer.plan.tp} pp={answer.plan.pp}\\n"
+    if plan.tp * plan.dp != job.gpus:
+        raise InputError("it lacks a pipeline and context parallelism")
+    sizes = {"gpus": job.gpus, "tp": plan.tp, "micro": plan.micro_batch, "batch": job.global_batch}
+    return json.dumps({"quill": sizes})
 '''
 CAUSE = '''"""Steps that wait for a checkpoint."""
 
@@ -92,6 +145,13 @@ CAUSE = Cause(
     test=Test(what="20 steps without checkpoints", minutes=1.0, shows=lambda wait: "the step is as predicted"),
 )
 '''
+READS = """    config=ConfigFormat(
+        files=("quill JSON",),
+        recognised=config.recognised,
+        read=partial(launch_by_keys, NAME, config.read, config.write),
+    ),
+"""
+IMPORTS = "from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys\n"
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
@@ -121,12 +181,41 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ('    "allreduce": "all_reduce",\n', '    "broadcast": "broadcast",\n'),
         ),
     },
+    "A framework": {
+        "optimizer/frameworks/NAME/framework.py": FRAMEWORK,
+        "optimizer/frameworks/every.py": (
+            (
+                "from optimizer.frameworks.primus.framework import PRIMUS\n",
+                "from optimizer.frameworks.quill.framework import QUILL\n",
+            ),
+            ("    TORCHTITAN,\n", "    QUILL,\n"),
+        ),
+    },
+    "A launch reader": {
+        "optimizer/frameworks/NAME/config.py": CONFIG,
+        "optimizer/frameworks/NAME/framework.py": (
+            (IMPORTS, "from optimizer.frameworks.quill import config\n"),
+            ('    stack="nanotron-2024",\n', READS),
+        ),
+    },
+    "A log format": {
+        "optimizer/frameworks/NAME/log.py": LOG,
+        "optimizer/frameworks/NAME/framework.py": (
+            (IMPORTS, "from optimizer.frameworks.quill import log\n"),
+            ('    stack="nanotron-2024",\n', "    log=log.LOG,\n"),
+        ),
+    },
     "An export": {
         "optimizer/frameworks/NAME/export.py": EXPORT,
-        "optimizer/frameworks/export_folder.py": (
-            ("from __future__ import annotations\n", "from optimizer.frameworks.degrees.export import degrees\n"),
-            ('    "megatron.args": _arguments,\n', '    "degrees.txt": degrees,\n'),
-            ('"megatron-lm": ("megatron.args",', ' "degrees.txt",'),
+        "optimizer/frameworks/NAME/framework.py": (
+            (IMPORTS, "from optimizer.frameworks.quill import export\n"),
+            (
+                '    stack="nanotron-2024",\n',
+                '    targets={NAME: ExportFiles(files={"quill.json": export.quill_json})},\n',
+            ),
+        ),
+        "presets/launchers/targets.toml": (
+            ('[megatron-bridge]\nlike = "megatron-lm"\n', '\n[quill]\nlike = "torchtitan"\n'),
         ),
     },
     "A cause of slow runs": {
@@ -141,7 +230,7 @@ NAMES = {
     "A rule": "pairs",
     "A cause of slow runs": "checkpoints",
     "A pipeline schedule": "gpipe",
-    "An export": "degrees",
+    **dict.fromkeys(("A framework", "A launch reader", "A log format", "An export"), "quill"),
 }
 PRESETS = {
     "A device": {"presets/devices.csv": ("h200", "chip"), "presets/clusters.csv": ("dgx-h200", "dgx-chip")},
@@ -149,7 +238,12 @@ PRESETS = {
 }
 LOOK = """
 import importlib, json
+from dataclasses import replace
+from pathlib import Path
 from optimizer import plan
+from optimizer.diagnose.log import read_log
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
+from optimizer.frameworks.read import read_files, read_launch
 from optimizer.frameworks.export_folder import exported
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
@@ -172,6 +266,9 @@ def causes_of_slow_run():
     log = str(ROOT / "examples" / "slow-run.log")
     read = CliRunner().invoke(cli, ["read", log, "--plan", "answer.json", "--json"])
     return [cause["name"] for cause in json.loads(read.stdout)["diagnosis"]["causes"]]
+def launched(*arguments):
+    source = read_launch(read_files(arguments))
+    return source, launch_as_read(source.launch, Controls(model="own-7b", device="chip"), arguments[0])
 
 
 asked = dict(model="own-7b", device="chip", gpus=8, global_batch=16, trials=0, top=0)
@@ -182,6 +279,13 @@ piped = plan(small_job(8, features=offered, fixed={"pp": 2, "schedule": "gpipe"}
 cluster = load_cluster("dgx-chip")
 group = span(cluster, 4, 1)
 kinds = ("broadcast", "all_gather")
+Path("quill.json").write_text(exported(found).texts["quill.json"])
+source, named = launched("quill.json")
+changes = source.changes(named.job, named.plan, replace(named.plan, micro_batch=named.plan.micro_batch + 1), {})
+edited = [next(source.edited(changes))["quill.json"].decode(), named.plan.micro_batch + 1]
+Path("quill.log").write_text("".join(f"quill {step}: 2.5 s\\n" for step in range(1, 9)))
+(run,) = read_log("quill.log")
+aimed_plan = plan(**asked, target="quill", fix={"pp": 1, "cp": 1})
 seconds = [float(collective_time(kind, 1e9, group, cluster)) for kind in kinds]
 seen = {
     "tp": found.plan.tp,
@@ -193,7 +297,11 @@ seen = {
     "sent": float(volume_per_rank("broadcast", 3e9, 4)),
     "seconds": seconds,
     "kinds": "broadcast" in KINDS and "broadcast" in _KINDS,
-    "text": exported(found).texts["degrees.txt"],
+    "read": [named.framework.name, named.plan.tp, named.plan.dp, named.job.global_batch],
+    "edited": edited,
+    "logged": [run.program.name, [record.reading.seconds for record in run.records]],
+    "exported": [found.plan.tp, found.plan.dp, *exported(found).texts],
+    "targeted": [*aimed_plan.plan.summary().split(), *exported(aimed_plan).texts],
     "counts": [len(device_names()), len(model_names())],
     "layers": load_model("own-7b").layers,
     "causes": causes_of_slow_run(),
@@ -270,8 +378,21 @@ def test_a_cause_is_weighed(copied: dict[str, Any]) -> None:
     assert "checkpoints" in copied["causes"]
 
 
-def test_an_export_is_written(copied: dict[str, Any]) -> None:
-    assert copied["text"].startswith("tp=")
+def test_a_launch_of_a_framework_is_read_and_edited(copied: dict[str, Any]) -> None:
+    tp, dp, *_ = copied["exported"]
+    assert copied["read"] == ["quill", tp, dp, 16]
+    text, micro = copied["edited"]
+    assert json.loads(text)["quill"]["micro"] == micro
+
+
+def test_a_log_of_a_framework_is_read(copied: dict[str, Any]) -> None:
+    assert copied["logged"] == ["quill", [2.5] * 8]
+
+
+def test_an_export_is_written_and_alone_for_its_target(copied: dict[str, Any]) -> None:
+    assert {"quill.json", "megatron.args"} <= set(copied["exported"])
+    assert copied["targeted"][-1] == "quill.json"
+    assert "megatron.args" not in copied["targeted"]
 
 
 def test_a_device_and_a_model_are_found_and_counted(copied: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from random import Random
 from optimizer.answer.answer import Answer
 from optimizer.catalog import load_stack
 from optimizer.frameworks.export_folder import exported, write_exports
-from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
@@ -93,7 +93,7 @@ def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
         global_batch=job.global_batch,
     )
     files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
-    question = question_of(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
+    question = launch_as_read(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
     return question.plan, question.knobs
 
 

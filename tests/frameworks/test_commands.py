@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
@@ -21,9 +21,9 @@ def registry(function: str, text: str = launches.REGISTRY) -> File:
     return File(REGISTRY, text.encode(), function)
 
 
-def asked(files: list[File], **controls: Any) -> Question:
+def asked(files: list[File], **controls: Any) -> LaunchAsRead:
     told = Controls(**controls)
-    return question_of(read_launch(files, told.gpus, told.model).launch, told, "files")
+    return launch_as_read(read_launch(files, told.gpus, told.model).launch, told, "files")
 
 
 def test_a_python_config() -> None:
@@ -212,11 +212,11 @@ PATCHED: list[list[File]] = [
 def test_patches_read_back_as_the_plan(files: list[File]) -> None:
     gpus = 16 if len(files) == 1 and files[0].name == REGISTRY else None
     source = read_launch(files, gpus)
-    asked_of = question_of(source.launch, Controls(gpus=gpus), "files")
+    asked_of = launch_as_read(source.launch, Controls(gpus=gpus), "files")
     found = improve(asked_of)
 
-    def again(written: Any) -> Question:
-        return question_of(read_launch(written, gpus).launch, Controls(gpus=gpus), "files")
+    def again(written: Any) -> LaunchAsRead:
+        return launch_as_read(read_launch(written, gpus).launch, Controls(gpus=gpus), "files")
 
     edits = [edit for edit in (*found.edits, found.pair, found.best) if edit]
     assert edits

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from tests.frameworks import launches
 
@@ -49,7 +49,7 @@ def test_damage_is_refused_in_words(name: str) -> None:
         )
         try:
             source = read_launch([File(name, text.encode())], controls.gpus)
-            question_of(source.launch, controls, name)
+            launch_as_read(source.launch, controls, name)
         except InputError as error:
             messages.append(str(error))
     assert messages

@@ -10,10 +10,10 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_model
+from optimizer.catalog.targets import aimed
 from optimizer.frameworks.export_folder import exported, write_exports, write_texts
 from optimizer.frameworks.megatron.sbatch import AT_STAKE, sbatch_script
 from optimizer.job.plan import Plan
-from optimizer.job.target import aimed
 
 CHECKOUT = Path(__file__).parents[2]
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from tests.frameworks import launches
 
 
-def question(files: Mapping[str, str], **controls: Any) -> Question:
+def question(files: Mapping[str, str], **controls: Any) -> LaunchAsRead:
     asked = Controls(**controls)
     source = read_launch([File(name, text.encode()) for name, text in files.items()], asked.gpus, asked.model)
-    return question_of(source.launch, asked, ", ".join(files))
+    return launch_as_read(source.launch, asked, ", ".join(files))
 
 
 CASES: list[tuple[dict[str, str], dict[str, Any], str, dict[str, Any], dict[str, Any]]] = [

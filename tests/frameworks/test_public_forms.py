@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
@@ -60,7 +60,7 @@ ddp: {overlap_param_gather: false}
 """
 
 
-def asked(name: str, text: str, **controls: Any) -> Question:
+def asked(name: str, text: str, **controls: Any) -> LaunchAsRead:
     return question({name: text}, **controls)
 
 
@@ -90,9 +90,9 @@ def test_the_mesh_of_accelerate() -> None:
 def test_edits_of_a_mesh_are_written_into_it() -> None:
     files = [File("acc.yaml", MESH.encode())]
 
-    def again(written: Any) -> Question:
+    def again(written: Any) -> LaunchAsRead:
         told = Controls(model="llama3-8b", global_batch=64)
-        return question_of(read_launch(written).launch, told, "acc.yaml")
+        return launch_as_read(read_launch(written).launch, told, "acc.yaml")
 
     source, launch = read_launch(files), again(files)
     best = improve(launch).best

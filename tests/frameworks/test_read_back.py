@@ -10,10 +10,10 @@ import pytest
 
 from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.targets import aimed, launchers
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.megatron.export import unexpressed, unexpressed_plan
 from optimizer.job.job import Job
-from optimizer.job.target import LAUNCHERS, aimed
 from optimizer.search.plan.planner import plan
 from tests.frameworks.read_back import ARGUMENTS, FILES, answers, differing
 from tests.thorough import cases
@@ -26,7 +26,7 @@ EACH = cases(5, sample=3)  # jobs of a seed; python -m tests.frameworks.read_bac
 def test_arguments_read_back_cost_the_same(seed: int, tmp_path: Path) -> None:
     for number, answer in enumerate(answers(Random(seed), EACH, ("",))):
         assert answer.plan is not None
-        ours = answer.job.cluster.device.vendor in LAUNCHERS["megatron-lm"].vendors
+        ours = answer.job.cluster.device.vendor in launchers()["megatron-lm"].vendors
         assert unexpressed_plan(answer.job, answer.plan, answer.knobs) == () or not ours
         if unexpressed(answer.job, answer.plan, answer.knobs):
             assert ARGUMENTS in exported(answer).refused

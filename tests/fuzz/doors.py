@@ -129,11 +129,11 @@ def log_file(path: Path) -> object:
 
 
 def launch_file(path: Path) -> object:
-    from optimizer.frameworks.launch_as_read import Controls, question_of
+    from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
 
     source = read_launch(read_files([str(path)]), 64, "")
-    return question_of(source.launch, Controls(gpus=64), str(path))
+    return launch_as_read(source.launch, Controls(gpus=64), str(path))
 
 
 def measured_file(path: Path) -> object:

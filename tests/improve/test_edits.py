@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve
@@ -35,14 +35,14 @@ FILES: dict[str, dict[str, str]] = {
 GPUS = {"llm-foundry": 64, "bridge": 64, "primus": 8}
 
 
-def asked(name: str) -> tuple[list[File], Source, Question]:
+def asked(name: str) -> tuple[list[File], Source, LaunchAsRead]:
     files = [File(path, text.encode()) for path, text in FILES[name].items()]
     source = read_launch(files, GPUS.get(name))
-    return files, source, question_of(source.launch, Controls(gpus=GPUS.get(name)), name)
+    return files, source, launch_as_read(source.launch, Controls(gpus=GPUS.get(name)), name)
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, tuple[list[File], Source, Question, Improvement]]:
+def found() -> dict[str, tuple[list[File], Source, LaunchAsRead, Improvement]]:
     return {name: (*asked(name), improve(asked(name)[2])) for name in FILES}
 
 
@@ -66,9 +66,9 @@ def test_patches_read_back_as_the_plan(name: str, found: Any) -> None:
     edits = [*improvement.edits[:3], *filter(None, (improvement.pair, improvement.best))]
     for edit in edits:
 
-        def again(written: Any) -> Question:
+        def again(written: Any) -> LaunchAsRead:
             controls = Controls(gpus=GPUS.get(name))
-            return question_of(read_launch(written, controls.gpus).launch, controls, name)
+            return launch_as_read(read_launch(written, controls.gpus).launch, controls, name)
 
         texts = patched(source, question, edit, files, again)
         fresh = again([File(path, data) for path, data in texts.items()])
@@ -84,8 +84,8 @@ def test_patch_accepts_the_patch(name: str, found: Any, tmp_path: Path, monkeypa
     for file in files:
         Path(file.name).write_bytes(file.data)
 
-    def again(written: Any) -> Question:
-        return question_of(read_launch(written).launch, Controls(), name)
+    def again(written: Any) -> LaunchAsRead:
+        return launch_as_read(read_launch(written).launch, Controls(), name)
 
     texts = patched(source, question, improvement.best, files, again)
     done = subprocess.run(["patch", "-p0"], input=unified(files, texts).encode(), capture_output=True, check=False)
@@ -96,8 +96,8 @@ def test_patch_accepts_the_patch(name: str, found: Any, tmp_path: Path, monkeypa
 def test_what_is_not_asked_for_stays(found: Any) -> None:
     files, source, question, improvement = found["arrays"]
 
-    def again(written: Any) -> Question:
-        return question_of(read_launch(written).launch, Controls(), "x")
+    def again(written: Any) -> LaunchAsRead:
+        return launch_as_read(read_launch(written).launch, Controls(), "x")
 
     texts = patched(source, question, improvement.best, files, again)
     lines = unified(files, texts).splitlines()

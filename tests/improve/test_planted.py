@@ -2,7 +2,7 @@
 
 import pytest
 
-from optimizer.frameworks.launch_as_read import Controls, question_of
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import improve
 
@@ -75,7 +75,7 @@ MISTAKES = {
 def test_the_mistake_is_the_first_edit(mistake: str) -> None:
     text, cluster, expected = MISTAKES[mistake]
     source = read_launch([File("train.sh", text.encode())])
-    found = improve(question_of(source.launch, Controls(cluster=cluster), "train.sh"))
+    found = improve(launch_as_read(source.launch, Controls(cluster=cluster), "train.sh"))
     assert found.edits
     first = found.edits[0]
     assert expected in first.names

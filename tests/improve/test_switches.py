@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.frameworks.source import Source
 from optimizer.improve.edit import Edit
@@ -15,9 +15,9 @@ from tests.frameworks import launches
 from tests.improve.test_planted import EP, ONE, OVERLAP, TP, ZERO, script
 
 
-def asked(text: str, cluster: str = "dgx-h100", stack: str = "") -> tuple[Source, Question, Improvement]:
+def asked(text: str, cluster: str = "dgx-h100", stack: str = "") -> tuple[Source, LaunchAsRead, Improvement]:
     source = read_launch([File("train.sh", text.encode())])
-    question = question_of(source.launch, Controls(cluster=cluster, stack=stack), "train.sh")
+    question = launch_as_read(source.launch, Controls(cluster=cluster, stack=stack), "train.sh")
     return source, question, improve(question)
 
 
@@ -26,12 +26,12 @@ def edits_of(found: Improvement, name: str) -> list[Edit]:
     return [edit for edit in every if any(change.name == name for change in edit.changes)]
 
 
-def flags(source: Source, question: Question, edit: Edit) -> dict[str, Any]:
+def flags(source: Source, question: LaunchAsRead, edit: Edit) -> dict[str, Any]:
     return {change.flag: change.after for change in changes_of(source, question, edit)}
 
 
-def again(written: Any) -> Question:
-    return question_of(read_launch(written).launch, Controls(cluster="dgx-h100"), "train.sh")
+def again(written: Any) -> LaunchAsRead:
+    return launch_as_read(read_launch(written).launch, Controls(cluster="dgx-h100"), "train.sh")
 
 
 # A width of 512 leaves the host behind: each of its kernels takes less than a launch.

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_model, load_stack, stack_names
+from optimizer.catalog.targets import aimed, launchers
 from optimizer.cli import cli
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features, Stack
-from optimizer.job.target import LAUNCHERS, aimed, target_of, unbuilt
+from optimizer.job.target import target_of, unbuilt
 from optimizer.search.check.plan_rules import rule_findings
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import small_job
@@ -23,9 +24,9 @@ SMALL = ("--model", "gpt3-125m", "--gpus", "8")
 
 
 @pytest.mark.parametrize("stack", stack_names())
-@pytest.mark.parametrize("target", LAUNCHERS)
+@pytest.mark.parametrize("target", launchers())
 def test_a_target_leaves_what_it_can_express_of_a_stack(stack: str, target: str) -> None:
-    own, can = load_stack(stack), LAUNCHERS[target]
+    own, can = load_stack(stack), launchers()[target]
     try:
         found = aimed(own, target)
     except InputError:

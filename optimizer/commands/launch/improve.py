@@ -20,7 +20,7 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
-    from optimizer.frameworks.launch_as_read import Controls, Question
+    from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
     from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
@@ -121,10 +121,10 @@ def _refuse_logs(paths: Sequence[str]) -> None:
             raise InvalidFile(path, [f"a training log, no launch; `optimize read {path}` reads it"])
 
 
-def _question(launch: Any, controls: Controls, files: Sequence[str]) -> Question:
-    from optimizer.frameworks.launch_as_read import question_of
+def _question(launch: Any, controls: Controls, files: Sequence[str]) -> LaunchAsRead:
+    from optimizer.frameworks.launch_as_read import launch_as_read
 
-    return question_of(launch, controls, ", ".join(files))
+    return launch_as_read(launch, controls, ", ".join(files))
 
 
 def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
@@ -136,7 +136,7 @@ def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Con
         raise InputError("nothing to patch: no plan of the space is faster")
     names = [file.name for file in files]
 
-    def again(written: Sequence[File]) -> Question:
+    def again(written: Sequence[File]) -> LaunchAsRead:
         return _question(read_launch(written, controls.gpus, controls.model).launch, controls, names)
 
     return unified(files, patched(source, found.question, edit, files, again))
@@ -150,7 +150,7 @@ def _taken(found: Improvement, take: str) -> Edit | None:
     return (found.pair or first) if take == "two" else found.best or found.pair or first
 
 
-def _run(tokens: float | None, price: float | None, prices: PriceBook, question: Question) -> Run | None:
+def _run(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> Run | None:
     if not tokens:
         return None
     from optimizer.catalog.offers import quote

@@ -125,7 +125,8 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
 
     from optimizer.answer.saved import SavedAnswer
     from optimizer.catalog import load_model, load_stack
-    from optimizer.frameworks.launch_as_read import STACKS, Controls, question_of
+    from optimizer.frameworks.every import FRAMEWORKS
+    from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
     from optimizer.frameworks.software import switched
     from optimizer.job.job import EVEN_RISK, Limits
@@ -139,9 +140,9 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     _same_model(path, launch.settings, load_model(controls.model))
     if options["dtype"]:
         launch.settings["dtype"] = options["dtype"]
-    question = question_of(launch, controls, str(path))
+    question = launch_as_read(launch, controls, str(path))
     # What the software does not offer is a rule that the plan breaks.
-    software = load_stack(controls.stack or STACKS[launch.program])
+    software = load_stack(controls.stack or FRAMEWORKS[launch.program].stack)
     stack = switched(software, question.settings, question.plan.zero_stage)
     job = replace(question.job, limits=Limits(**limits), stack=stack)
     return SavedAnswer(job=job, plan=question.plan, knobs=question.knobs), tuple(launch.assumed)

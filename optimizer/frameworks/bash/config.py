@@ -16,7 +16,7 @@ from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import replaced
 from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
-from optimizer.frameworks.bash.script import Reading
+from optimizer.frameworks.bash.script import ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain, written
 from optimizer.frameworks.machines import LAUNCHER
 
@@ -140,7 +140,7 @@ class TrainingCommand:
     machines: Mapping[str, int]
 
 
-def training_with_config(name: str, data: bytes, reading: Reading) -> TrainingCommand | None:
+def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
     """The command with the most keys or a named config; None where none has either."""
     best: TrainingCommand | None = None
     for command in reading.commands:

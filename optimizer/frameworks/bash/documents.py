@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from optimizer.frameworks.bash.pieces import Piece, Site, Word
-from optimizer.frameworks.bash.script import Command, Document, Find, Reading, aside, read_bash
+from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, aside, read_bash
 from optimizer.frameworks.machines import batch_options, slurm_variables
 
 Options = Mapping[str, tuple[int, str, Piece]]
 
 
-def inner_script(document: Document, outer: Reading, options: Options, find: Find) -> tuple[Reading, Options]:
+def inner_script(document: Document, outer: ScriptRun, options: Options, find: Find) -> tuple[ScriptRun, Options]:
     """What a document would run as a script, with the variables of the outer one, and what its #SBATCH lines add."""
     text = document.text.encode()
     options = {**options, **batch_options(text)}

@@ -50,7 +50,7 @@ class Document:
 
 
 @dataclass
-class Reading:
+class ScriptRun:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
     `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
@@ -67,7 +67,7 @@ class Reading:
     broken: int = 0
 
 
-def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: None) -> Reading:
+def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: None) -> ScriptRun:
     """Read a script; `given` are variables that the cluster would set, such as SLURM_NNODES; `find` has its sources.
 
     `broken` is the line of the first place that is no bash, 0 for none.
@@ -131,7 +131,7 @@ class _Walker(Conditions):
     """Statements one after the other, with the variables as they stand."""
 
     def __init__(self, data: bytes, find: Find) -> None:
-        self.find, self.seen = find, Reading()
+        self.find, self.seen = find, ScriptRun()
         super().__init__(data, self.seen.variables)
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = 0

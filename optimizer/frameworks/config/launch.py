@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.megatron.write import FlagChange
+from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 

@@ -36,30 +36,31 @@ class Leaf:
 
 
 @dataclass
-class Section:
+class ConfigCall:
     """What a call makes: its name as written, its positional and its keyword arguments."""
 
     called: str
     positional: list[Any] = field(default_factory=list)
     entries: dict[str, Any] = field(default_factory=dict)
 
-    def copied(self) -> Section:
+    def copied(self) -> ConfigCall:
         """The same without places: it stands in another function, whose other users must not change."""
         entries = {
-            key: value.copied() if isinstance(value, Section) else _bare(value) for key, value in self.entries.items()
+            key: value.copied() if isinstance(value, ConfigCall) else _bare(value)
+            for key, value in self.entries.items()
         }
-        return Section(self.called, [_bare(value) for value in self.positional], entries)
+        return ConfigCall(self.called, [_bare(value) for value in self.positional], entries)
 
 
 def _bare(value: Any) -> Any:
     return Leaf(value.value) if isinstance(value, Leaf) else value
 
 
-class _Open:
+class _Unread:
     """A value that only running the file would tell."""
 
 
-OPEN = _Open()
+OPEN = _Unread()
 
 
 def config_functions(text: str) -> list[str]:
@@ -86,16 +87,16 @@ def read_function(text: str, name: str) -> dict[str, Leaf]:
     {'()': 'Trainer.Config', 'training.()': 'T', 'training.steps': 16, 'mesh.()': '', 'mesh.tp': 4}
     """
     found = _Reader(text).call(name, [], 0)
-    return dict(_flat(found, "")) if isinstance(found, Section) else {}
+    return dict(_flat(found, "")) if isinstance(found, ConfigCall) else {}
 
 
-def _flat(section: Section, path: str) -> Iterator[tuple[str, Leaf]]:
+def _flat(section: ConfigCall, path: str) -> Iterator[tuple[str, Leaf]]:
     yield f"{path}{CLASS}", Leaf(section.called)
     for place, value in enumerate(section.positional):
         if isinstance(value, Leaf):
             yield f"{path}{place}", value
     for key, value in section.entries.items():
-        if isinstance(value, Section):
+        if isinstance(value, ConfigCall):
             yield from _flat(value, f"{path}{key}.")
         elif isinstance(value, Leaf):
             yield f"{path}{key}", value
@@ -145,16 +146,16 @@ class _Reader:
             if section is not None:
                 section.entries[target.attr] = value
 
-    def section(self, node: ast.expr, names: Mapping[str, Any]) -> Section | None:
+    def section(self, node: ast.expr, names: Mapping[str, Any]) -> ConfigCall | None:
         """The section that a chain of attributes names, made where it only has its defaults."""
         if isinstance(node, ast.Name):
             found = names.get(node.id)
-            return found if isinstance(found, Section) else None
+            return found if isinstance(found, ConfigCall) else None
         outer = self.section(node.value, names) if isinstance(node, ast.Attribute) else None
         if outer is None or not isinstance(node, ast.Attribute):
             return None
-        held = outer.entries.setdefault(node.attr, Section(""))
-        return held if isinstance(held, Section) else None
+        held = outer.entries.setdefault(node.attr, ConfigCall(""))
+        return held if isinstance(held, ConfigCall) else None
 
     def value(self, node: ast.expr, names: Mapping[str, Any], depth: int) -> Any:
         """A leaf, a section, or OPEN."""
@@ -166,12 +167,12 @@ class _Reader:
             return names.get(node.id, self.globals.get(node.id, OPEN))
         if isinstance(node, ast.Attribute):
             outer = self.value(node.value, names, depth + 1)
-            return outer.entries.get(node.attr, OPEN) if isinstance(outer, Section) else OPEN
+            return outer.entries.get(node.attr, OPEN) if isinstance(outer, ConfigCall) else OPEN
         if isinstance(node, ast.UnaryOp | ast.BinOp):
             return self.arithmetic(node, names, depth)
         if isinstance(node, ast.List | ast.Tuple):
             items = [self.value(item, names, depth + 1) for item in node.elts]
-            plain = [item.called if isinstance(item, Section) else getattr(item, "value", None) for item in items]
+            plain = [item.called if isinstance(item, ConfigCall) else getattr(item, "value", None) for item in items]
             return Leaf(plain, self.span(node))
         return self.made(node, names, depth) if isinstance(node, ast.Call) else OPEN
 
@@ -197,12 +198,12 @@ class _Reader:
         entries = {word.arg: self.value(word.value, names, depth + 1) for word in node.keywords if word.arg}
         if called in self.functions:
             found = self.call(called, positional, depth + 1)
-            return found.copied() if isinstance(found, Section) else _bare(found)
-        if called.rpartition(".")[2] == "replace" and positional and isinstance(positional[0], Section):
+            return found.copied() if isinstance(found, ConfigCall) else _bare(found)
+        if called.rpartition(".")[2] == "replace" and positional and isinstance(positional[0], ConfigCall):
             copy = positional[0].copied()
             copy.entries |= entries
             return copy
-        return Section(called, positional, entries)
+        return ConfigCall(called, positional, entries)
 
     def span(self, node: ast.expr) -> Span:
         """First character of an expression and the one after its last."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from optimizer.frameworks.config.launch import Values, rest, whole
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.llm_foundry.config import SHARDING, named
+from optimizer.frameworks.llm_foundry.config import SHARDING
+from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "DeepSpeed"
 MICRO = ("train_micro_batch_size_per_gpu", "per_device_train_batch_size")
 STEPS = ("gradient_accumulation_steps", "deepspeed_config.gradient_accumulation_steps")
 STAGE = ("zero_optimization.stage", "deepspeed_config.zero_stage", "zero_stage")

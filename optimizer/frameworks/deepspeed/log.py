@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import Program, Reading
+from optimizer.frameworks.log_line import LogFormat, LogLine
 from optimizer.frameworks.megatron.printed_settings import settings
 
 STEP = re.compile(
@@ -19,7 +19,7 @@ STEP = re.compile(
 MEMORY = re.compile(r"\bMA [\d.]+ GB\s+Max_MA ([\d.]+) GB\s+CA ([\d.]+) GB\s+Max_CA (\d+) GB")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A line of the throughput timer, of the memory, or a printed setting.
 
     >>> found = read("epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=25.0, CurrSamplesPerSec=25.6, "
@@ -28,10 +28,10 @@ def read(text: str) -> Reading | None:
     (10, 25.6, 38.5)
     """
     if match := STEP.search(text):
-        return Reading(step=int(match[1]), sequences_rate=float(match[2]), allocated=float(match[3]) * GiB)
+        return LogLine(step=int(match[1]), sequences_rate=float(match[2]), allocated=float(match[3]) * GiB)
     if match := MEMORY.search(text):
-        return Reading(allocated=float(match[1]) * GiB, reserved=max(float(match[2]), float(match[3])) * GiB)
+        return LogLine(allocated=float(match[1]) * GiB, reserved=max(float(match[2]), float(match[3])) * GiB)
     return settings(text)
 
 
-PROGRAM = Program(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)
+LOG = LogFormat(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)

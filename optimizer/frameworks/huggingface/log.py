@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 BAR = re.compile(r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[\d:?]+,\s*([\d.]+)(s/it|it/s)")
 LOSS = re.compile(r"\{'loss': '?([-\d.einfa]+)'?,(?:.*?'grad_norm': '?([-\d.einfa]+)'?)?")
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A state of the progress bar, a loss, or the summary.
 
     >>> read(" 10%|█         | 100/1000 [03:51<34:39,  2.31s/it]").seconds
@@ -27,20 +27,20 @@ def read(text: str) -> Reading | None:
     if match := BAR.match(text):
         rate = float(match[3])
         seconds = rate if match[4] == "s/it" else 1.0 / rate if rate else None
-        return Reading(step=int(match[1]), last_step=int(match[2]), seconds=seconds, averaged=True)
+        return LogLine(step=int(match[1]), last_step=int(match[2]), seconds=seconds, averaged=True)
     if match := SUMMARY.search(text):
         rate = float(match[1])
-        return Reading(seconds=1.0 / rate, alone=True) if rate > 0 else None
+        return LogLine(seconds=1.0 / rate, alone=True) if rate > 0 else None
     if match := LOSS.search(text):
-        return Reading(loss=decimal(match[1]), grad_norm=decimal(match[2]))
+        return LogLine(loss=decimal(match[1]), grad_norm=decimal(match[2]))
     return None
 
 
-def longest_bars(readings: Sequence[Reading]) -> list[bool]:
+def longest_bars(readings: Sequence[LogLine]) -> list[bool]:
     """Bars of training go on for longer than those of evaluations and downloads: at least half as many states.
 
-    >>> bars = [Reading(step=step, last_step=1000) for step in range(1, 9)]
-    >>> longest_bars([*bars, Reading(step=3, last_step=3), Reading(loss=2.0)])[-2:]
+    >>> bars = [LogLine(step=step, last_step=1000) for step in range(1, 9)]
+    >>> longest_bars([*bars, LogLine(step=3, last_step=3), LogLine(loss=2.0)])[-2:]
     [False, True]
     """
     states: dict[int | None, set[int]] = {}
@@ -54,7 +54,7 @@ def longest_bars(readings: Sequence[Reading]) -> list[bool]:
     ]
 
 
-PROGRAM = Program(
+LOG = LogFormat(
     name="Hugging Face Trainer",
     marks=("it/s", "s/it", "train_steps_per_second", "{'loss'"),
     read=read,

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.base.units import is_count
-from optimizer.catalog import model_spellings
-from optimizer.frameworks.config.launch import Values, rest, take, whole
+from optimizer.frameworks.config.launch import Values, rest, take
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "llm-foundry"
 KEYS: Mapping[str, str] = {
     "global_train_batch_size": "global_batch",
     "device_train_microbatch_size": "micro_batch",
@@ -91,25 +90,6 @@ def _model(launch: Launch, values: Values) -> None:
     said |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": said.get("seq_len", 2048)}
 
 
-def named(text: str) -> str:
-    """The preset that a name on the Hugging Face hub means, "" for none.
-
-    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("someone/else")
-    ('llama3.1-8b', '')
-    """
-    spellings = {_key(spelling): name for spelling, name in model_spellings().items()}
-    bare = _key(text.rpartition("/")[2])
-    for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
-        for start in ("", "meta"):
-            if bare.endswith(end) and (found := spellings.get(bare.removeprefix(start).removesuffix(end))):
-                return found
-    return ""
-
-
-def _key(text: str) -> str:
-    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
-
-
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan."""
     wanted: dict[str, Any] = {}
@@ -122,6 +102,3 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     if before.activation_offload != after.activation_offload:
         wanted["fsdp_config.activation_cpu_offload"] = after.activation_offload > 0
     return wanted
-
-
-__all__ = ["PROGRAM", "named", "read", "recognised", "whole", "write"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import GB
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 HEADING = re.compile(r"(?:\[epoch=(\d+)(?:/\d+)?\])?\[batch=(\d+)/(\d+)\]:?")
 VALUE = re.compile(r"^\s*(?:Train\s+)?([A-Za-z]\w*(?:/\w+)+):\s+([-+\d.,eE]+|nan|inf)\s*$")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     r"""A heading, or a value that belongs to the heading before it.
 
     >>> read("[batch=20/100]:").step, read("[epoch=3][batch=5/10]:").step
@@ -28,25 +28,25 @@ def read(text: str) -> Reading | None:
     if match := HEADING.search(text):
         batch, last = int(match[2]), int(match[3])
         if match[1]:  # batches are counted anew in every epoch
-            return Reading(step=(int(match[1]) - 1) * last + batch, averaged=True)
-        return Reading(step=batch, last_step=last, averaged=True)
+            return LogLine(step=(int(match[1]) - 1) * last + batch, averaged=True)
+        return LogLine(step=batch, last_step=last, averaged=True)
     match = VALUE.match(text)
     value = decimal(match[2]) if match else None
     if match is None or value is None:
         return None
     name = match[1]
     if name == "throughput/batches_per_sec":
-        return Reading(seconds=1.0 / value) if value > 0 else None
+        return LogLine(seconds=1.0 / value) if value > 0 else None
     if name == "throughput/device/tokens_per_sec":
-        return Reading(tokens_rate=value)
+        return LogLine(tokens_rate=value)
     if name in ("memory/peak_reserved_mem", "memory/reserved_mem"):
-        return Reading(reserved=value * GB)
+        return LogLine(reserved=value * GB)
     if name in ("memory/peak_allocated_mem", "memory/peak_active_mem", "memory/allocated_mem"):
-        return Reading(allocated=value * GB)
-    return Reading(loss=value) if name == "loss/train/total" else None
+        return LogLine(allocated=value * GB)
+    return LogLine(loss=value) if name == "loss/train/total" else None
 
 
-PROGRAM = Program(
+LOG = LogFormat(
     name="llm-foundry",
     marks=("[batch=", "throughput/", "memory/", "loss/train/total"),
     read=read,

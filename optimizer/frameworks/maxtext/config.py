@@ -10,11 +10,10 @@ from typing import Any
 
 from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.llm_foundry.config import named
+from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "MaxText"
 AXES: Mapping[str, str] = {"tensor": "tp", "pipeline": "pp", "context": "cp", "sequence": "cp", "expert": "ep"}
 KEYS: Mapping[str, str] = {
     "max_target_length": "seq_len",

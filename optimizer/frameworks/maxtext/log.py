@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 STEP = re.compile(
     r"\bcompleted step: (\d+), seconds:\s+([\d.]+), TFLOP/s(?:/device)?:\s+[\d.]+,"
@@ -17,7 +17,7 @@ SETTING = re.compile(r"\bConfig param (\w+): (\d+)\s*$")
 COUNTS = {"global_batch_size_to_train_on": "global_batch", "max_target_length": "seq_len"}
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A step's line, or a setting.
 
     >>> line = "completed step: 5, seconds: 3.455, TFLOP/s/device: 140.2, Tokens/s/device: 4742.6, loss: 10.8"
@@ -25,12 +25,12 @@ def read(text: str) -> Reading | None:
     (3.455, {'seq_len': '8192'})
     """
     if match := STEP.search(text):
-        return Reading(
+        return LogLine(
             step=int(match[1]), seconds=float(match[2]), tokens_rate=decimal(match[3]), loss=decimal(match[4])
         )
     if (match := SETTING.search(text)) and COUNTS.get(match[1]):
-        return Reading(facts={COUNTS[match[1]]: match[2]})
+        return LogLine(facts={COUNTS[match[1]]: match[2]})
     return None
 
 
-PROGRAM = Program(name="MaxText", marks=("completed step:", "Config param"), read=read)
+LOG = LogFormat(name="MaxText", marks=("completed step:", "Config param"), read=read)

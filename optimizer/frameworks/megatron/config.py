@@ -16,9 +16,8 @@ from optimizer.catalog import load_model, preset_model
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile, written
-from optimizer.frameworks.config.launch import ConfigLaunch
+from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.llm_foundry.config import named
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
@@ -28,7 +27,9 @@ from optimizer.frameworks.megatron.flag_names import (
     SOFTWARE_SWITCHES,
 )
 from optimizer.frameworks.megatron.flags import read_flags
-from optimizer.frameworks.megatron.write import FlagChange, flag_changes
+from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.shape import named
+from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -98,15 +99,22 @@ RECIPES = (
 )
 
 
-def recognised(values: Mapping[str, Any]) -> str:
-    """Which of these programs a YAML is for; "" for none."""
-    if f"{OVERRIDES[:-10]}framework" in values or any(path.startswith(OVERRIDES) for path in values):
-        return PRIMUS if values.get("modules.pre_trainer.framework", "megatron") == "megatron" else ""
-    if any(path.startswith("trainer.") for path in values) and any(path.startswith("model.") for path in values):
-        return NEMO
+def is_primus(values: Values) -> bool:
+    """Whether a YAML is that of Primus on Megatron-LM."""
+    framework = "megatron" if any(path.startswith(OVERRIDES) for path in values) else ""
+    return bool(values.get("modules.pre_trainer.framework", framework) == "megatron")
+
+
+def is_nemo(values: Values) -> bool:
+    """Whether a YAML is NeMo's."""
+    return {"trainer", "model"} <= {path.partition(".")[0] for path in values if "." in path}
+
+
+def is_bridge(values: Values) -> bool:
+    """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
-    return BRIDGE if known or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections else ""
+    return known or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
 @dataclass(frozen=True, kw_only=True)

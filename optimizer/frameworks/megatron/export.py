@@ -6,11 +6,12 @@ Source of the argument names: NVIDIA/Megatron-LM core_v0.19.0, megatron/training
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.megatron.export_model import lacking, model_flags
+from optimizer.frameworks.megatron.export_model import Flags, given, lacking, model_flags
 from optimizer.frameworks.megatron.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.job.plan import Knobs
 from optimizer.job.recomputation import RESCALED, modules_of
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 VENDORS = ("NVIDIA", "AMD")
 COMMUNICATORS = "megatron-nccl.json"
 REPLICAS = ("dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_ep_dp", "intra_dist_opt_instance")
-# A flag without a value maps to None.
-Flags = Mapping[str, str | None]
-
 RELEASE = "core_v0.19.0"
 ATTENTION: Mapping[str, str] = {"flash1": "flash", "flash": "flash", "flash3": "fused"}
 OVERLAP = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
@@ -45,6 +43,21 @@ def megatron_arguments(answer: Answer) -> list[str]:
     return arguments(plan_flags(answer.job, exported_plan(answer), answer.knobs))
 
 
+def arguments_file(answer: Answer) -> str:
+    """The arguments in a line. Raises InputError as megatron_arguments does."""
+    return shlex.join(megatron_arguments(answer)) + "\n"
+
+
+def communicators_file(answer: Answer) -> str:
+    """NCCL's options of the answer's plan, "" where it needs none.
+
+    Raises InputError when no Megatron can run the plan.
+    """
+    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
+        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
+    return communicators(answer.job, answer.knobs)
+
+
 def exported_plan(answer: Answer) -> Plan:
     """The plan of an answer. Raises InputError when there is none, or one that Megatron-LM cannot run."""
     if answer.plan is None:
@@ -54,18 +67,25 @@ def exported_plan(answer: Answer) -> Plan:
     return answer.plan
 
 
-def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
-    """Every flag of a plan with its value, in the order in which people read them."""
+def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> Flags:
+    """Every flag of a plan with its value, in the order in which people read them.
+
+    Dropout is where it is priced, and none where it is not: fused attention and fusions differ with it.
+    """
+    dropout = "0.1" if job.stack.features.dropout else "0.0"
     return {
         **parallel_flags(job, plan),
-        **batch_flags(job, plan),
+        "--micro-batch-size": str(plan.micro_batch),
+        "--global-batch-size": str(job.global_batch),
+        "--seq-length": str(job.seq_len),
         **sharding_flags(job, plan, knobs),
         **recompute_flags(plan),
         **offload_flags(job, plan),
         **precision_flags(job),
         **recipe_flags(job, plan),
         **model_flags(job.model, job.seq_len),
-        **regularization_flags(job),
+        "--attention-dropout": dropout,
+        "--hidden-dropout": dropout,
         **dispatcher_flags(job, plan),
         **overlap_flags(plan),
     }
@@ -118,33 +138,25 @@ def arguments(flags: Flags) -> list[str]:
     return [part for flag, value in flags.items() for part in (flag, *(value or "").split())]
 
 
-def parallel_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+def parallel_flags(job: Job, plan: Plan) -> Flags:
     """Degrees of parallelism and the split of the layers over the pipeline."""
-    flags: dict[str, str | None] = {
-        "--tensor-model-parallel-size": str(plan.tp),
-        "--pipeline-model-parallel-size": str(plan.pp),
-    }
-    flags |= pipeline_flags(plan, job.model)
-    if plan.sequence_parallel and plan.tp > 1:
-        flags["--sequence-parallel"] = None
-    if plan.sequence_parallel and plan.tp > 1 and job.stack["tp_overlap"] > 0:
-        flags["--tp-comm-overlap"] = None
-    if plan.cp > 1:
-        flags["--context-parallel-size"] = str(plan.cp)
-    if job.model.experts:
-        flags["--expert-model-parallel-size"] = str(plan.ep)
-        flags["--expert-tensor-parallel-size"] = str(plan.etp)
-    return flags
+    sequence = plan.sequence_parallel and plan.tp > 1
+    experts = job.model.experts is not None
+    return given(
+        {
+            "--tensor-model-parallel-size": plan.tp,
+            "--pipeline-model-parallel-size": plan.pp,
+            **(layout_flags(plan, job.model) if plan.pp > 1 else {}),
+            "--sequence-parallel": sequence,
+            "--tp-comm-overlap": sequence and job.stack["tp_overlap"] > 0,
+            "--context-parallel-size": plan.cp > 1 and str(plan.cp),
+            "--expert-model-parallel-size": experts and str(plan.ep),
+            "--expert-tensor-parallel-size": experts and str(plan.etp),
+        }
+    )
 
 
-def pipeline_flags(plan: Plan, model: Model) -> dict[str, str | None]:
-    """How the layers lie on the stages."""
-    if plan.pp == 1:
-        return {}
-    return layout_flags(plan, model)
-
-
-def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
+def layout_flags(plan: Plan, model: Model) -> Flags:
     """The split of the layers: nothing to say, first and last stage, or an explicit layout."""
     layers = model.layers
     if is_even(plan, layers) and not model.mtp_layers:
@@ -158,43 +170,30 @@ def layout_flags(plan: Plan, model: Model) -> dict[str, str | None]:
     return {name: str(count) for name, count in zip(names, ends, strict=True) if count is not None}
 
 
-def batch_flags(job: Job, plan: Plan) -> dict[str, str | None]:
-    """Sequence length and batch."""
-    return {
-        "--micro-batch-size": str(plan.micro_batch),
-        "--global-batch-size": str(job.global_batch),
-        "--seq-length": str(job.seq_len),
-    }
-
-
-def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> dict[str, str | None]:
+def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> Flags:
     """Data parallelism: sharding, overlap, bucket size, offload of the optimizer."""
-    flags: dict[str, str | None] = {}
-    replicas = plan.dp * plan.cp
-    if distributed(plan, knobs):
-        flags["--use-distributed-optimizer"] = None
-    if plan.zero_stage >= 1 and 0 < plan.shard < replicas:
-        flags["--num-distributed-optimizer-instances"] = str(replicas // plan.shard)
-    if plan.zero_stage >= 2:
-        flags |= {"--use-megatron-fsdp": None, "--data-parallel-sharding-strategy": SHARDING[plan.zero_stage]}
-        flags["--ckpt-format"] = "fsdp_dtensor"
-    if job.stack["dp_overlap"] > 0 and replicas > 1:
-        flags["--overlap-grad-reduce"] = None
-        if plan.zero_stage >= 1:
-            flags["--overlap-param-gather"] = None
-    # Megatron counts a bucket in parameters.
-    flags["--ddp-bucket-size"] = str(round(knobs.bucket / job.stack.features.grad_bytes))
-    if communicators(job, knobs):
-        flags["--nccl-communicator-config-path"] = COMMUNICATORS
-    if moments := MOMENTS.get(job.stack.features.optimizer_bytes):
-        flags |= {"--use-precision-aware-optimizer": None, **dict.fromkeys(MOMENT_FLAGS, moments)}
-    if knobs.offload > 0:
-        flags |= {
-            "--use-precision-aware-optimizer": None,
-            "--optimizer-cpu-offload": None,
-            "--optimizer-offload-fraction": repr(knobs.offload),
+    replicas, fsdp = plan.dp * plan.cp, plan.zero_stage >= 2
+    grouped = plan.zero_stage >= 1 and 0 < plan.shard < replicas
+    overlap = job.stack["dp_overlap"] > 0 and replicas > 1
+    moments = MOMENTS.get(job.stack.features.optimizer_bytes, False)
+    return given(
+        {
+            "--use-distributed-optimizer": distributed(plan, knobs),
+            "--num-distributed-optimizer-instances": grouped and str(replicas // plan.shard),
+            "--use-megatron-fsdp": fsdp,
+            "--data-parallel-sharding-strategy": fsdp and SHARDING[plan.zero_stage],
+            "--ckpt-format": fsdp and "fsdp_dtensor",
+            "--overlap-grad-reduce": overlap,
+            "--overlap-param-gather": overlap and plan.zero_stage >= 1,
+            # Megatron counts a bucket in parameters.
+            "--ddp-bucket-size": round(knobs.bucket / job.stack.features.grad_bytes),
+            "--nccl-communicator-config-path": bool(communicators(job, knobs)) and COMMUNICATORS,
+            "--use-precision-aware-optimizer": bool(moments) or knobs.offload > 0,
+            **dict.fromkeys(MOMENT_FLAGS, moments),
+            "--optimizer-cpu-offload": knobs.offload > 0,
+            "--optimizer-offload-fraction": knobs.offload > 0 and repr(knobs.offload),
         }
-    return flags
+    )
 
 
 def communicators(job: Job, knobs: Knobs) -> str:
@@ -211,7 +210,7 @@ def communicators(job: Job, knobs: Knobs) -> str:
     return json.dumps({group: {"max_ctas": blocks} for group in REPLICAS}, indent=1) + "\n"
 
 
-def recompute_flags(plan: Plan) -> dict[str, str | None]:
+def recompute_flags(plan: Plan) -> Flags:
     """Activation recomputation: of the attention core, of the modules that the plan names, or of whole layers."""
     modules = ("core_attn",) if plan.recompute == "selective" else modules_of(plan.recompute)
     if modules:
@@ -226,56 +225,47 @@ def recompute_flags(plan: Plan) -> dict[str, str | None]:
     }
 
 
-def offload_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+def offload_flags(job: Job, plan: Plan) -> Flags:
     """Activations kept on the host: the modules whose inputs go there, and the share of them.
 
     Source: Megatron-Core developer guide, fine-grained activation offloading.
     """
     if not plan.activation_offload:
         return {}
-    modules = " ".join(offloaded_modules(job.model, plan.recompute))
-    share = f"{plan.activation_offload / 100:.3g}"
-    flags: dict[str, str | None] = {"--fine-grained-activation-offloading": None, "--offload-modules": modules}
-    return flags | {"--activation-offload-fraction": share}
+    return {
+        "--fine-grained-activation-offloading": None,
+        "--offload-modules": " ".join(offloaded_modules(job.model, plan.recompute)),
+        "--activation-offload-fraction": f"{plan.activation_offload / 100:.3g}",
+    }
 
 
-def precision_flags(job: Job) -> dict[str, str | None]:
+def precision_flags(job: Job) -> Flags:
     """Number format of weights and matrix products."""
-    flags: dict[str, str | None] = {"--fp16": None} if job.dtype == "fp16" else {"--bf16": None}
-    if "fp8" in job.dtype:
-        flags["--fp8-format"] = "hybrid"
-    if "fp4" in job.dtype:
-        flags |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
-    if job.stack.features.grad_bytes == 4:
-        flags["--accumulate-allreduce-grads-in-fp32"] = None
-    elif job.dtype != "fp16":
-        flags["--grad-reduce-in-bf16"] = None
-    flags["--attention-backend"] = ATTENTION.get(job.stack.features.attention, "unfused")
-    if job.stack.features.attention == "unfused":
-        flags["--no-masked-softmax-fusion"] = None
-    return flags
+    half, features, fp4 = job.dtype == "fp16", job.stack.features, "fp4" in job.dtype
+    return given(
+        {
+            "--fp16" if half else "--bf16": True,
+            "--fp8-format": "fp8" in job.dtype and "hybrid",
+            "--fp4-format": fp4 and "e2m1",
+            "--fp4-recipe": fp4 and "nvfp4",
+            "--accumulate-allreduce-grads-in-fp32": features.grad_bytes == 4,
+            "--grad-reduce-in-bf16": features.grad_bytes != 4 and not half,
+            "--attention-backend": ATTENTION.get(features.attention, "unfused"),
+            "--no-masked-softmax-fusion": features.attention == "unfused",
+        }
+    )
 
 
-def regularization_flags(job: Job) -> dict[str, str | None]:
-    """Dropout where it is priced, and none where it is not: fused attention and fusions differ with it."""
-    rate = "0.1" if job.stack.features.dropout else "0.0"
-    return {"--attention-dropout": rate, "--hidden-dropout": rate}
-
-
-def recipe_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+def recipe_flags(job: Job, plan: Plan) -> Flags:
     """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not recompute what the plan does.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
-    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescales(plan) else {}
+    again = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
+    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and again else {}
 
 
-def rescales(plan: Plan) -> bool:
-    """Whether the plan recomputes outputs that are quantised again."""
-    return not set(RESCALED).isdisjoint(modules_of(plan.recompute))
-
-
-def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
+def dispatcher_flags(job: Job, plan: Plan) -> Flags:
     """How routed tokens travel: one copy for each destination needs Megatron's flex dispatcher, if they travel at all.
 
     Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher: TP x EP above 1;
@@ -284,7 +274,7 @@ def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
     if job.model.experts is None:
         return {}
     features = job.stack.features
-    forced: dict[str, str | None] = {"--moe-router-force-load-balancing": None}
+    forced: Flags = {"--moe-router-force-load-balancing": None}
     balanced = forced if features.routing == "forced" or (features.balanced_experts and not features.routing) else {}
     if plan.dispatcher == "alltoall" or plan.etp * plan.ep == 1:
         return {"--moe-token-dispatcher-type": "alltoall", **balanced}
@@ -296,7 +286,7 @@ def dispatcher_flags(job: Job, plan: Plan) -> dict[str, str | None]:
     }
 
 
-def overlap_flags(plan: Plan) -> dict[str, str | None]:
+def overlap_flags(plan: Plan) -> Flags:
     """An exchange that runs beside another micro-batch, with the gradients of weights put off so that more can hide.
 
     Source: Megatron-LM, megatron/core/model_parallel_config.py.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer.job.model import Experts, Model
+from optimizer.job.model import Experts, LatentAttention, Model
 
-ACTIVATIONS: Mapping[str, dict[str, str | None]] = {
+Flags = dict[str, str | None]  # a flag without a value maps to None
+ACTIVATIONS: Mapping[str, Flags] = {
     "gelu": {},
     "swiglu": {"--swiglu": None},
     "squared-relu": {"--squared-relu": None},
@@ -22,12 +23,12 @@ ACTIVATIONS: Mapping[str, dict[str, str | None]] = {
     },
 }
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
-NORMS: Mapping[str, dict[str, str | None]] = {
+NORMS: Mapping[str, Flags] = {
     "layer": {"--normalization": "LayerNorm"},
     "layer1p": {"--normalization": "LayerNorm", "--apply-layernorm-1p": None},
     "rms": {"--normalization": "RMSNorm"},
 }
-ROUTERS: Mapping[str, dict[str, str | None]] = {
+ROUTERS: Mapping[str, Flags] = {
     "softmax": {},
     "pre-softmax": {"--moe-router-pre-softmax": None},
     "sigmoid": {"--moe-router-score-function": "sigmoid"},
@@ -55,7 +56,9 @@ def lacking(model: Model) -> tuple[str, ...]:
         "a bias of the output head": model.head_bias,
         "biases of some linear layers only": not (attention_out and attention_in),
         "biases of the router alone, or of all but the router": (
-            model.experts is not None and _learned_router_bias(model) != model.mlp_bias
+            # Routers of gpt-oss add a learned bias to their logits; that of sigmoid routers balances experts.
+            model.experts is not None
+            and (model.experts.router_bias and model.experts.router != "sigmoid") != model.mlp_bias
         ),
     }
     return tuple(what for what, holds in missing.items() if holds)
@@ -72,88 +75,83 @@ def differing(model: Model) -> tuple[str, ...]:
     return ("every LayerNorm has a bias there, which the model has not",) * plain
 
 
-def model_flags(model: Model, seq_len: int = 0) -> dict[str, str | None]:
+def given(values: Mapping[str, object]) -> Flags:
+    """Flags from values: those that are False are left out, True has no value of its own.
+
+    >>> given({"--bf16": True, "--fp16": False, "--seq-length": 2048})
+    {'--bf16': None, '--seq-length': '2048'}
+    """
+    return {
+        flag: None if value is None or value is True else str(value)
+        for flag, value in values.items()
+        if value is not False
+    }
+
+
+def model_flags(model: Model, seq_len: int = 0) -> Flags:
     """Shape and numerics of the model, for sequences of `seq_len` tokens."""
-    flags: dict[str, str | None] = {
-        "--num-layers": str(model.layers),
-        "--hidden-size": str(model.hidden),
-        "--ffn-hidden-size": str(model.ffn_hidden),
-        "--num-attention-heads": str(model.heads),
-    }
-    if model.kv_heads != model.heads and model.mla is None:
-        flags |= {"--group-query-attention": None, "--num-query-groups": str(model.kv_heads)}
-    if model.mla is None and model.head_dim * model.heads != model.hidden:
-        flags["--kv-channels"] = str(model.head_dim)
-    flags |= ACTIVATIONS[model.activation] | NORMS[model.norm]
-    flags |= {"--norm-epsilon": f"{model.norm_epsilon:g}", "--position-embedding-type": POSITIONS[model.position]}
-    if model.position == "rope":
-        flags |= {"--rotary-base": f"{model.rope_base:.0f}", "--rotary-percent": f"{model.rope_share:g}"}
-    flags["--max-position-embeddings"] = str(max(model.max_seq_len, seq_len))
-    flags["--vocab-size"] = str(model.vocab)
-    switches = {
-        "--untie-embeddings-and-output-weights": not model.tied_embeddings,
-        "--disable-bias-linear": not model.mlp_bias,
-        "--add-qkv-bias": model.attention_bias and not model.mlp_bias,
-        "--qk-layernorm": model.qk_norm or model.mla is not None,
-    }
-    flags |= {flag: None for flag, on in switches.items() if on}
-    if model.attention_sinks:
-        flags["--softmax-type"] = "learnable"
-    if model.window:
-        flags["--window-size"] = f"{model.window.size},0"
-        if model.window.global_every:
-            flags["--window-attn-skip-freq"] = str(model.window.global_every)
-    return flags | latent_attention_flags(model) | (expert_flags(model.layers, model.experts) if model.experts else {})
-
-
-def latent_attention_flags(model: Model) -> dict[str, str | None]:
-    """Multi-head latent attention, its norms on the low ranks among others, and multi-token prediction."""
-    flags: dict[str, str | None] = {}
-    if model.mla:
-        flags["--multi-latent-attention"] = None
-        if model.mla.q_rank:
-            flags["--q-lora-rank"] = str(model.mla.q_rank)
-        flags |= {
-            "--kv-lora-rank": str(model.mla.kv_rank),
-            "--qk-head-dim": str(model.mla.nope_dim),
-            "--qk-pos-emb-head-dim": str(model.mla.rope_dim),
-            "--v-head-dim": str(model.mla.v_dim),
-            "--rope-type": "rope",
-            "--no-rope-fusion": None,  # which latent attention has with YaRN only
+    mla, window, rope = model.mla, model.window, model.position == "rope"
+    grouped = model.kv_heads != model.heads and mla is None
+    return given(
+        {
+            "--num-layers": model.layers,
+            "--hidden-size": model.hidden,
+            "--ffn-hidden-size": model.ffn_hidden,
+            "--num-attention-heads": model.heads,
+            "--group-query-attention": grouped,
+            "--num-query-groups": grouped and str(model.kv_heads),
+            "--kv-channels": mla is None and model.head_dim * model.heads != model.hidden and str(model.head_dim),
+            **ACTIVATIONS[model.activation],
+            **NORMS[model.norm],
+            "--norm-epsilon": f"{model.norm_epsilon:g}",
+            "--position-embedding-type": POSITIONS[model.position],
+            "--rotary-base": rope and f"{model.rope_base:.0f}",
+            "--rotary-percent": rope and f"{model.rope_share:g}",
+            "--max-position-embeddings": max(model.max_seq_len, seq_len),
+            "--vocab-size": model.vocab,
+            "--untie-embeddings-and-output-weights": not model.tied_embeddings,
+            "--disable-bias-linear": not model.mlp_bias,
+            "--add-qkv-bias": model.attention_bias and not model.mlp_bias,
+            "--qk-layernorm": model.qk_norm or mla is not None,
+            "--softmax-type": model.attention_sinks and "learnable",
+            "--window-size": window is not None and f"{window.size},0",
+            "--window-attn-skip-freq": window is not None and (window.global_every or False),
+            **(_latent_attention_flags(mla) if mla else {}),
+            "--mtp-num-layers": model.mtp_layers or False,
+            **(_expert_flags(model.layers, model.experts) if model.experts else {}),
         }
-    if model.mtp_layers:
-        flags["--mtp-num-layers"] = str(model.mtp_layers)
-    return flags
+    )
 
 
-def expert_flags(layers: int, experts: Experts) -> dict[str, str | None]:
-    """Mixture of experts: sizes, routing, and which layers have it; a single expert is scored before the choice."""
-    flags: dict[str, str | None] = {
-        "--num-experts": str(experts.count),
-        "--moe-router-topk": str(experts.top_k),
-        "--moe-ffn-hidden-size": str(experts.ffn_hidden),
-        "--moe-grouped-gemm": None,
+def _latent_attention_flags(mla: LatentAttention) -> Mapping[str, object]:
+    """Multi-head latent attention, with its norms on the low ranks among others."""
+    return {
+        "--multi-latent-attention": True,
+        "--q-lora-rank": mla.q_rank or False,
+        "--kv-lora-rank": mla.kv_rank,
+        "--qk-head-dim": mla.nope_dim,
+        "--qk-pos-emb-head-dim": mla.rope_dim,
+        "--v-head-dim": mla.v_dim,
+        "--rope-type": "rope",
+        "--no-rope-fusion": True,  # which latent attention has with YaRN only
     }
-    flags |= ROUTERS["pre-softmax" if experts.router == "softmax" and experts.top_k == 1 else experts.router]
-    if experts.router_bias and experts.router == "sigmoid":
-        flags["--moe-router-enable-expert-bias"] = None
-    if experts.group_limit:
-        flags |= {
-            "--moe-router-num-groups": str(experts.groups),
-            "--moe-router-group-topk": str(experts.group_limit),
-        }
-    if experts.shared_ffn_hidden:
-        flags["--moe-shared-expert-intermediate-size"] = str(experts.shared_ffn_hidden)
-    if experts.shared_gate:
-        flags["--moe-shared-expert-gate"] = None
-    if experts.first_dense_layers or experts.every > 1:
-        flags["--moe-layer-freq"] = layer_pattern(layers, experts)
-    return flags
 
 
-def _learned_router_bias(model: Model) -> bool:
-    """Whether routers add a learned bias to their logits, as gpt-oss's do; that of sigmoid routers balances experts."""
-    return model.experts is not None and model.experts.router_bias and model.experts.router != "sigmoid"
+def _expert_flags(layers: int, experts: Experts) -> Mapping[str, object]:
+    """Sizes of the experts, routing, and which layers are MoE; a single expert is scored before the choice."""
+    return {
+        "--num-experts": experts.count,
+        "--moe-router-topk": experts.top_k,
+        "--moe-ffn-hidden-size": experts.ffn_hidden,
+        "--moe-grouped-gemm": True,
+        **ROUTERS["pre-softmax" if experts.router == "softmax" and experts.top_k == 1 else experts.router],
+        "--moe-router-enable-expert-bias": experts.router_bias and experts.router == "sigmoid",
+        "--moe-router-num-groups": bool(experts.group_limit) and str(experts.groups),
+        "--moe-router-group-topk": experts.group_limit or False,
+        "--moe-shared-expert-intermediate-size": experts.shared_ffn_hidden or False,
+        "--moe-shared-expert-gate": experts.shared_gate,
+        "--moe-layer-freq": (experts.first_dense_layers > 0 or experts.every > 1) and layer_pattern(layers, experts),
+    }
 
 
 def layer_pattern(layers: int, experts: Experts) -> str:

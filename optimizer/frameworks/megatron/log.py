@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import MiB, is_count
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 from optimizer.frameworks.megatron.printed_settings import settings
 
 STEP = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|(.*)\|")
@@ -27,7 +27,7 @@ def fields(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, colon, value in pairs if colon}
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A line of a step, of a rank's memory, or of a printed setting.
 
     >>> line = " iteration       10/    1000 | elapsed time per iteration (ms): 1147.6 | global batch size:    16 |"
@@ -39,11 +39,11 @@ def read(text: str) -> Reading | None:
         return step(match, fields(match[3] + "|"))
     if match := MEMORY.search(text):
         reserved = decimal(match[2])
-        return Reading(allocated=float(match[1]) * MiB, reserved=None if reserved is None else reserved * MiB, facts={})
+        return LogLine(allocated=float(match[1]) * MiB, reserved=None if reserved is None else reserved * MiB, facts={})
     return settings(text)
 
 
-def step(match: re.Match[str], values: dict[str, str]) -> Reading | None:
+def step(match: re.Match[str], values: dict[str, str]) -> LogLine | None:
     """The reading of a step's line; None for a line that tells no time."""
     milliseconds = decimal(values.get(TIME, "").partition("/")[0] or None)
     seconds = decimal(values.get(TIME_S)) if milliseconds is None else milliseconds / 1e3
@@ -53,7 +53,7 @@ def step(match: re.Match[str], values: dict[str, str]) -> Reading | None:
     facts = {"global_batch": batch} if is_count(batch) else {}
     if is_count(length := values.get("actual seqlen", "")):
         facts["seq_len"] = length
-    return Reading(
+    return LogLine(
         step=int(match[1]),
         last_step=int(match[2]) if is_count(match[2]) else None,
         seconds=seconds,
@@ -66,4 +66,4 @@ def step(match: re.Match[str], values: dict[str, str]) -> Reading | None:
     )
 
 
-PROGRAM = Program(name="Megatron-LM", marks=MARKS, read=read)
+LOG = LogFormat(name="Megatron-LM", marks=MARKS, read=read)

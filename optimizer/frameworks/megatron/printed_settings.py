@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from optimizer.base.units import is_count
-from optimizer.frameworks.log_line import Reading
+from optimizer.frameworks.log_line import LogLine
 
 DOTTED = re.compile(r"\s([a-z]\w*) \.{3,} ?(\S+)\s*$")
 COUNTS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ COUNTS: Mapping[str, str] = {
 SWITCHES = ("overlap_grad_reduce", "overlap_param_gather", "overlap_comm", "num_workers")
 
 
-def settings(text: str) -> Reading | None:
+def settings(text: str) -> LogLine | None:
     """The setting in a line such as those of Megatron-LM and DeepSpeed, None for any other line.
 
     >>> settings("  tensor_model_parallel_size ...................... 8").facts
@@ -46,5 +46,5 @@ def settings(text: str) -> Reading | None:
         return None
     name, value = match.groups()
     if name in COUNTS and is_count(value) and int(value) > 0:
-        return Reading(facts={COUNTS[name]: value})
-    return Reading(facts={name: value.lower()}) if name in SWITCHES else None
+        return LogLine(facts={COUNTS[name]: value})
+    return LogLine(facts={name: value.lower()}) if name in SWITCHES else None

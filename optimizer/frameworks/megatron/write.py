@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, ULYSSES
+from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
@@ -38,26 +39,6 @@ SHARDING = ("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parall
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 OFFLOAD = ("--fine-grained-activation-offloading", "--offload-modules", "--activation-offload-fraction")
 ON_HOST = ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "--use-precision-aware-optimizer")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlagChange:
-    """One flag before and after: None where it is not given, "" where it has no value."""
-
-    flag: str
-    before: str | None
-    after: str | None
-
-    def written(self) -> tuple[str, str]:
-        """Both as they stand in a script, "-" for nothing.
-
-        >>> FlagChange(flag="--sequence-parallel", before=None, after="").written()
-        ('-', '--sequence-parallel')
-        """
-        before, after = (
-            "-" if value is None else f"{self.flag} {value}".strip() for value in (self.before, self.after)
-        )
-        return before, after
 
 
 def flag_changes(

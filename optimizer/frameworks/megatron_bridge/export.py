@@ -10,6 +10,7 @@ comm_overlap.py (setup), mixed_precision.py (setup); presets/launchers/megatron-
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
@@ -244,3 +245,6 @@ def hydra(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(hydra, value))}]"
     return f'"{value}"' if isinstance(value, str) and "|" in value else str(value)
+
+
+FILES = {f"megatron-bridge-{name}.overrides": partial(bridge_overrides, release=name) for name in BRIDGE_RELEASES}

@@ -13,7 +13,6 @@ from optimizer.frameworks.launch import Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "nanotron"
 CONFIG = "model.model_config."
 KEYS: Mapping[str, str] = {
     "parallelism.dp": "dp",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import MiB
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 NUMBER = r"([\d.]+(?:[eE][-+]?\d+)?[KMBT]?|nan)"
 STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\btime_per_iteration_ms: {NUMBER} \|")
@@ -29,7 +29,7 @@ def number(text: str) -> float | None:
     return None if value is None else value * SIZES[letter]
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A step's line, or that of a rank's memory.
 
     >>> line = "iteration: 5 / 20 | consumed_tokens: 10.5M | time_per_iteration_ms: 1.23K | tokens_per_sec: 1.7M |"
@@ -38,7 +38,7 @@ def read(text: str) -> Reading | None:
     """
     if match := STEP.search(text) or OLD_STEP.search(text):
         loss, norm, milliseconds = LOSS.search(text), NORM.search(text), number(match[3])
-        return Reading(
+        return LogLine(
             step=int(match[1]),
             last_step=int(match[2]),
             seconds=None if milliseconds is None else milliseconds / 1e3,
@@ -46,11 +46,11 @@ def read(text: str) -> Reading | None:
             grad_norm=number(norm[1]) if norm else None,
         )
     if match := MEMORY.search(text):
-        return Reading(allocated=float(match[1]) * MiB, reserved=float(match[2]) * MiB)
+        return LogLine(allocated=float(match[1]) * MiB, reserved=float(match[2]) * MiB)
     return None
 
 
-PROGRAM = Program(
+LOG = LogFormat(
     name="nanotron",
     marks=("time_per_iteration_ms", "Peak reserved"),
     read=read,

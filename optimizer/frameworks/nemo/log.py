@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 NUMBER = r"([-+\d.eE]+|nan|inf)"
 MARK = "train_step_timing in s"
@@ -20,7 +20,7 @@ LOSS = re.compile(rf"\breduced_train_loss[:=]\s*{NUMBER}")
 BATCH = re.compile(r"\bglobal_batch_size[:=]\s*(\d+)")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A step's line.
 
     >>> line = "Training epoch 0, iteration 10/999 | lr: 1e-06 | global_batch_size: 512 | global_step: 29 | "
@@ -33,7 +33,7 @@ def read(text: str) -> Reading | None:
     if time is None or place is None:
         return None
     step, loss, batch = GLOBAL_STEP.search(text), LOSS.search(text), BATCH.search(text)
-    return Reading(
+    return LogLine(
         step=int(step[1]) if step else int(place[1]),
         last_step=int(place[2]),
         seconds=decimal(time[1]),
@@ -42,4 +42,4 @@ def read(text: str) -> Reading | None:
     )
 
 
-PROGRAM = Program(name="NeMo 2", marks=(MARK,), read=read)
+LOG = LogFormat(name="NeMo 2", marks=(MARK,), read=read)

@@ -12,11 +12,10 @@ from typing import Any
 from optimizer.catalog import preset_model
 from optimizer.frameworks.config.launch import Values, rest, take, tied
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.llm_foundry.config import named
+from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "picotron"
 DEGREES: Mapping[str, str] = {
     "tp": "distributed.tp_size",
     "cp": "distributed.cp_size",

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 from optimizer.frameworks.megatron import log as megatron_lm
 from optimizer.frameworks.megatron.printed_settings import settings
 
@@ -18,7 +18,7 @@ BUSIEST = re.compile(r"\brocm max mem usage/usage_ratio: ([\d.]+)Gi?B/")
 BOTH = re.compile(re.escape(megatron_lm.TIME) + r": [\d.]+/[\d.]+ \|")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A step's line: its own time, not the mean; a token rate per GPU; the memory that the driver says is used.
 
     >>> line = " iteration 11/ 500 | elapsed time per iteration (ms): 1891.5/1888.6 | global batch size: 8 |"
@@ -35,4 +35,4 @@ def read(text: str) -> Reading | None:
     return replace(found, reserved=max(used) * GiB if used else None)
 
 
-PROGRAM = Program(name="Primus", marks=megatron_lm.MARKS, read=read)
+LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read)

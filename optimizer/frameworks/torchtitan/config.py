@@ -12,11 +12,10 @@ from typing import Any
 from optimizer.catalog import preset_model
 from optimizer.frameworks.config.launch import Values, rest, take, tied, whole
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.llm_foundry.config import named
+from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PROGRAM = "torchtitan"
 PARALLEL = "parallelism."
 # Older configs have the degrees in [training] and [experimental].
 SECTIONS = ("parallelism.", "training.", "experimental.")

@@ -172,3 +172,6 @@ def _parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
     if job.model.experts:
         values["expert_parallel_degree"] = plan.ep
     return values
+
+
+FILES = {f"{MODULES[NEW]}.py": torchtitan_python, f"{MODULES[MAIN]}.py": torchtitan_main}

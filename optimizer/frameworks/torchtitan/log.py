@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import Program, Reading, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 STEP = re.compile(
     r"\bstep:\s+(\d+)(?:/\d+(?: = [\d.]+%)?)?\s+loss:\s+([-\d.]+|nan|inf)(?:\s+grad_norm:\s+([\d.]+|nan|inf))?"
@@ -18,7 +18,7 @@ BATCH = re.compile(r"\blocal batch size:? \d+.*?\bglobal batch size:? (\d+)(?:.*
 MESH = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]*\], \[([\d, ]+)\]")
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> LogLine | None:
     """A step's line, or one that tells the batch, the length of a sequence or the mesh of GPUs.
 
     >>> line = "step: 10  loss:  7.68  grad_norm:  1.2  memory: 30.50GiB(38.55%)  tps: 7,130  tflops: 413.01"
@@ -29,7 +29,7 @@ def read(text: str) -> Reading | None:
     {'global_batch': '64', 'seq_len': '8192'}
     """
     if match := STEP.search(text):
-        return Reading(
+        return LogLine(
             step=int(match[1]),
             tokens_rate=decimal(match[5]),
             averaged=True,
@@ -41,11 +41,11 @@ def read(text: str) -> Reading | None:
         gpus = 1
         for size in re.findall(r"\d+", match[1]):
             gpus *= int(size)
-        return Reading(facts={"gpus": str(gpus)})
+        return LogLine(facts={"gpus": str(gpus)})
     if match := BATCH.search(text):
         facts = {"global_batch": match[1], **({"seq_len": match[2]} if match[2] else {})}
-        return Reading(facts=facts)
+        return LogLine(facts=facts)
     return None
 
 
-PROGRAM = Program(name="torchtitan", marks=("tps:", "local batch size", "device mesh"), read=read)
+LOG = LogFormat(name="torchtitan", marks=("tps:", "local batch size", "device mesh"), read=read)

@@ -10,14 +10,15 @@ from click.testing import CliRunner
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.targets import aimed, held_to
 from optimizer.cli import cli
+from optimizer.frameworks import every
 from optimizer.frameworks.deepspeed.export import DEEPSPEED, FSDP, accelerate_fsdp, deepspeed_json, unexpressed
-from optimizer.frameworks.export_folder import FILES_OF, exported, write_exports
+from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.job.target import aimed, held_to
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.thorough import cases
@@ -89,7 +90,7 @@ def test_configs_read_back_cost_the_same(seed: int, target: str, tmp_path: Path)
         if answer.plan is None:
             continue
         found = exported(answer)
-        assert {*found.texts, *found.refused} == set(FILES_OF[target])
+        assert {*found.texts, *found.refused} == set(every.TARGETS[target].files)
         assert not found.refused
         read += 1
         paths, _ = write_exports(answer, tmp_path / str(read))
@@ -130,7 +131,7 @@ def test_the_command_writes_what_the_target_reads(target: str, tmp_path: Path) -
     answer = json.loads(found.stdout)
     assert answer["job"]["stack"] == f"llm-foundry-fsdp-2023@{target}"
     assert [answer["plan"][name] for name in ("tp", "cp", "pp", "ep")] == [1, 1, 1, 1]
-    assert {path.name for path in (tmp_path / "x").iterdir()} == set(FILES_OF[target])
+    assert {path.name for path in (tmp_path / "x").iterdir()} == set(every.TARGETS[target].files)
 
 
 def test_what_a_target_cannot_split_is_one_message() -> None:

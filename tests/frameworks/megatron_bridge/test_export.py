@@ -9,14 +9,14 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.launchers import bridge_keys
-from optimizer.frameworks.export_folder import BRIDGE, exported, write_exports
+from optimizer.catalog.targets import aimed
+from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.megatron.arguments import _blocks
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.job.target import aimed
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.invariants.jobs import random_job
@@ -106,7 +106,7 @@ def test_an_exchange_beside_another_micro_batch_is_asked_for(gpt3_answer: Answer
 @pytest.mark.parametrize("release", BRIDGE_RELEASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_overrides_are_keys_of_the_release_and_read_back_cost_the_same(seed: int, release: str, tmp_path: Path) -> None:
-    name, read = next(name for name, which in BRIDGE.items() if which == release), 0
+    name, read = f"megatron-bridge-{release}.overrides", 0
     for answer in answers(seed):
         found = exported(answer)
         if name in found.refused:

@@ -8,6 +8,7 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.targets import aimed
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
@@ -17,7 +18,6 @@ from optimizer.frameworks.torchtitan.models import MAIN, MODELS, NEW, OLD, flavo
 from optimizer.frameworks.torchtitan.python import titan_values
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.job.target import aimed
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.frameworks.read_back import differing, read_config

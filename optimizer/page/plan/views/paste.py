@@ -15,7 +15,7 @@ from optimizer.base.units import seconds
 from optimizer.catalog.models import model_spellings
 from optimizer.diagnose.measured import Measured, read_runs_of
 from optimizer.frameworks.launch import WORDS
-from optimizer.frameworks.launch_as_read import Controls, Question, question_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import LARGEST, File, read_launch
 from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve, unset
@@ -50,7 +50,7 @@ class Read:
     """A launch that was read, with what it asks; `taken` says what the room had to add."""
 
     source: Source
-    question: Question
+    question: LaunchAsRead
     taken: str = ""
 
 
@@ -181,7 +181,7 @@ def _read_as(before: Asked, files: list[File], given: Own, reasons: list[str]) -
                 reasons.append(str(error))
             continue
         try:
-            question = question_of(source.launch, Controls(**had), NAME)
+            question = launch_as_read(source.launch, Controls(**had), NAME)
         except OptimizerError as error:
             first = first or str(error)
             continue
@@ -232,7 +232,7 @@ def _edits(source: Source, found: Improvement) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _asks(before: Asked, question: Question, own: Own) -> tuple[Asked | None, str]:
+def _asks(before: Asked, question: LaunchAsRead, own: Own) -> tuple[Asked | None, str]:
     """The question of the room that the launch asks, its plan held against the best; None where it has no such."""
     job = question.job
     values: dict[str, Any] = {

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from optimizer.base.errors import InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag, flags_of, flat
 from optimizer.frameworks.bash.pieces import Piece, text_of
-from optimizer.frameworks.bash.script import Command, Document, Find, Reading, read_bash
+from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, read_bash
+from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
-from optimizer.frameworks.megatron.write import FlagChange, flag_changes
+from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -59,7 +62,7 @@ class BashLaunch:
             yield {self.name: text}
 
 
-def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[Reading, Options]:
+def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[ScriptRun, Options]:
     """What a script would run, and what its #SBATCH lines ask for; `outside` are variables and arguments, by name or
     place, that it is started with. Of a script that trains by nothing of its own, what it writes is read too.
     """
@@ -75,7 +78,7 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
     return reading, options
 
 
-def told(launch: Launch, reading: Reading) -> None:
+def told(launch: Launch, reading: ScriptRun) -> None:
     """Note the files that a script sources: read, or missing."""
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
@@ -138,6 +141,27 @@ def bash_launch(
     )
 
 
+def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
+    """Note in a script's launch what DeepSpeed configs say of ZeRO: those given and those that the script writes.
+
+    The script's batch counts. Raises InputError for a config that is not DeepSpeed's.
+    """
+    for config in configs:
+        if not deepspeed.recognised(config.values):
+            raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
+    texts = [(each.target or "a here-document", each.text) for each in script.documents]
+    inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
+    launch = script.launch
+    for config in (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values))):
+        extra = Launch(program=launch.program)
+        deepspeed.read(extra, config.values)
+        for name in ("zero_stage", "offload"):
+            if name in extra.written and name not in launch.written:
+                launch.say(name, extra.settings[name], extra.written[name])
+        for name in extra.ignored:
+            launch.ignore(name)
+
+
 def asked_for(data: bytes) -> str:
     r"""That a script wants arguments, by the names that it gives them; "" where it reads none.
 
@@ -180,7 +204,7 @@ def _from_slurm(launch: Launch, options: Options) -> None:
         launch.say("gpus_per_node", options["tasks_per_node"][0], options["tasks_per_node"][1])
 
 
-def training_command(reading: Reading) -> Command | None:
+def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
@@ -193,7 +217,7 @@ def training_command(reading: Reading) -> Command | None:
     return best
 
 
-def _nothing(reading: Reading) -> str:
+def _nothing(reading: ScriptRun) -> str:
     if reading.broken:
         return f"line {reading.broken} is no bash: is a quote or a bracket left open?"
     return (

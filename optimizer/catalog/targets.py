@@ -1,0 +1,76 @@
+"""The launchers that a plan can be for: presets/launchers/targets.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from optimizer.base.errors import InputError, nearest
+from optimizer.catalog.files import presets_folder
+from optimizer.job.stack import Stack
+from optimizer.job.target import ANY, Launcher, lifted, narrowed
+
+
+@cache
+def launchers() -> Mapping[str, Launcher]:
+    """What each launcher can express, by the name of its target.
+
+    >>> launchers()["deepspeed"].zero_stages, launchers()["megatron-bridge"] == launchers()["megatron-lm"]
+    ((1, 2, 3), True)
+    """
+    tables = tomllib.loads((presets_folder() / "launchers" / "targets.toml").read_text("utf-8"))
+
+    def facts(like: str = "", **own: Any) -> dict[str, Any]:
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+        return {**facts(**tables[like]), **values} if like else values
+
+    return {name: Launcher(**facts(**own)) for name, own in tables.items()}
+
+
+def aimed(stack: Stack, target: str) -> Stack:
+    """The stack with the features that the target can express, under a name that says so; for `any` with all.
+
+    Args:
+        stack: the software that prices plans.
+        target: the name of a launcher, or `any`.
+
+    Returns:
+        The stack, named "STACK@TARGET".
+
+    Raises:
+        InputError: the target is unknown, or has nothing of the stack.
+
+    >>> aimed(Stack(name="mine"), "megatron-lm").features.recompute_by
+    'virtual stage'
+    """
+    if target == ANY:
+        return lifted(stack)
+    if target not in launchers():
+        names = (*launchers(), ANY)
+        near = nearest(target, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"unknown target {target!r}: expected one of {', '.join(names)}{hint}")
+    return narrowed(stack, target, launchers()[target])
+
+
+def held_to(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:
+    """The variables that a job fixes, with those of which its target has one value.
+
+    Args:
+        target: the name of a launcher, `any`, or "".
+        fixed: values by variable that the user fixes.
+
+    Raises:
+        InputError: the user fixes what the target has otherwise.
+
+    >>> held_to("deepspeed", {"micro_batch": 2})["tp"], held_to("any", {})
+    (1, {})
+    """
+    only = launchers()[target].only if target in launchers() else {}
+    wrong = {name: fixed[name] for name, value in only.items() if name in fixed and fixed[name] != value}
+    if wrong:
+        asked = ", ".join(f"{name}={value}" for name, value in wrong.items())
+        raise InputError(f"--target {target} cannot run {asked}: it shares states among replicas and splits no layer")
+    return {**fixed, **only}

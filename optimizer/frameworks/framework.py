@@ -1,0 +1,105 @@
+"""What a training framework is to this program: its launches, its logs, and the files that launch a plan with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optimizer.frameworks.config.launch import ConfigLaunch, Values, Writer
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.log_line import LogFormat
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+    from optimizer.frameworks.config.file import ConfigFile
+
+Export = Callable[["Answer"], str]  # the text of a launch file; InputError for a plan that it cannot say
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFormat:
+    """Config files that launch a framework.
+
+    Attributes:
+        files: what people call them, such as "MaxText YAML".
+        recognised: whether values are of such files.
+        read: the launch in files, given the number of GPUs and the model that the user names, if any.
+    """
+
+    files: tuple[str, ...]
+    recognised: Callable[[Values], bool]
+    read: Callable[[tuple[ConfigFile, ...], int | None, str], ConfigLaunch]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFiles:
+    """What `--export` writes for a target.
+
+    Attributes:
+        files: what makes each file, by its name.
+        beside: those that launch nothing by themselves: without any other file of the target they are none.
+    """
+
+    files: Mapping[str, Export]
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """A training framework. What it has not is left out: launches of one may be read, and only logs of another.
+
+    Attributes:
+        name: what people call it; a launch that was read bears it.
+        stack: the preset of the stack that prices its launches.
+        config: its config files.
+        log: the lines that it prints.
+        targets: launch files of a plan, by the target that they are for.
+        only: values that a launch of it can have, by variable of a plan, where these are not all.
+        zero_stages: ZeRO stages that it has; those of the stack where none is given.
+        piped_zero_stages: the same under a pipeline, where it has others.
+        settable: what a launch of it can set otherwise besides degrees: "dispatcher", "layers_per_stage", "offload"
+            (a share of the optimizer), "bucket" (of gradients).
+        graphs: whether it captures CUDA graphs unless it is told otherwise.
+        sequence_parallel: whether it splits sequences wherever it splits tensors.
+    """
+
+    name: str
+    stack: str = ""
+    config: ConfigFormat | None = None
+    log: LogFormat | None = None
+    targets: Mapping[str, ExportFiles] = field(default_factory=dict)
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    zero_stages: tuple[int, ...] = ()
+    piped_zero_stages: tuple[int, ...] = ()
+    settable: tuple[str, ...] = ()
+    graphs: bool = True
+    sequence_parallel: bool = False
+
+
+# Configs that split nothing but data: what a plan can be.
+SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
+
+
+def launch_by_keys(
+    name: str,
+    read: Callable[[Launch, Values], None],
+    write: Writer,
+    configs: tuple[ConfigFile, ...],
+    gpus: int | None,
+    model: str,
+) -> ConfigLaunch:
+    """The launch in config files whose keys say it one by one, of a key in several files the last.
+
+    Args:
+        name: the framework's.
+        read: notes in a launch what values say.
+        write: the keys of another plan.
+        configs: the files.
+        gpus: how many the user names, if any.
+        model: the one that the user names, "" for none; these files need none.
+    """
+    launch = Launch(program=name, settings={} if gpus is None else {"gpus": gpus})
+    found = ConfigLaunch(configs=configs, launch=launch, write=write)
+    read(launch, found.values)
+    return found
