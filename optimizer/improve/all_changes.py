@@ -15,7 +15,7 @@ from optimizer.improve.state import State, knobs_of, state_of
 from optimizer.improve.switches import SWITCHES, captured, useful
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans
-from optimizer.scripts.question import Question, with_stack
+from optimizer.scripts.question import Question, settings_of, with_stack
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 
@@ -24,32 +24,33 @@ SPARED = 1e-4  # share of the step below which a change is not worth making
 
 def best_edit(question: Question, current: State) -> Edit | None:
     """The best plan of all, with everything switched on that helps."""
-    said = dict(question.settings)
-    for changes in SWITCHES:
-        said |= {name: value for name, value in changes.items() if name in said}
+    fixed = question.launch.fixed
+    on = {name: value for changes in SWITCHES for name, value in changes.items() if name not in fixed}
+    said = {name: on.get(name, value) for name, value in question.settings.items()}
     if not question.settings.get("cuda_graphs") and question.job.model.experts:
         said.pop("cuda_graphs", None)
+        on.pop("cuda_graphs", None)
     job = with_stack(question, said, 1)
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if question.launch.program not in PLACING:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
-    found = best_plan(job, Tuning(fixed=knobs_of(question, said)))
-    if found is None and question.launch.program in OFFLOADING:
-        found = best_plan(job, Tuning())
-    if found is None:
+    best = best_plan(job, Tuning(fixed=knobs_of(question, said)))
+    if best is None and question.launch.program in OFFLOADING:
+        best = best_plan(job, Tuning())
+    if best is None:
         return None
-    said["offload"] = found.knobs.offload
-    knobs = replace(question.knobs, offload=found.knobs.offload)
-    plan = found.plan
+    plan = best.plan
     if plan.layers_per_stage and is_even(plan, job.model.layers):
         plan = replace(plan, layers_per_stage=())
     if question.launch.program in SEQUENCE_PARALLEL:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
-    settings = useful({**question.settings, **said}, question.settings, plan)
+    own = settings_of(question, plan)
+    turned = {name: value for name, value in on.items() if name in own} | {"offload": best.knobs.offload}
+    settings = useful({**own, **turned}, own, plan)
     if settings.get("cuda_graphs") and not captured(question, plan):
-        settings["cuda_graphs"] = question.settings["cuda_graphs"]
-    after = _spared(question, state_of(question, plan, settings, knobs))
+        settings["cuda_graphs"] = own["cuda_graphs"]
+    after = _spared(question, state_of(question, plan, settings))
     return edit_to(current, bucketed(question, after) if question.launch.program in BUCKETED else after)
 
 
@@ -64,8 +65,8 @@ def _spared(question: Question, after: State) -> State:
             plan = replace(after.plan, **{name: getattr(before, name)})
             after = _no_worse(after, _restated(question, after, plan, after.settings))
     for name in SOFTWARE:
-        if name in question.settings and after.settings.get(name) != question.settings[name] and name != "global_batch":
-            settings = {**after.settings, name: question.settings[name]}
+        if name in after.usual and after.settings.get(name) != after.usual[name] and name != "global_batch":
+            settings = {**after.settings, name: after.usual[name]}
             after = _no_worse(after, _restated(question, after, after.plan, settings))
     return after
 

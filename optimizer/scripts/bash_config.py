@@ -15,10 +15,11 @@ from typing import Any
 from optimizer.base.units import is_count
 from optimizer.scripts.bash import Reading
 from optimizer.scripts.bash_edit import replaced
-from optimizer.scripts.config_file import ConfigFile, plain, written
+from optimizer.scripts.config_file import ConfigFile, plain
 from optimizer.scripts.flags import flat
 from optimizer.scripts.machines import LAUNCHER
 from optimizer.scripts.pieces import Site, Word, text_of, unknown_in
+from optimizer.scripts.yaml_edit import scalar
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
@@ -49,20 +50,21 @@ class CommandKeys(ConfigFile):
     end: int = 0
 
     @cached_property
-    def values(self) -> dict[str, Any]:
+    def leaves(self) -> dict[str, Any]:
         """Every key, the last where one comes twice."""
         return {one.key: plain(one.value) for one in self.given}
 
-    @cached_property
-    def spans(self) -> dict[str, Site]:
-        """Where the values stand."""
-        return {one.key: one.site for one in self.given if one.site}
+    @property
+    def values(self) -> dict[str, Any]:
+        """The same: the shell has filled in what its variables hold."""
+        return self.leaves
 
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
-        text = "" if value is None else value if isinstance(value, str) else written(value)
-        if path in self.spans:
-            return self._put(*self.spans[path], text) if text else self
+        text = "" if value is None else value if isinstance(value, str) else scalar(value)
+        sites = [one.site for one in self.given if one.key == path and one.site]
+        if sites:
+            return self._put(*sites[-1], text) if text else self
         style = self.given[-1].written if self.given else "--"
         if any(one.written.startswith("+") for one in self.given):
             style = f"++{style.lstrip('+')}"

@@ -15,7 +15,7 @@ from typing import Any
 from optimizer.catalog import load_model, preset_model
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
-from optimizer.scripts.config_file import ConfigFile, written
+from optimizer.scripts.config_file import ConfigFile
 from optimizer.scripts.config_launch import ConfigLaunch
 from optimizer.scripts.flags import Flag
 from optimizer.scripts.launch import Launch
@@ -31,6 +31,7 @@ from optimizer.scripts.megatron_flags import (
 )
 from optimizer.scripts.megatron_write import FlagChange, flag_changes
 from optimizer.scripts.pieces import Piece
+from optimizer.scripts.yaml_edit import scalar
 
 BRIDGE, NEMO, PRIMUS = "Megatron-Bridge", "NeMo", "Primus"
 OVERRIDES = "modules.pre_trainer.overrides."
@@ -126,7 +127,7 @@ class FlagLaunch(ConfigLaunch):
         key = path.rpartition(".")[2]
         values = self.values
         if key in INVERTED:
-            after = written(change.after is None)
+            after = scalar(change.after is None)
         elif change.after == "":
             after = "true"
         elif change.after is None:
@@ -136,7 +137,7 @@ class FlagLaunch(ConfigLaunch):
         if path.endswith("optim.name"):
             after = "distributed_fused_adam" if change.after == "" else "fused_adam"
         before = values.get(path)
-        return FlagChange(flag=path, before=None if path not in values else written(before).strip('"'), after=after)
+        return FlagChange(flag=path, before=None if path not in values else scalar(before).strip('"'), after=after)
 
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
@@ -230,7 +231,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     for path in others:
         if values[path] is not None:
             launch.ignore(path)
-    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=tuple(flags), paths=paths)
+    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=(*flags, *extra), paths=paths)
 
 
 def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
