@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 import optimizer
 from optimizer.base.release import NOT_INSTALLED, release
@@ -22,14 +22,14 @@ from optimizer.cli import cli
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-RECIPE: dict[str, Any] = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+RECIPE: dict[str, Any] = YAML(typ="safe").load(ROOT / "recipe" / "recipe.yaml")
 # What conda-forge calls otherwise than PyPI.
 CONDA = {"moocore": "python-moocore", "ortools": "ortools-python", "tree-sitter": "tree_sitter"}
 
 
 def conda(requirement: str) -> str:
     """A requirement of pyproject.toml as a recipe says it."""
-    name, bounds = re.match(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+    name, bounds = re.match(r"([\w.-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
     return f"{CONDA.get(name, name)} {bounds}".strip()
 
 

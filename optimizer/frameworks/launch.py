@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from optimizer.job.plan import Plan
 
 LARGEST_COUNT = 10**9  # of anything in a launch: what is more is no count
 # The vocabulary: what a setting is called here, and what it says.
@@ -99,9 +101,17 @@ LACKING = "cannot hold its plan (--gpus)"  # how the note ends that more GPUs ar
 class Launch:
     """What a launch says, gathered file by file.
 
-    program: the training software. settings: values by name in WORDS; written: what the files call each of them.
-    assumed: sentences. ignored: settings that were seen and mean nothing here, by the name that the file gives them.
-    kept: settings outside of what is searched, which every edit leaves alone, in words.
+    Attributes:
+        program: the training software.
+        settings: values by name in WORDS.
+        written: what the files call each of them.
+        assumed: sentences.
+        ignored: settings that were seen and mean nothing here, by the name that the file gives them.
+        kept: settings outside of what is searched, which every edit leaves alone, in words.
+        problems: sentences, for which the launch is refused.
+        leaves: every value of the files as it is written, by file and by key or flag.
+        following: what the program makes of a plan's settings that no file states, None for nothing.
+        fixed: settings that none of these files can state otherwise.
     """
 
     program: str
@@ -111,6 +121,9 @@ class Launch:
     ignored: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
+    fixed: tuple[str, ...] = ()
 
     def say(self, name: str, value: Any, written: str = "") -> None:
         """Note a setting; `written` is how the file calls it."""

@@ -107,6 +107,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
+    if sum(plan.layers_per_stage) != model.layers:  # counted with the embedding and the head: the program splits them
+        plan = replace(plan, layers_per_stage=())
     if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = framework.piped_zero_stages if framework.piped_zero_stages and plan.pp > 1 else framework.zero_stages
@@ -125,7 +127,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     )
     share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
     knobs = Knobs(
-        bucket=min(1e9, max(10e6, said.get("bucket", Knobs().bucket))),
+        bucket=bucket_of(said),
         comm_sm_share=min(0.3, max(0.01, share)),
         offload=said.get("offload", 0.0),
     )
@@ -248,6 +250,7 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
     only = dict(framework.only)
     if "dispatcher" not in framework.settable:
         only["dispatcher"] = ()
+    only |= dict.fromkeys((name for name in launch.fixed if name in PLAN), ())
     choices = {name: tuple(sorted({*values, getattr(plan, name)})) for name, values in only.items()}
     return Limits(
         fixed={name: values[0] for name, values in choices.items() if len(values) == 1},
@@ -261,6 +264,27 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
         min_cp_tokens=max(1, min(2048, seq_len // plan.cp)),
         vocab_padding=1.0,
     )
+
+
+def bucket_of(said: Mapping[str, Any]) -> float:
+    """The gradient bucket of a launch within what is priced [B]."""
+    return float(min(1e9, max(10e6, said.get("bucket", Knobs().bucket))))
+
+
+def settings_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The settings with which a launch runs another plan.
+
+    Args:
+        question: the launch.
+        plan: the other plan.
+        turned: settings that are changed besides.
+
+    Returns:
+        Settings by name: those changed, those that the files state, and what the program makes of the rest.
+    """
+    follows = question.launch.following(plan)
+    settings = {**question.settings, **follows, **turned}
+    return {name: value for name, value in settings.items() if follows.get(name, value) is not None}
 
 
 def with_stack(question: LaunchAsRead, settings: Mapping[str, Any], zero_stage: int) -> Job:

@@ -94,6 +94,7 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     launch = source.launch
     if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
         launch.say("device", device, "the file's name")
+    launch.leaves = dict(source.leaves)
     if named := launch.settings.get("communicators", ""):
         documents = source.documents if isinstance(source, BashLaunch) else ()
         if blocks := _blocks(files, documents, Path(named).name):
@@ -248,7 +249,7 @@ def config_of(file: File) -> ConfigFile:
     """A file as a config; of a Python file the function that its name tells, or its only one."""
     kind = kind_of(file)
     if kind != PYTHON:
-        return ConfigFile(file.name, file.text, kind)
+        return ConfigFile(file.name, file.text, kind, data=file.data)
     try:
         functions = config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:
@@ -258,7 +259,7 @@ def config_of(file: File) -> ConfigFile:
     if not functions:
         raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
     chosen = file.part or (functions[0] if len(functions) == 1 else "")
-    return ConfigFile(file.name, file.text, kind, chosen)
+    return ConfigFile(file.name, file.text, kind, chosen, file.data)
 
 
 def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:

@@ -39,6 +39,11 @@ class Source(Protocol):
         """What they say."""
         ...
 
+    @property
+    def leaves(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every value of the files as it is written, by file and by key or flag."""
+        ...
+
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """What to write otherwise for another plan; `turned` are the software's settings that change."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.constraints.rules.every import structural
-from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, settings_of, with_stack
 from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
@@ -23,32 +23,33 @@ SPARED = 1e-4  # share of the step below which a change is not worth making
 
 def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     """The best plan of all, with everything switched on that helps."""
-    said = dict(question.settings)
-    for changes in SWITCHES:
-        said |= {name: value for name, value in changes.items() if name in said}
+    fixed = question.launch.fixed
+    on = {name: value for changes in SWITCHES for name, value in changes.items() if name not in fixed}
+    said = {name: on.get(name, value) for name, value in question.settings.items()}
     if not question.settings.get("cuda_graphs") and question.job.model.experts:
         said.pop("cuda_graphs", None)
+        on.pop("cuda_graphs", None)
     job = with_stack(question, said, 1)
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if "layers_per_stage" not in question.framework.settable:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
-    found = best_plan(job, Tuning(fixed=knobs_of(question, said)))
-    if found is None and "offload" in question.framework.settable:
-        found = best_plan(job, Tuning())
-    if found is None:
+    best = best_plan(job, Tuning(fixed=knobs_of(question, said)))
+    if best is None and "offload" in question.framework.settable:
+        best = best_plan(job, Tuning())
+    if best is None:
         return None
-    said["offload"] = found.knobs.offload
-    knobs = replace(question.knobs, offload=found.knobs.offload)
-    plan = found.plan
+    plan = best.plan
     if plan.layers_per_stage and is_even(plan, job.model.layers):
         plan = replace(plan, layers_per_stage=())
     if question.framework.sequence_parallel:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
-    settings = useful({**question.settings, **said}, question.settings, plan)
+    own = settings_of(question, plan)
+    turned = {name: value for name, value in on.items() if name in own} | {"offload": best.knobs.offload}
+    settings = useful({**own, **turned}, own, plan)
     if settings.get("cuda_graphs") and not captured(question, plan):
-        settings["cuda_graphs"] = question.settings["cuda_graphs"]
-    after = _spared(question, state_of(question, plan, settings, knobs))
+        settings["cuda_graphs"] = own["cuda_graphs"]
+    after = _spared(question, state_of(question, plan, settings))
     return edit_to(current, bucketed(question, after) if "bucket" in question.framework.settable else after)
 
 
@@ -63,8 +64,8 @@ def _spared(question: LaunchAsRead, after: State) -> State:
             plan = replace(after.plan, **{name: getattr(before, name)})
             after = _no_worse(after, _restated(question, after, plan, after.settings))
     for name in SOFTWARE:
-        if name in question.settings and after.settings.get(name) != question.settings[name] and name != "global_batch":
-            settings = {**after.settings, name: question.settings[name]}
+        if name in after.usual and after.settings.get(name) != after.usual[name] and name != "global_batch":
+            settings = {**after.settings, name: after.usual[name]}
             after = _no_worse(after, _restated(question, after, after.plan, settings))
     return after
 

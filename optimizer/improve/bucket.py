@@ -13,7 +13,8 @@ BUCKETS = (40e6, 80e6, 160e6, 320e6, 640e6, 1e9)  # B, of gradients
 
 def bucketed(question: LaunchAsRead, state: State) -> State:
     """The state with the gradient bucket that makes it fastest, the one that it has where none is noticeably better."""
-    if state.plan.dp * state.plan.cp == 1 or not state.settings.get("reduce_overlap"):
+    alone = state.plan.dp * state.plan.cp == 1 or not state.settings.get("reduce_overlap")
+    if alone or "bucket" in question.launch.fixed:
         return state
     others = [
         state_of(question, state.plan, state.settings, replace(knobs_of(question, state.settings), bucket=size))

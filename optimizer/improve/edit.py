@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.frameworks.launch_as_read import bucket_of
 from optimizer.improve.state import State
 from optimizer.job.plan import FIELDS, Plan
 
@@ -43,17 +44,23 @@ def edit_to(current: State, after: State) -> Edit:
 
 
 def differences(before: State, after: State) -> tuple[Change, ...]:
-    """Every setting that differs, those of the plan first."""
+    """Every setting that differs, those of the plan first; what follows from the plan is no difference."""
     names = [*FIELDS, "layers_per_stage", "recompute_first", "mtp_ahead"]
-    found = [Change(name=name, before=getattr(before.plan, name), after=getattr(after.plan, name)) for name in names]
-    found += [
-        Change(name=name, before=before.settings[name], after=after.settings[name])
-        for name in SOFTWARE
-        if name in before.settings
-    ]
-    if before.knobs.bucket != after.knobs.bucket:
-        found.append(Change(name="bucket", before=before.knobs.bucket, after=after.knobs.bucket))
-    return tuple(change for change in found if change.before != change.after)
+    changes = [Change(name=name, before=getattr(before.plan, name), after=getattr(after.plan, name)) for name in names]
+    own = {
+        "offload": 0.0,
+        **after.usual,
+        "global_batch": before.settings["global_batch"],
+        "bucket": bucket_of(after.usual),
+    }
+    now = {**own, **before.settings, "bucket": before.knobs.bucket}
+    then = {**own, **after.settings, "bucket": after.knobs.bucket}
+    for name in (*SOFTWARE, "bucket"):
+        if name in own and then[name] != own[name]:
+            changes.append(
+                Change(name=name, before=now[name] if now[name] != then[name] else own[name], after=then[name])
+            )
+    return tuple(change for change in changes if change.before != change.after)
 
 
 def moved(before: Plan, after: Plan) -> frozenset[str]:

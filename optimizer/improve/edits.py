@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, settings_of, with_stack
 from optimizer.improve.all_changes import best_edit
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import NOTICEABLE, Edit, edit_to, moved
 from optimizer.improve.neighbours import neighbours
 from optimizer.improve.state import State, current_state, knobs_of, state_of
-from optimizer.improve.switches import capturable, switches
+from optimizer.improve.switches import SWITCHES, capturable, switches
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price
@@ -68,13 +68,13 @@ def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
 
 def _singles(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> list[Edit]:
     """The best plan for each setting changed alone, each switch turned alone."""
-    said = dict(question.settings)
-    found = list(_firsts(question, current, near.take(np.flatnonzero(counts == 1)), said))
-    for changed in switches(question, question.plan):
-        found.append(edit_to(current, state_of(question, question.plan, {**said, **changed})))
+    edits = list(_firsts(question, current, near.take(np.flatnonzero(counts == 1))))
+    edits += [
+        edit_to(current, state_of(question, question.plan, turned)) for turned in switches(question, question.plan)
+    ]
     if "bucket" in question.framework.settable:
-        found.append(edit_to(current, bucketed(question, current)))
-    return found
+        edits.append(edit_to(current, bucketed(question, current)))
+    return edits
 
 
 def _other_batches(question: LaunchAsRead) -> Iterator[LaunchAsRead]:
@@ -93,37 +93,39 @@ def _batches(question: LaunchAsRead, current: State) -> list[Edit]:
         plan = question.plan
         count = other.job.global_batch // (plan.dp * plan.micro_batch)
         if count * plan.dp * plan.micro_batch == other.job.global_batch and (plan.vpp == 1 or count % plan.pp == 0):
-            found.append(edit_to(current, state_of(other, replace(plan, num_microbatches=count), other.settings)))
+            found.append(edit_to(current, state_of(other, replace(plan, num_microbatches=count))))
     return found
 
 
-def _priced(question: LaunchAsRead, plans: Plans, settings: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Seconds and bytes of plans under these settings, group by group of ZeRO stages."""
+def _priced(question: LaunchAsRead, plans: Plans, turned: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Seconds and bytes of plans with these settings changed, group by group of like stack and knobs."""
     seconds, reserved = np.full(len(plans), np.inf), np.full(len(plans), np.inf)
-    knobs = knobs_of(question, settings)
-    for stage in np.unique(plans.zero_stage).tolist():
-        rows = np.flatnonzero(plans.zero_stage == stage)
-        job = with_stack(question, settings, stage)
+    # What settings follow from: the ZeRO stage and the replicas.
+    kinds, of = np.unique(np.stack([plans.zero_stage, plans.dp * plans.cp]), axis=1, return_inverse=True)
+    for kind in range(kinds.shape[1]):
+        rows = np.flatnonzero(of.ravel() == kind)
+        plan = plans.plan(int(rows[0]))
+        settings = settings_of(question, plan, turned)
         with np.errstate(over="ignore", invalid="ignore"):
-            costs = price(job, plans.take(rows), knobs)
+            costs = price(
+                with_stack(question, settings, plan.zero_stage), plans.take(rows), knobs_of(question, settings)
+            )
         seconds[rows], reserved[rows] = costs.step_time, costs.reserved
     return seconds, reserved
 
 
-def _firsts(question: LaunchAsRead, current: State, plans: Plans, settings: dict[str, Any]) -> Iterator[Edit]:
-    """Of plans that change the same setting the best: the fastest that fits, else the leanest."""
+def _firsts(question: LaunchAsRead, current: State, plans: Plans) -> Iterator[Edit]:
+    """Of plans that change the same setting the best: the fastest that fits, else that of least memory."""
     if not len(plans):
         return
-    seconds, reserved = _priced(question, plans, settings)
-    order = ordered(current, seconds, reserved)
+    order = ordered(current, *_priced(question, plans, {}))
     seen: set[frozenset[str]] = set()
-    rows = plans.take(order).plans()
-    for plan in rows:
+    for plan in plans.take(order).plans():
         names = moved(current.plan, plan)
         if names in seen:
             continue
         seen.add(names)
-        yield edit_to(current, state_of(question, plan, settings))
+        yield edit_to(current, state_of(question, plan))
 
 
 def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
@@ -137,28 +139,23 @@ def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
 
 def _pairs(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> list[Edit]:
     """The best that two changes reach: two settings of the plan, one and a switch, or two switches."""
-    said = dict(question.settings)
-    found: list[Edit] = []
-    best = _fastest(question, near.take(np.flatnonzero(counts == 2)), said, current)
-    found += [best] if best else []
     able = replace(question.plan, dp=2, zero_stage=max(1, question.plan.zero_stage), recompute="none")
     able = replace(able, activation_offload=0)
-    for changed in switches(question, able):
-        rows: BoolArray = counts == 1
-        rows = rows & capturable(question.job.model, near) if "cuda_graphs" in changed else rows
-        best = _fastest(question, near.take(np.flatnonzero(rows)), {**said, **changed}, current)
-        found += [best] if best else []
+    # What follows from a plan is to be switched on for another one even where it is on for this one.
+    follows = question.launch.following(able)
+    free = question.settings.keys() & follows.keys() - set(question.launch.fixed)
+    again = [turned for turned in SWITCHES if turned.keys() & free]
+    edits = []
+    for turned in ({}, *switches(question, able), *again):
+        rows: BoolArray = counts == (1 if turned else 2)
+        rows = rows & capturable(question.job.model, near) if "cuda_graphs" in turned else rows
+        plans = near.take(np.flatnonzero(rows))
+        if len(plans):
+            place = int(ordered(current, *_priced(question, plans, turned))[0])
+            edits.append(edit_to(current, state_of(question, plans.plan(place), turned)))
     for first, second in combinations(switches(question, question.plan), 2):
-        found.append(edit_to(current, state_of(question, question.plan, {**said, **first, **second})))
-    return found
-
-
-def _fastest(question: LaunchAsRead, plans: Plans, settings: dict[str, Any], current: State) -> Edit | None:
-    if not len(plans):
-        return None
-    seconds, reserved = _priced(question, plans, settings)
-    place = int(ordered(current, seconds, reserved)[0])
-    return edit_to(current, state_of(question, plans.plan(place), settings))
+        edits.append(edit_to(current, state_of(question, question.plan, {**first, **second})))
+    return edits
 
 
 def _ranked(current: State, edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -185,8 +182,7 @@ def unset(found: Improvement) -> list[str]:
     question, current = found.question, found.current
     if question.settings.get("tp_overlap") is not False or current.plan.tp == 1 or not current.plan.sequence_parallel:
         return []
-    there = state_of(question, current.plan, {**question.settings, "tp_overlap": True})
-    gain = there.throughput / current.throughput - 1
+    gain = state_of(question, current.plan, {"tp_overlap": True}).throughput / current.throughput - 1
     if gain < NOTICEABLE:
         return []
     needs = "it needs the user buffers of Transformer Engine"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.frameworks.launch import LACKING
+from optimizer.frameworks.launch import LACKING, Launch
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File
 from optimizer.frameworks.source import FlagChange, Source
@@ -18,6 +18,7 @@ from optimizer.improve.edit import SOFTWARE, Edit
 # Reads the files again, with what the user said besides.
 Again = Callable[[Sequence[File]], LaunchAsRead]
 ROUNDED = 0.01  # share by which a bucket that was counted in whole parameters may differ
+SHOWN = 3  # keys named in an error
 UNSAID = ("layers_per_stage", "recompute_first", "mtp_ahead")
 
 
@@ -30,40 +31,69 @@ def changes_of(source: Source, question: LaunchAsRead, edit: Edit) -> tuple[Flag
 def patched(
     source: Source, question: LaunchAsRead, edit: Edit, files: Sequence[File], again: Again
 ) -> Mapping[str, bytes]:
-    """The files with an edit made: the first way to write it that reads back as the edit's plan.
+    """The files with an edit made: the first way to write it that reads back as the edit, and changes nothing else.
 
-    Raises InputError where there is none: the script takes its flags from where they cannot be changed.
+    Args:
+        source: the files as they were read.
+        question: what they ask.
+        edit: what shall run instead.
+        files: the files.
+        again: reads files as these were.
+
+    Raises:
+        InputError: there is no such way; it says why the last one is none.
     """
-    for texts in source.edited(changes_of(source, question, edit)):
+    changes = changes_of(source, question, edit)
+    reason = "the files take these settings from where they cannot be changed; make them by hand"
+    for texts in source.edited(changes):
         written = [replace(file, data=texts.get(file.name, file.data)) for file in files]
         try:
-            found = again(written)
+            reread = again(written)
         except OptimizerError:
             continue
-        if _same(found, edit):
+        reason = lost(question.launch, reread.launch, changes) or _otherwise(reread, edit)
+        if not reason:
             return {file.name: file.data for file in written}
-    told = next((said for said in question.launch.assumed if said.endswith(LACKING)), "")
-    if told:
-        gpus = told.split()[0].replace(",", "")
-        raise InputError(f"no patch: the files do not say how many GPUs run them; give --gpus {gpus}")
-    raise InputError("no patch: the files take these settings from where they cannot be changed; make them by hand")
+    if note := next((note for note in question.launch.assumed if note.endswith(LACKING)), ""):
+        gpus = note.split()[0].replace(",", "")
+        reason = f"the files do not say how many GPUs run them; give --gpus {gpus}"
+    raise InputError(f"no patch: {reason}")
 
 
-def _same(found: LaunchAsRead, edit: Edit) -> bool:
-    """Whether files that were read again run the plan of an edit, but for where it lays single layers."""
-    ours, theirs = vars(found.plan), vars(edit.after.plan)
-    plan = all(ours[name] == theirs[name] for name in ours if name not in UNSAID)
-    settings = edit.after.settings
-    names = [name for name in SOFTWARE if name in found.settings and not (name == "gather_overlap" and unsharded(edit))]
-    bucket = edit.after.knobs.bucket
-    changed = any(change.name == "bucket" for change in edit.changes)
-    same_bucket = not changed or abs(found.knobs.bucket / bucket - 1) < ROUNDED
-    return plan and same_bucket and all(found.settings[name] == settings.get(name, 0.0) for name in names)
+def lost(before: Launch, after: Launch, changes: Sequence[FlagChange]) -> str:
+    """What an edit changes that it was not to change, in words; "" for nothing.
+
+    Args:
+        before: the launch as it was read.
+        after: the launch after the edit.
+        changes: the keys and flags to change. A section above one of them may come or go with it.
+    """
+    edited = [change.flag for change in changes]
+    others = [
+        key
+        for name, leaves in before.leaves.items()
+        for key in {**leaves, **after.leaves.get(name, {})}
+        if repr(leaves.get(key)) != repr(after.leaves.get(name, {}).get(key))
+        and not any(f"{key}.".startswith(f"{own}.") or own.startswith(f"{key}.") for own in edited)
+    ]
+    return f"it would change {', '.join(others[:SHOWN])} too; make it by hand" if others else ""
 
 
-def unsharded(edit: Edit) -> bool:
-    """Whether no weights are gathered, so that nothing can be overlapped."""
-    return edit.after.plan.zero_stage == 0
+def _otherwise(reread: LaunchAsRead, edit: Edit) -> str:
+    """What files that were read again run otherwise than an edit, but for single layers; "" for nothing."""
+    ours, theirs = {**reread.settings, **vars(reread.plan)}, {**edit.after.settings, **vars(edit.after.plan)}
+    useless = ("gather_overlap",) if edit.after.plan.zero_stage == 0 else ()  # no weights are gathered
+    names = [name for name in vars(reread.plan) if name not in UNSAID]
+    names += [name for name in SOFTWARE if name in reread.settings and name not in useless]
+    for name in names:
+        if ours[name] != theirs.get(name, 0.0):
+            return f"the files would run {name} {ours[name]}, not {theirs.get(name, 0.0)}; make it by hand"
+    bucket, wanted = reread.knobs.bucket, edit.after.knobs.bucket
+    return (
+        ""
+        if abs(bucket / wanted - 1) < ROUNDED
+        else f"the files would run a bucket of {bucket:.3g} B, not {wanted:.3g}"
+    )
 
 
 def unified(files: Sequence[File], texts: Mapping[str, bytes]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.frameworks.launch_as_read import LaunchAsRead, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
@@ -18,11 +18,21 @@ from optimizer.search.plan.alternatives import estimate_of
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """A plan with the software's settings and knobs, and its price; `fits` with this chance."""
+    """A plan as it runs or could run.
+
+    Attributes:
+        job: what it trains, its stack switched by the settings.
+        plan: how.
+        settings: of the software, by name.
+        usual: the settings that this plan has where nothing else is changed.
+        knobs: the bucket and the share of the optimizer on the host.
+        estimate: its price.
+    """
 
     job: Job
     plan: Plan
     settings: Mapping[str, Any]
+    usual: Mapping[str, Any]
     knobs: Knobs
     estimate: Estimate
 
@@ -49,18 +59,29 @@ def current_state(question: LaunchAsRead) -> State:
         job=question.job,
         plan=question.plan,
         settings=question.settings,
+        usual=question.settings,
         knobs=question.knobs,
         estimate=estimate,
     )
 
 
 def knobs_of(question: LaunchAsRead, settings: Mapping[str, Any]) -> Knobs:
-    """The knobs of the launch, with as much of the optimizer on the host as the settings say."""
-    return replace(question.knobs, offload=float(settings.get("offload", 0.0)))
+    """The knobs of the launch, with the bucket and the share of the optimizer on the host that the settings say."""
+    return replace(question.knobs, bucket=bucket_of(settings), offload=float(settings.get("offload", 0.0)))
 
 
-def state_of(question: LaunchAsRead, plan: Plan, settings: Mapping[str, Any], knobs: Knobs | None = None) -> State:
-    """A plan under these settings, priced; at the launch's knobs where none are given."""
+def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {}, knobs: Knobs | None = None) -> State:
+    """Another plan of a launch, priced.
+
+    Args:
+        question: the launch.
+        plan: the plan.
+        turned: settings that are changed; of the others the plan has what is usual.
+        knobs: those of the settings where none are given.
+    """
+    settings = settings_of(question, plan, turned)
     job, chosen = with_stack(question, settings, plan.zero_stage), knobs or knobs_of(question, settings)
     estimate = estimate_of(job, price(job, Plans.of([plan]), chosen), 0)
-    return State(job=job, plan=plan, settings=settings, knobs=chosen, estimate=estimate)
+    return State(
+        job=job, plan=plan, settings=settings, usual=settings_of(question, plan), knobs=chosen, estimate=estimate
+    )

@@ -38,7 +38,8 @@ def captured(question: LaunchAsRead, plan: Plan) -> bool:
 
 def switches(question: LaunchAsRead, plan: Plan) -> Iterator[Mapping[str, Any]]:
     """What the software could be told otherwise for a plan: each a set of settings that go together."""
-    said, seen = question.settings, []
+    said = {name: value for name, value in question.settings.items() if name not in question.launch.fixed}
+    seen: list[Mapping[str, Any]] = []
     for changes in SWITCHES:
         changed = {name: value for name, value in changes.items() if name in said and said[name] != value}
         if plan.zero_stage == 0:

@@ -7,8 +7,8 @@ import tomllib
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 from maintain.docs.blocks import COMMANDS, SKIPPED, Block, blocks
 from maintain.docs.commands import ROOT, WIDTH, Ran, lines_of
@@ -92,7 +92,7 @@ def test_every_page_is_in_the_menu_and_every_entry_is_a_page() -> None:
             return [part]
         return [name for inner in (part.values() if isinstance(part, dict) else part) for name in entries(inner)]  # type: ignore[attr-defined]
 
-    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    menu = YAML(typ="safe").load(ROOT / "mkdocs.yml")["nav"]
     assert sorted(entries(menu)) == PAGES
 
 
@@ -147,7 +147,7 @@ def test_options_of_the_tables_exist() -> None:
 
 def test_the_site_needs_nothing_from_elsewhere() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    settings = yaml.safe_load(text)
+    settings = YAML(typ="safe").load(text)
     assert settings["theme"]["font"] is False
     assert "http" not in text
     assert settings["plugins"] == ["search"]  # `offline` would load a script from a CDN

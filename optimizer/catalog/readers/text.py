@@ -40,6 +40,17 @@ def decoded(data: bytes) -> str:
     return io.StringIO(data.decode(encoding), newline=None).read()
 
 
+def encoded(text: str, like: bytes) -> bytes:
+    r"""The bytes of a text in the encoding and with the ends of lines that a file had.
+
+    >>> encoded("a\nc\n", b"a\r\nb\r\n"), decoded(encoded("a", "b".encode("utf-16")))
+    (b'a\r\nc\r\n', 'a')
+    """
+    encoding = next((name for mark, name in ENCODINGS.items() if like.startswith(mark)), "utf-8")
+    crlf = "\r\n" in like.decode(encoding, "replace")
+    return (text.replace("\n", "\r\n") if crlf else text).encode(encoding)
+
+
 def read_toml(path: Path, advice: str = "give the path of a TOML file") -> dict[str, Any]:
     """The tables of a TOML file.
 

@@ -17,7 +17,8 @@ from optimizer.frameworks.bash.edit import replaced
 from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import ScriptRun
-from optimizer.frameworks.config.file import ConfigFile, plain, written
+from optimizer.frameworks.config.file import ConfigFile, plain
+from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
@@ -49,20 +50,21 @@ class CommandKeys(ConfigFile):
     end: int = 0
 
     @cached_property
-    def values(self) -> dict[str, Any]:
+    def leaves(self) -> dict[str, Any]:
         """Every key, the last where one comes twice."""
         return {one.key: plain(one.value) for one in self.given}
 
-    @cached_property
-    def spans(self) -> dict[str, Site]:
-        """Where the values stand."""
-        return {one.key: one.site for one in self.given if one.site}
+    @property
+    def values(self) -> dict[str, Any]:
+        """The same: the shell has filled in what its variables hold."""
+        return self.leaves
 
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
-        text = "" if value is None else value if isinstance(value, str) else written(value)
-        if path in self.spans:
-            return self._put(*self.spans[path], text) if text else self
+        text = "" if value is None else value if isinstance(value, str) else scalar(value)
+        sites = [one.site for one in self.given if one.key == path and one.site]
+        if sites:
+            return self._put(*sites[-1], text) if text else self
         style = self.given[-1].written if self.given else "--"
         if any(one.written.startswith("+") for one in self.given):
             style = f"++{style.lstrip('+')}"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.base.errors import InvalidFile
-from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.config.file import ConfigFile, plain
+from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
@@ -32,6 +33,11 @@ class ConfigLaunch:
         """Everything that the files say; of a path in several the last."""
         return {path: value for config in self.configs for path, value in config.values.items()}
 
+    @property
+    def leaves(self) -> dict[str, Mapping[str, Any]]:
+        """Every value of the files as it is written."""
+        return {config.name: config.leaves for config in self.configs}
+
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise."""
         values = self.values
@@ -47,8 +53,8 @@ class ConfigLaunch:
         configs = {config.name: config for config in self.configs}
         for change in changes:
             name = self._home(change.flag)
-            configs[name] = configs[name].changed(change.flag, _value(change.after))
-        yield {name: config.text.encode() for name, config in configs.items()}
+            configs[name] = configs[name].changed(change.flag, None if change.after is None else plain(change.after))
+        yield {name: config.bytes for name, config in configs.items()}
 
     def _home(self, path: str) -> str:
         section = path.rpartition(".")[0]
@@ -58,15 +64,7 @@ class ConfigLaunch:
 
 
 def _text(value: Any) -> str | None:
-    from optimizer.frameworks.config.file import written
-
-    return None if value is None else value if isinstance(value, str) else written(value)
-
-
-def _value(text: str | None) -> Any:
-    from optimizer.frameworks.config.file import plain
-
-    return None if text is None else plain(text)
+    return value if value is None or isinstance(value, str) else scalar(value)
 
 
 def whole(launch: Launch, values: Values, path: str, least: int = 1) -> int | None:

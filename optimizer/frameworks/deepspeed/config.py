@@ -111,6 +111,8 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.say("zero_stage", 0)
         if ELSEWHERE in values:
             launch.kept.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
+    if not shards:
+        launch.fixed += ("shard",)
     size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
     group = size * int(launch.settings.get("cp", 1))
     if shards and group == 1:
@@ -119,12 +121,15 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.say("shard", group, replicas)
     stage = launch.settings["zero_stage"]
     launch.settings["fsdp"] = bool(strategy)
-    # Stages 1 and 2 overlap only where they are told to, stage 3 unless told otherwise.
-    overlaps = values.get(OVERLAP)
-    overlaps = stage == 3 if overlaps in (None, "auto") else bool(overlaps)
-    if not strategy and stage:
-        launch.say("reduce_overlap", overlaps, OVERLAP if OVERLAP in values else "")
-        launch.say("gather_overlap", overlaps)
+    if not strategy:
+        launch.following = lambda plan: _overlap(values, plan.zero_stage)
+        if not any(
+            path.startswith("zero_optimization") for path in values
+        ):  # Accelerate's and the Trainer's have no key
+            launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
+        if stage:
+            launch.settings |= _overlap(values, stage)
+            launch.written |= {"reduce_overlap": OVERLAP} if OVERLAP in values else {}
     elements = values.get(BUCKET)
     if isinstance(elements, int | float) and not isinstance(elements, bool):
         launch.say("bucket", 2.0 * elements, BUCKET)
@@ -135,6 +140,17 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
     if values.get("zero_optimization.offload_param.device") not in (None, "none"):
         launch.kept.append("zero_optimization.offload_param: weights are taken to stay on the device")
+
+
+def _overlap(values: Values, stage: int) -> dict[str, Any]:
+    """What overlaps under a ZeRO stage: 1 and 2 only where they are told to, 3 unless told otherwise; 0 says nothing.
+
+    >>> _overlap({}, 3), _overlap({}, 1), _overlap({OVERLAP: True}, 1)["gather_overlap"]
+    ({'reduce_overlap': True, 'gather_overlap': True}, {'reduce_overlap': False, 'gather_overlap': False}, True)
+    """
+    asked = values.get(OVERLAP)
+    overlaps = (stage == 3 if asked in (None, "auto") else bool(asked)) if stage else None
+    return {"reduce_overlap": overlaps, "gather_overlap": overlaps}
 
 
 def _numbers(launch: Launch, values: Values) -> None:

@@ -160,11 +160,11 @@ def _trainer(job: Job, plan: Plan) -> dict[str, object]:
 
 
 def _yaml(values: dict[str, object], name: str, trainer: str) -> str:
-    import yaml
+    from optimizer.catalog.readers.yaml_nodes import yaml_text
 
     head = (
         "# On every node, in the folder of this file; your program reads its TrainingArguments from\n"
         f"# {trainer}: accelerate launch --config_file {name} --machine_rank $SLURM_NODEID\n"
         "#   --main_process_ip FIRST_NODE --main_process_port 29500 TRAIN.py\n"
     )
-    return head + str(yaml.safe_dump(values, sort_keys=True))
+    return head + yaml_text([dict(sorted(values.items()))])

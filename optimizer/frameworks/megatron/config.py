@@ -15,8 +15,9 @@ from typing import Any
 from optimizer.catalog import load_model, preset_model
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
-from optimizer.frameworks.config.file import ConfigFile, written
+from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
+from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
@@ -134,7 +135,7 @@ class FlagLaunch(ConfigLaunch):
         key = path.rpartition(".")[2]
         values = self.values
         if key in INVERTED:
-            after = written(change.after is None)
+            after = scalar(change.after is None)
         elif change.after == "":
             after = "true"
         elif change.after is None:
@@ -144,7 +145,7 @@ class FlagLaunch(ConfigLaunch):
         if path.endswith("optim.name"):
             after = "distributed_fused_adam" if change.after == "" else "fused_adam"
         before = values.get(path)
-        return FlagChange(flag=path, before=None if path not in values else written(before).strip('"'), after=after)
+        return FlagChange(flag=path, before=None if path not in values else scalar(before).strip('"'), after=after)
 
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
@@ -238,7 +239,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     for path in others:
         if values[path] is not None:
             launch.ignore(path)
-    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=tuple(flags), paths=paths)
+    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=(*flags, *extra), paths=paths)
 
 
 def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:

@@ -208,10 +208,12 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
         launch.say("schedule", "zero-bubble", last["--enable-zero-bubble"].written)
     if COMMUNICATORS in last:
         launch.say("communicators", last[COMMUNICATORS].value, last[COMMUNICATORS].written)
-    width = launch.settings.get("grad_bytes", 4)
-    launch.settings["bucket"] = launch.settings.pop(
-        "bucket_params", max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp)
-    ) * float(width)
+    width = float(launch.settings.get("grad_bytes", 4))
+    if "bucket_params" in launch.settings:
+        launch.settings["bucket"] = launch.settings.pop("bucket_params") * width
+    else:
+        launch.following = lambda plan: {"bucket": max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp) * width}
+        launch.settings |= launch.following(plan)
     if "--ddp-bucket-size" in last:
         launch.written["bucket"] = "--ddp-bucket-size"
         launch.written.pop("bucket_params", None)

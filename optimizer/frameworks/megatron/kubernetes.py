@@ -39,7 +39,7 @@ def pytorchjob(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, one that Megatron-LM cannot run, or one of nodes that are not full.
     """
-    import yaml
+    from optimizer.catalog.readers.yaml_nodes import yaml_text
 
     job, plan = answer.job, exported_plan(answer)
     per_node = min(job.gpus, job.cluster.gpus_per_node)
@@ -71,7 +71,7 @@ def pytorchjob(answer: Answer) -> str:
         },
     ]
     head = HEAD.format(release=RELEASE, summary=plan.summary())
-    return head + str(yaml.dump_all(documents[not text :], Dumper=_plain(), sort_keys=False))
+    return head + yaml_text(documents[not text :])
 
 
 def dns_name(name: str) -> str:
@@ -81,17 +81,6 @@ def dns_name(name: str) -> str:
     ('llama3-1-70b', 'x-kind-secret')
     """
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "model"
-
-
-def _plain() -> Any:
-    """A dumper that writes a pod twice rather than a reference to it, which people read more easily."""
-    import yaml
-
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    return Plain
 
 
 def _pod(answer: Answer, name: str, per_node: int, nodes: int) -> dict[str, Any]:

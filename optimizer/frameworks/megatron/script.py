@@ -52,6 +52,12 @@ class BashLaunch:
     documents: tuple[Document, ...]
     placed: bool
 
+    @property
+    def leaves(self) -> dict[str, Mapping[str, Any]]:
+        """The values of every flag, of one that comes several times in order."""
+        names = dict.fromkeys(flag.written for flag in self.flags)
+        return {self.name: {name: [flag.values for flag in self.flags if flag.written == name] for name in names}}
+
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
         return flag_changes(self.flags, self.launch.program, job, before, after, turned)

@@ -151,13 +151,23 @@ def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks:
         launch.say("zero_stage", 0, find(values, SHARD))
         return
     policy, piped = str(values.get(find(values, RESHARD), "default")), launch.settings.get("pp", 1) > 1
-    # With a pipeline, weights stay gathered over the micro-batches of a step unless told otherwise, and gradients are
-    # scattered after the last: what elsewhere is called ZeRO-1.
-    keeps = policy == "never" or (piped and policy != "always")
-    stage = 3 if not keeps else 1 if piped else 2
+    stage = _stage(policy, piped)
     launch.say("zero_stage", stage, _there(values, find(values, RESHARD if policy != "default" else SHARD)))
     if replicas > 1:
         launch.say("shard", max(1, ranks // replicas), find(values, REPLICATE))
+
+
+def _stage(policy: str, piped: bool) -> int:
+    """The ZeRO stage of a policy of resharding, with a pipeline or without.
+
+    With a pipeline, weights stay gathered over the micro-batches of a step unless told otherwise, and gradients are
+    scattered after the last: what elsewhere is called ZeRO-1.
+
+    >>> _stage("default", False), _stage("default", True), _stage("never", False)
+    (3, 1, 2)
+    """
+    keeps = policy == "never" or (piped and policy != "always")
+    return 3 if not keeps else 1 if piped else 2
 
 
 def _batch(launch: Launch, values: Values, dp: int) -> None:
@@ -216,8 +226,10 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted |= {shards: 1, replicas: after.dp * after.cp}
     elif values.get(shards, -1) > 0 or after.shard != before.shard or before.zero_stage == 0:
         wanted |= {shards: group // after.cp, replicas: after.dp * after.cp // group}
-    if after.zero_stage != before.zero_stage and after.zero_stage:
+    if after.zero_stage and after.zero_stage != _stage(str(values.get(find(values, RESHARD), "default")), after.pp > 1):
         wanted[find(values, RESHARD)] = "always" if after.zero_stage == 3 else "never"
+    if after.tp > 1 and values.get(SEQUENCE) is False and after.sequence_parallel:
+        wanted[SEQUENCE] = True
     if before.recompute != after.recompute:
         wanted[MODE] = after.recompute
     if before.vpp != after.vpp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.python import CLASS, Leaf, Span, read_function, with_lines
+from optimizer.frameworks.config.python import CLASS, Leaf, read_function, with_lines
 
 MODE, CONVERTERS = "activation_checkpoint.mode", "model.converters"
 NAME, FLAVOR = "model.name", "model.flavor"
@@ -50,17 +50,11 @@ def titan_values(text: str, function: str) -> dict[str, Any]:
     return {path: leaf.value for path, leaf in titan_leaves(text, function).items()}
 
 
-def titan_spans(text: str, function: str) -> dict[str, Span]:
-    """Where values stand that this function alone holds."""
-    return {path: leaf.span for path, leaf in titan_leaves(text, function).items() if leaf.span}
-
-
 def titan_changed(text: str, function: str, path: str, value: Any) -> str:
-    """The file with one value set: where it stands, else in a line before the function returns."""
-    spans = titan_spans(text, function)
-    if path in spans:
-        start, end = spans[path]
-        return text[:start] + repr(value) + text[end:]
+    """The file with one value set: where this function alone holds it, else in a line before it returns."""
+    leaf = titan_leaves(text, function).get(path)
+    if leaf is not None and leaf.span:
+        return text[: leaf.span[0]] + repr(value) + text[leaf.span[1] :]
     if path != MODE:
         return with_lines(text, function, [f"config.{path} = {value!r}"])
     if value not in CLASSES:

@@ -4,8 +4,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import yaml
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
@@ -46,7 +46,7 @@ def test_the_engine_says_batch_format_and_stage(sharded: Answer) -> None:
 def test_groups_that_share_weights_are_fsdp2s_mesh(sharded: Answer) -> None:
     assert sharded.plan is not None
     grouped = replace(sharded, plan=replace(sharded.plan, shard=8))
-    config = yaml.safe_load(accelerate_fsdp(grouped))
+    config = YAML(typ="safe").load(accelerate_fsdp(grouped))
     assert config["parallelism_config"] == {
         "parallelism_config_dp_replicate_size": 8,
         "parallelism_config_dp_shard_size": 8,

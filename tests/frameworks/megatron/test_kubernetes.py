@@ -1,15 +1,24 @@
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.kubernetes import pytorchjob
 
 
+def documents(text: str) -> Iterator[Any]:
+    """The objects of a file as Kubernetes has them, which reads YAML 1.1."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = (1, 1)  # type: ignore[assignment]
+    yield from yaml.load_all(text)
+
+
 def test_one_pod_a_node_with_its_gpus_and_the_plan(gpt3_answer: Answer) -> None:
-    settings, job = yaml.safe_load_all(pytorchjob(gpt3_answer))
+    settings, job = documents(pytorchjob(gpt3_answer))
     specs = job["spec"]["pytorchReplicaSpecs"]
     assert (specs["Master"]["replicas"], specs["Worker"]["replicas"]) == (1, 127)
     pod = specs["Worker"]["template"]["spec"]
@@ -27,14 +36,14 @@ def test_nodes_that_are_not_full_are_refused(gpt3_answer: Answer) -> None:
     with pytest.raises(InputError, match="12 GPUs are no whole nodes of 8"):
         pytorchjob(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=12)))
     single = pytorchjob(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=4)))
-    assert "Worker" not in list(yaml.safe_load_all(single))[-1]["spec"]["pytorchReplicaSpecs"]
+    assert "Worker" not in list(documents(single))[-1]["spec"]["pytorchReplicaSpecs"]
 
 
 @pytest.mark.parametrize("name", ["x\n---\nkind: Secret", "$(touch OUCH)", 'a"b: {', "${IMAGE}", "\\"])
 def test_no_name_of_a_model_is_another_object_or_a_command(gpt3_answer: Answer, name: str) -> None:
     job = replace(gpt3_answer.job, model=replace(gpt3_answer.job.model, name=name))
-    found = list(yaml.safe_load_all(pytorchjob(replace(gpt3_answer, job=job))))
-    plain = list(yaml.safe_load_all(pytorchjob(gpt3_answer)))
+    found = list(documents(pytorchjob(replace(gpt3_answer, job=job))))
+    plain = list(documents(pytorchjob(gpt3_answer)))
     assert [document["kind"] for document in found] == ["ConfigMap", "PyTorchJob"]
     (mine,), (own,) = (
         each[1]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"] for each in (found, plain)
