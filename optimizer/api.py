@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Number = int | float | str
 Value = str | int | float | bool | Sequence[str | int | float | bool]
-SEARCH = ("top", "within", "trials", "time_limit", "seed", "study")  # what a whole Job goes with
 
 
 def plan(
@@ -69,19 +68,19 @@ def plan(
     from optimizer.commands.plan.answering import answered
 
     with _read(given) as context:
-        options = dict(context.params)
-        count, at_most = options.pop("gpus")
-        return answered(gpus=count, at_most=at_most, **options)
+        return answered(context.params)
 
 
 def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
     """The answer to a whole Job."""
-    if beside := [name for name in given if name not in SEARCH]:
-        raise InputError(f"a Job holds {', '.join(beside)} already; beside it go {', '.join(SEARCH)}")
     from optimizer.commands.plan.answering import EVERY_STRUCTURE
     from optimizer.commands.values import storage_url
+    from optimizer.job.fields import SEARCH, of_groups
     from optimizer.search.plan.planner import plan as search
 
+    names = [field.name for field in of_groups(SEARCH)]
+    if beside := [name for name in given if name not in names]:
+        raise InputError(f"a Job holds {', '.join(beside)} already; beside it go {', '.join(names)}")
     read = {name: value for name, value in _read(given).params.items() if name in given}
     if "within" in read:
         read["top"] = EVERY_STRUCTURE
@@ -92,21 +91,17 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
 
 def _read(given: Mapping[str, Any]) -> click.Context:
     """All options of planning, read as the command reads them; raises InputError for a value that it refuses."""
+    from optimizer.commands import options
     from optimizer.commands.defaults import option_texts
-    from optimizer.commands.plan.command import answer_options
+    from optimizer.job.fields import FIELDS
 
     words = [
-        word for name, value in given.items() for text in option_texts(name, value) for word in (_option(name), text)
+        word
+        for name, value in given.items()
+        for text in option_texts(name, value)
+        for word in (FIELDS[name].option, text)
     ]
     try:
-        return click.command(answer_options(_nothing)).make_context("plan", words)
+        return click.command(options.given(options.ANSWER)(lambda: None)).make_context("plan", words)
     except click.ClickException as error:
         raise InputError(error.format_message()) from None
-
-
-def _nothing(**options: Any) -> None:
-    """What the options belong to: they are only read."""
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

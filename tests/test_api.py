@@ -14,14 +14,29 @@ import pytest
 from click.testing import CliRunner
 
 import optimizer
-from optimizer.api import SEARCH
 from optimizer.cli import cli
-from optimizer.commands.plan.command import answer_options
+from optimizer.commands import options
+from optimizer.job import fields
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plan.py"
 SMALL: dict[str, Any] = {"model": "llama3.2-1b", "gpus": 8, "trials": 0}
+# What Python may give where a text is typed, by kind of field; whole numbers that people write with k are texts too.
+PYTHON_TYPES = {
+    fields.NAME: "str",
+    fields.GPUS: "int | str",
+    fields.WHOLE: "int",
+    **dict.fromkeys((fields.SHARE, fields.SIZE, fields.TIME, fields.FLEX), "Number"),
+    fields.FORMATS: "str | Sequence[str]",
+    **dict.fromkeys((fields.PINS, fields.SETTINGS), "str | Sequence[str] | Mapping[str, Value]"),
+    fields.CHOICE: "str",
+}
+NAMED_TYPES = {
+    **dict.fromkeys(("model", "cluster", "stack"), "str | Path"),
+    **dict.fromkeys(("seq_len", "global_batch"), "int | str"),
+    "routing": "Number",
+}
 WORDS = "--model llama3.2-1b --gpus 8 --trials 0"
 CLUSTER = """\
 name = "mine"
@@ -92,9 +107,15 @@ def test_a_whole_job_gives_the_same_plan(answer: optimizer.Answer) -> None:
 
 
 def test_the_names_are_those_of_the_options() -> None:
-    options = {option.opts[0][2:].replace("-", "_") for option in click.command(answer_options(lambda: None)).params}
-    assert options == inspect.signature(optimizer.plan).parameters.keys() - {"job"}
-    assert options >= set(SEARCH)
+    asked = fields.of_groups(fields.JOB, fields.ANSWER, fields.SEARCH)
+    params = click.command(options.given(options.ANSWER)(lambda: None)).params
+    assert [option.opts[0] for option in params] == [field.option for field in asked]
+    own = inspect.signature(optimizer.plan).parameters
+    assert list(own)[1:] == [field.name for field in asked]
+    for field in asked:
+        wanted = NAMED_TYPES.get(field.name) or PYTHON_TYPES[field.kind]
+        assert own[field.name].annotation == f"{wanted} | None", field.name
+        assert own[field.name].default is None
 
 
 @pytest.mark.parametrize(

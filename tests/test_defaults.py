@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 import optimizer
 from optimizer.cli import cli
-from optimizer.commands.defaults import ALLOWED, INSTEAD, Usual
-from optimizer.commands.plan.command import answer_options
+from optimizer.commands import options
+from optimizer.commands.defaults import ALLOWED, Usual
+from optimizer.job.fields import FIELDS
 
 WORDS = ("--model", "llama3-8b", "--gpus", "8", "--trials", "0", "--json")
 
@@ -97,12 +98,12 @@ def test_what_is_wrong_is_one_message(defaults: Path, text: str, message: str) -
 
 
 def test_every_option_that_decides_an_answer_may_have_a_default() -> None:
-    options = click.command(answer_options(lambda: None)).params
-    usual = {option.opts[0][2:].replace("-", "_") for option in options if isinstance(option, Usual)}
+    params = click.command(options.given(options.ANSWER)(lambda: None)).params
+    usual = {option.opts[0][2:].replace("-", "_") for option in params if isinstance(option, Usual)}
     assert usual == set(ALLOWED)
-    assert {option.opts[0][2:] for option in options} - {name.replace("_", "-") for name in ALLOWED} == {
+    assert {option.opts[0][2:] for option in params} - {name.replace("_", "-") for name in ALLOWED} == {
         "model",
         "gpus",
         "study",
     }
-    assert all(INSTEAD[other] == name for name, other in INSTEAD.items())
+    assert all(FIELDS[field.instead].instead == field.name for field in FIELDS.values() if field.instead)

@@ -12,31 +12,30 @@ from click.core import ParameterSource
 
 from optimizer.base.config import config_folder, shown
 from optimizer.base.errors import InputError, InvalidFile, nearest
+from optimizer.job.fields import FIELDS, FLEX, SEVERAL, SIZE, Field
 
 FILE = "defaults.toml"
-ALLOWED = (
-    *("cluster", "device", "stack", "target", "seq_len", "global_batch", "dtype", "bubble_ceiling", "hbm_limit"),
-    *("oom_risk", "max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding", "fix", "routing", "set"),
-    *("flex", "top", "within", "trials", "time_limit", "seed", "prefer"),
-)
-# Each says what the other would: of these pairs the one that is typed counts.
-INSTEAD = {"cluster": "device", "device": "cluster", "stack": "target", "target": "stack"}
+ALLOWED = tuple(field.name for field in FIELDS.values() if field.usual)
 WITHOUT = ("check",)  # what is checked says itself what it was made with
 _USED, _READ = f"{__name__}.used", f"{__name__}.read"
 
 
 class Usual(click.Option):
-    """An option that the user's defaults may fill where it is not typed."""
+    """The option of a field, which the user's defaults may fill where it is not typed."""
+
+    def __init__(self, *arguments: Any, field: Field, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self.field = field
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         """What was typed, else the user's default, else the program's."""
         value, source = super().consume_value(ctx, opts)
-        key = self.opts[0][2:].replace("-", "_")
+        key = self.field.name
         if source is not ParameterSource.DEFAULT or ctx.resilient_parsing or ctx.info_name in WITHOUT:
             return value, source
         path = config_folder() / FILE
         found = ctx.meta[_READ] if _READ in ctx.meta else ctx.meta.setdefault(_READ, read_defaults(path))
-        if key not in found or ctx.get_parameter_source(INSTEAD.get(key, "")) is ParameterSource.COMMANDLINE:
+        if key not in found or ctx.get_parameter_source(self.field.instead) is ParameterSource.COMMANDLINE:
             return value, source
         texts = list(option_texts(key, found[key]))
         mine = texts if self.multiple else texts[0]
@@ -80,13 +79,14 @@ def option_texts(name: str, value: Any) -> Iterator[str]:
     >>> list(option_texts("fix", {"tp": [1, 2]})), list(option_texts("hbm_limit", 75e9))
     (['tp=1,2'], ['75000000000.0 B'])
     """
+    kind = FIELDS[name].kind
     if isinstance(value, Mapping):
         yield from (f"{key}={_word(item)}" for key, item in value.items())
-    elif name in ("fix", "set") and not isinstance(value, str):
+    elif kind in SEVERAL and not isinstance(value, str):
         yield from map(str, value)
-    elif name == "hbm_limit" and not isinstance(value, str):
+    elif kind == SIZE and not isinstance(value, str):
         yield f"{value!r} B"
-    elif name == "flex" and not (isinstance(value, str) and "=" in value):
+    elif kind == FLEX and not (isinstance(value, str) and "=" in value):
         yield f"batch={value}"
     else:
         yield _word(value)
@@ -110,10 +110,10 @@ def _word(value: Any) -> str:
 
 def _is_plain(key: str, value: Any) -> bool:
     if isinstance(value, Mapping):
-        return key in ("fix", "set") and all(_is_plain("", item) for item in value.values())
+        return FIELDS[key].kind in SEVERAL and all(isinstance(item, str | int | float) for item in value.values())
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, str | int | float) for item in value)
-    return isinstance(value, str | int | float) and (not isinstance(value, bool) or not key)
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _unknown(key: str) -> str:

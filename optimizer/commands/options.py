@@ -1,140 +1,131 @@
-"""The options that several commands have, each declared once: the same name, values, default and words everywhere."""
+"""Options: those of a job and its search, made from optimizer.job.fields, and others that several commands have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from optimizer.base.files import HTML
-from optimizer.commands.completion import presets_of, targets, variables
+from optimizer.commands.completion import Complete, paths, presets_of, targets, variables
 from optimizer.commands.defaults import Usual
-from optimizer.commands.numbers import BATCH, COUNT, SEED, SEQUENCE, TRIALS
 from optimizer.commands.output import OutFile
-from optimizer.commands.request import DEFAULT_CLUSTER, STACKS
-from optimizer.commands.values import Bytes, Fixed, Flex, Formats, Share, joined
+from optimizer.commands.pins import FIXED, joined
+from optimizer.commands.values import FILE, SHARE, SIZE, TextType, flex, formats, gpus_or_fewer, seconds, whole_number
+from optimizer.job import fields
+from optimizer.job.fields import FIELDS, Field
+
+if TYPE_CHECKING:
+    from optimizer.catalog.offers import PriceBook
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
 
-MODEL_NAMES, STACK_NAMES = presets_of("model"), presets_of("stack")
-CLUSTER_NAMES, DEVICE_NAMES = presets_of("cluster", "device"), presets_of("device")
+CLUSTER_NAMES = presets_of("cluster", "device")
+COMPLETED: Mapping[str, Complete] = {
+    **{name: presets_of(name) for name in ("model", "device", "stack")},
+    **{"cluster": CLUSTER_NAMES, "target": targets, "fix": variables, "study": paths},
+}
+TYPES: Mapping[str, Callable[[Field], Any]] = {
+    fields.NAME: lambda field: click.STRING,
+    fields.GPUS: lambda field: TextType("n", gpus_or_fewer),
+    fields.WHOLE: lambda field: whole_number(int(field.low), int(field.high)),
+    fields.SHARE: lambda field: SHARE,
+    fields.SIZE: lambda field: SIZE,
+    fields.TIME: lambda field: seconds(field.high),
+    fields.FLEX: lambda field: TextType("batch=share", flex),
+    fields.FORMATS: lambda field: formats(several=True),
+    fields.PINS: lambda field: FIXED,
+    fields.SETTINGS: lambda field: click.STRING,
+    fields.CHOICE: lambda field: click.Choice(field.choices),
+}
+TERMS = ("on_demand", "capacity_block", "reserved_1y", "reserved_3y", "spot")
 
 
-def shared(*names: str, **usual: Any) -> Callable[..., Option]:
-    """An option of several commands: what declares it, with settings of its own where a command needs that.
+def option(name: str, **changes: Any) -> Option:
+    """The option of a field, with settings of its own where a command needs that; it takes none of the user's defaults.
 
-    >>> quiet = shared("--quiet", is_flag=True, help="Say nothing.")
-    >>> click.command(quiet(help="Say less.")(lambda: None)).params[0].help
-    'Say less.'
+    >>> click.command(option("seed", help="Seed of those trials. [0]")(lambda: None)).params[0].opts
+    ['--seed']
     """
+    field = FIELDS[name]
+    declared: dict[str, Any] = {
+        "type": TYPES[field.kind](field),
+        **({} if field.limit or field.default is None else {"default": field.default}),
+        "metavar": field.metavar,
+        "help": field.described,
+        "shell_complete": COMPLETED.get(name),
+        "multiple": field.kind in fields.SEVERAL,
+        "callback": joined if field.kind == fields.PINS else None,
+    }
+    return click.option(field.option, field.sets or name, **{**declared, **changes})
 
-    def option(**changes: Any) -> Option:
-        return click.option(*names, **{**usual, **changes})
 
-    return option
+def usual(name: str, **changes: Any) -> Option:
+    """The option of a field that the user's defaults may fill."""
+    field = FIELDS[name]
+    return option(name, **changes, **({"cls": Usual, "field": field} if field.usual else {}))
 
 
-model = shared(
-    "--model", metavar="NAME|FILE", help="Model preset, or a file that describes one.", shell_complete=MODEL_NAMES
+def given(options: Iterable[Option]) -> Callable[[Command], Command]:
+    """What gives a command these options, in their order."""
+
+    def with_options(command: Command) -> Command:
+        for each in reversed(tuple(options)):
+            command = each(command)
+        return command
+
+    return with_options
+
+
+def as_json(help: str = "Print JSON.") -> Option:
+    """Whether JSON is printed."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def html(help: str = "Write the report there, a page of its own.") -> Option:
+    """Where a report is written."""
+    return click.option("--html", type=OutFile(HTML), metavar="FILE", help=help)
+
+
+def force(help: str = "Overwrite what is there.") -> Option:
+    """Whether files are overwritten."""
+    return click.option("--force", is_flag=True, help=help)
+
+
+COUNTED = {"type": whole_number(), "help": "Number of GPUs."}
+DTYPE = {"type": formats(several=False), "metavar": "TYPE", "help": "bf16, fp16, fp8 or fp4. [bf16]"}
+_JOB = [field.name for field in fields.of_groups(fields.JOB)]
+# A job with every limit, the same with what decides its answer, and the job of one plan.
+JOB = tuple(usual(name, **COUNTED) if name == "gpus" else usual(name) for name in _JOB)
+_AT_MOST = {"gpus": {"help": "Number of GPUs, or at-most:N: fewer where that is faster."}}
+ANSWER = tuple(
+    usual(field.name, **_AT_MOST.get(field.name, {}))
+    for field in fields.of_groups(fields.JOB, fields.ANSWER, fields.SEARCH)
 )
-gpus = shared("--gpus", type=COUNT, metavar="N", help="Number of GPUs.")
-cluster = shared(
-    "--cluster",
-    default="",
-    metavar="NAME|FILE",
-    help=f"Cluster preset or file. [{DEFAULT_CLUSTER}]",
-    shell_complete=CLUSTER_NAMES,
+STUDIED = tuple(usual(name, **DTYPE) if name == "dtype" else usual(name) for name in _JOB if FIELDS[name].studied)
+TERM = click.option(
+    "--term",
+    default=None,
+    type=click.Choice(TERMS),
+    callback=lambda ctx, param, value: value or "",
+    metavar="TERM",
+    help="on_demand, capacity_block, reserved_1y, reserved_3y or spot. [the first of these that the book holds]",
 )
-device = shared(
-    "--device",
-    default="",
-    metavar="NAME",
-    help="Device preset: picks its default cluster.",
-    shell_complete=DEVICE_NAMES,
-)
-stack = shared(
-    "--stack", default="", metavar="NAME|FILE", help=f"Training software. [{STACKS}]", shell_complete=STACK_NAMES
-)
-seq_len = shared("--seq-len", type=SEQUENCE, metavar="N", help="Tokens per sequence.")
-global_batch = shared("--global-batch", type=BATCH, metavar="N", help="Sequences per optimizer step.")
-hbm_limit = shared("--hbm-limit", type=Bytes(), default=0.0, metavar="SIZE", help="Usable memory per GPU: 75GB, 70GiB.")
-flex = shared("--flex", type=Flex(), metavar="batch=SHARE", help="The batch may move so far: batch=5%.")
-bubble_ceiling = shared("--bubble-ceiling", type=Share(), default=0.10, metavar="SHARE", help="Largest bubble. [10%]")
-seed = shared("--seed", type=SEED, default=0, metavar="N", help="Seed of the search. [0]")
-fix = shared(
-    "--fix",
-    type=Fixed(),
-    callback=joined,
-    multiple=True,
-    metavar="VAR=VALUE",
-    help="Pin variables: tp=8, pp=2..8, vpp=1,6, tp=1,pp=1; repeatable.",
-    shell_complete=variables,
-)
-as_json = shared("--json", "as_json", is_flag=True, help="Print JSON.")
-html = shared("--html", type=OutFile(HTML), metavar="FILE", help="Write the report there, a page of its own.")
-force = shared("--force", is_flag=True, help="Overwrite what is there.")
-OOM_RISK = click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]", cls=Usual)
-ROUTING = click.option(
-    "--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor.", cls=Usual
-)
-SETTINGS = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Change a field of model, cluster or stack: layers=4; repeatable.",
-    cls=Usual,
-)
-TARGET = click.option(
-    "--target",
-    default="",
-    metavar="NAME",
-    help="Launcher of the plan, or any. [the stack's own]",
-    shell_complete=targets,
-    cls=Usual,
-)
-DTYPES = click.option(
-    "--dtype",
-    type=Formats(several=True),
-    default="",
-    metavar="TYPE,...",
-    help="bf16, fp16, fp8, fp4, several or any. [bf16]",
-    cls=Usual,
-)
-DTYPE = click.option(
-    "--dtype", type=Formats(), default="", metavar="TYPE", help="bf16, fp16, fp8 or fp4. [bf16]", cls=Usual
-)
-TRIALS_OPTION = click.option(
-    "--trials", type=TRIALS, default=8, metavar="N", help="Trials on the knobs. [8]", cls=Usual
-)
-WIDEST = (
-    click.option("--max-tp", type=COUNT, metavar="N", help="Largest tp. [the scale-up domain]", cls=Usual),
-    click.option("--max-micro-batch", type=COUNT, default=16, metavar="N", help="Largest micro-batch. [16]", cls=Usual),
-    click.option(
-        "--max-vpp", type=COUNT, default=16, metavar="N", help="Most virtual stages per stage. [16]", cls=Usual
-    ),
-    click.option(
-        "--min-cp-tokens", type=COUNT, default=2048, metavar="N", help="Fewest tokens per cp rank. [2048]", cls=Usual
-    ),
-    click.option(
-        "--vocab-padding", type=Share(), default=0.25, metavar="SHARE", help="Most vocabulary padding. [25%]", cls=Usual
-    ),
-)
-WHERE = (cluster(cls=Usual), device(cls=Usual), stack(cls=Usual))
-SIZES = (seq_len(cls=Usual), global_batch(cls=Usual))
-CHOICES = (fix(cls=Usual), ROUTING, SETTINGS)
-# A job of one plan, and a job with every limit.
-STUDIED = (*WHERE, *SIZES, DTYPE, hbm_limit(cls=Usual), OOM_RISK, *CHOICES)
-PLANNED = (
-    *(*WHERE, TARGET, *SIZES, DTYPES, bubble_ceiling(cls=Usual), hbm_limit(cls=Usual), OOM_RISK),
-    *(*WIDEST, *CHOICES),
+PROVIDER = click.option("--provider", default="", metavar="NAME", help="Whose offers to take, such as aws. [all]")
+PRICES = click.option(
+    "--prices",
+    "prices_file",
+    type=FILE,
+    metavar="FILE",
+    help="Your quotes, before the price book: a CSV such as examples/quotes.csv.",
 )
 
 
-def given(command: Command, options: Iterable[Option]) -> Command:
-    """A command with these options, in their order."""
-    for option in reversed(tuple(options)):
-        command = option(command)
-    return command
+def book(prices_file: Path | None, term: str = "", provider: str = "") -> PriceBook:
+    """The price book as these three options say. Raises InputError for a file or a name that cannot be used."""
+    from optimizer.catalog.offers import book_of
+
+    return book_of(prices_file, term, provider)

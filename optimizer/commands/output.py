@@ -1,16 +1,26 @@
-"""Files that commands write: never over what a command reads, and never half of one."""
+"""How an answer leaves the program: on the screen, as JSON or CSV, as a page; never over a file that was read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.base.files import free_for, replace_file
+from optimizer.base.files import HTML, free_for, replace_file
+from optimizer.base.names import without_passwords
+from optimizer.commands.waiting import waiting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optimizer.reports.table import Record
 
 OUTPUTS = ("html", "csv_file", "out")  # parameters of commands that name what is written
 
@@ -66,3 +76,75 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
+
+
+def show(
+    title: str, html: Path | None, report: Callable[[], RenderableType], text: Callable[[], str] | None = None
+) -> None:
+    """Print a report for people, or a text for programs instead; write the report as a page where one was asked for."""
+    if text is None:
+        print_screen(report())
+    else:
+        click.echo(text())
+    if html is not None:
+        from optimizer.reports.render.screen_page import screen_page
+
+        write_page(html, lambda: screen_page(title, typed(), report()))
+
+
+def typed() -> str:
+    """The command as it was typed, without passwords."""
+    return without_passwords(shlex.join(["optimize", *sys.argv[1:]]))
+
+
+def print_screen(report: RenderableType) -> None:
+    """Print a report for people."""
+    from optimizer.reports.render.screen import screen_text
+
+    click.echo(screen_text(report), nl=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a study goes: JSON, CSV or the screen, and a page where one was asked for."""
+
+    as_json: bool
+    as_csv: bool
+    html: Path | None
+
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> Output:
+        """Take the options of the output out of the others; refuse two formats at once."""
+        if options["as_json"] and options["as_csv"]:
+            raise click.UsageError("--json and --csv exclude each other; give one of them")
+        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
+
+    def show(
+        self,
+        content: Mapping[str, Any],
+        assumed: tuple[str, ...],
+        records: Sequence[Record],
+        report: Callable[[], RenderableType],
+        page: Callable[[], str],
+    ) -> None:
+        """Print the content and what was assumed, or the records, or the report; write the page."""
+        from optimizer.reports.table import csv_text, json_text
+
+        if self.as_json:
+            click.echo(json_text({**content, "assumptions": list(assumed)}))
+        elif self.as_csv:
+            click.echo(csv_text(records), nl=False)
+        else:
+            print_screen(report())
+        write_page(self.html, page)
+
+
+def write_page(path: Path | None, page: Callable[[], str]) -> None:
+    """Write a chart where one was asked for, and say so on stderr.
+
+    Raises InputError when the file cannot be written.
+    """
+    if path is not None:
+        with waiting("drawing"):
+            text = page()
+        write_output(path, text, HTML)

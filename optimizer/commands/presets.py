@@ -12,7 +12,7 @@ from optimizer.commands.completion import presets_of
 
 
 @click.group(invoke_without_command=True, short_help="List models, devices, links, clusters and stacks.")
-@options.as_json(help="Print the names as JSON.")
+@options.as_json("Print the names as JSON.")
 @click.pass_context
 def presets(ctx: click.Context, as_json: bool) -> None:
     """List the models, devices, links, clusters and stacks that are known by name, yours too.
@@ -36,7 +36,7 @@ def presets(ctx: click.Context, as_json: bool) -> None:
 
 @presets.command(short_help="Print each number of one preset with its source.")
 @click.argument("name", shell_complete=presets_of("model", "device", "link", "cluster", "stack"))
-@options.as_json(help="Print the numbers as JSON.")
+@options.as_json("Print the numbers as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Print each number of one preset with its unit, scope, source, date and grade.
 

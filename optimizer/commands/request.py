@@ -1,4 +1,4 @@
-"""From what a person typed to a Job: defaults are chosen here, and every choice is said."""
+"""From what a person typed to a Job: defaults are chosen here, and every choice is reported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
+from optimizer.commands.pins import merged
+from optimizer.job import fields
+from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
 from optimizer.job.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -16,10 +21,8 @@ if TYPE_CHECKING:
     from optimizer.job.model import Model
     from optimizer.job.stack import Stack
 
-DEFAULT_CLUSTER = "dgx-h100"
-STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_DEFAULT_SEQUENCE = 8192
-PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is one that is not told
+PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is an unknown one
 MOST_TOKENS = 2**28  # of a step, several times those of any published run: more are tokens typed as sequences
 
 
@@ -44,10 +47,7 @@ PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits, `settings`
-    fields of the model, cluster or stack to change, as in "layers=4". `routing` is one of job.stack.ROUTING or
-    the load of the busiest expert rank over the mean.
-    """
+    """What was typed; None and "" stand for what was left out."""
 
     model: str
     gpus: int
@@ -58,9 +58,37 @@ class Request:
     seq_len: int | None = None
     global_batch: int | None = None
     dtype: str = ""
-    limits: Mapping[str, Any]
-    settings: tuple[str, ...] = ()
-    routing: str = ""
+    limits: Mapping[str, Any]  # fields of optimizer.job.job.Limits
+    settings: tuple[str, ...] = ()  # fields of the model, cluster or stack to change, as in "layers=4"
+    routing: str = ""  # one of job.stack.ROUTING, or the load of the busiest expert rank over the mean
+
+
+def request_of(options: Mapping[str, Any], **others: Any) -> Request:
+    """The request in the options of a command, whatever else they say.
+
+    Args:
+        options: values of options by the names of their fields.
+        **others: fields of the request that the options do not say.
+
+    Raises:
+        InputError: for a variable that is pinned in two ways.
+    """
+    asked = [field for field in fields.of_groups(fields.JOB) if not field.limit and field.kind != fields.PINS]
+    typed = {name: options.get(name) for name in (field.sets or field.name for field in asked)}
+    given = {name: value for name, value in typed.items() if value is not None}
+    return Request(**{**given, "limits": limits_of(options), **others})
+
+
+def limits_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits that options set, as fields of optimizer.job.job.Limits; raises InputError for pins that clash."""
+    limits = {name: value for name, field in LIMITS.items() if (value := options.get(field.name)) is not None}
+    return limits | merged(options.get("fix", ()))
+
+
+def check_complete(options: Mapping[str, Any], command: str) -> None:
+    """Raise click.UsageError where a command that plans is given no model or no number of GPUs."""
+    if missing := [FIELDS[name].option for name in ("model", "gpus") if options[name] is None]:
+        raise click.UsageError(f"missing {' and '.join(missing)}, as in: {command} --model gpt3 --gpus 1024")
 
 
 def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:

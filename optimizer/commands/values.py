@@ -1,98 +1,168 @@
-"""How option values are read: shares, sizes in bytes, pinned variables."""
+"""How the texts of options are read: numbers, shares, sizes, times, money, pairs, formats."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.base.units import parse, whole
-from optimizer.commands.numbers import COUNT
-from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, written
+from optimizer.base.units import LARGEST, amount, is_count, parse, whole
+from optimizer.job.fields import LONGEST_SEARCH
 
+Value = TypeVar("Value")
+MOST_TOKENS, MOST_DOLLARS = 1e18, 1e15  # beyond, no answer means anything; 1e15 USD is more than the world's product
 MOST_COUNTS = 200
 AT_MOST = "at-most:"
 ANY = "any"  # every number format that the device has
 LEAST_BYTES = 1e6  # less memory is a number that lost its unit
 MOST_FLEX = 0.5
+# 2,10 is 2.10 to some and 210 to others: commas stand between thousands alone.
+_NUMBER = r"(?:\d{1,3}(?:[,_]\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_MONEY = re.compile(rf"\s*\$?\s*({_NUMBER})\s*([kKmMbBgG]?)\s*(?:USD)?\s*$")
+_SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
 
 
-class Share(click.ParamType[float]):
-    """A share of one: "10%" or 0.1."""
+class TextType(click.ParamType[Value]):
+    """A type whose texts a function reads; the function raises InputError for what it refuses."""
 
-    name = "share"
+    def __init__(self, name: str, read: Callable[[str], Value]) -> None:
+        self.name, self.read = name, read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share as a number in (0, 1]."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Value:
+        """The value of a text; what is no text was read before."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
         try:
-            share = parse(value, "1")
-        except InputError:
-            self.fail(f"{value!r} is not a share; write 10% or 0.1", param, ctx)
-        if not 0 < share <= 1:
-            hint = f"; did you mean {share:g}%?" if 1 < share <= 100 else ""
-            self.fail(f"{value!r} is not in (0, 1]{hint}", param, ctx)
-        return share
-
-
-class Bytes(click.ParamType[float]):
-    """A size in memory with its unit: "80 GB", "75GiB"."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The size [B]."""
-        if isinstance(value, float | int):
-            return float(value)
-        if _is_number(value):
-            self.fail(f"{value!r} has no unit; write {value.strip()}GB or {value.strip()}GiB", param, ctx)
-        try:
-            size = parse(value, "B")
+            return self.read(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
-        if size <= 0:
-            self.fail(f"{value!r} is not a positive size", param, ctx)
-        if size < LEAST_BYTES:
-            self.fail(f"{value!r} is less than a megabyte; write 75GB, or in Python 75e9 or '75GB'", param, ctx)
-        return size
 
 
-class Formats(click.ParamType[str]):
-    """A number format, "bf16", or where several can be asked for a list of them or "any"."""
+def whole_number(low: int = 1, high: int = LARGEST) -> TextType[int]:
+    """Whole numbers of a range: in plain digits, or with k for 1,024 as in "8k"."""
 
-    name = "type"
+    def read(text: str) -> int:
+        text = text.strip()
+        sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.removeprefix("+"))
+        if not is_count(digits):
+            try:
+                sign, digits = "", str(whole(text))
+            except InputError:
+                raise InputError(f"{shortened(text)!r} is not a whole number from {low:,} to {high:,}") from None
+        number = int(sign + digits)
+        if not low <= number <= high:
+            raise InputError(f"{number} is not a whole number from {low:,} to {high:,}")
+        return number
 
-    def __init__(self, several: bool = False) -> None:
-        self.several = several
+    return TextType("integer", read)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The names in small letters, joined by commas; "" for none."""
+
+def _within(number: float, high: float) -> float:
+    if not (isfinite(number) and 0 < number <= high):
+        raise InputError(f"{number:g} is not in the range 0<x<={high:g}")
+    return number
+
+
+def real_number(high: float) -> TextType[float]:
+    """Numbers above 0: "1e13", or as people write it, "15T"."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text) if _is_plain(text) else amount(text)
+        except (ValueError, OverflowError, InputError):
+            raise InputError(f"{shortened(text)!r} is not a number") from None
+        return _within(number, high)
+
+    return TextType("number", read)
+
+
+def seconds(high: float) -> TextType[float]:
+    """Times above zero, in seconds or with a unit: "90", "10s", "2min" [s]."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text) if _is_plain(text) else parse(text, "s")
+        except InputError:
+            raise InputError(f"{shortened(text)!r} is no time; write seconds, or a time such as 10s or 2min") from None
+        return _within(number, high)
+
+    return TextType("time", read)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is a number in itself."""
+    try:
+        float(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def shortened(text: str) -> str:
+    """A value for a message."""
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def share(text: str) -> float:
+    """A share in (0, 1]: "10%" or "0.1"."""
+    try:
+        value = parse(text, "1")
+    except InputError:
+        raise InputError(f"{text!r} is not a share; write 10% or 0.1") from None
+    if not 0 < value <= 1:
+        hint = f"; did you mean {value:g}%?" if 1 < value <= 100 else ""
+        raise InputError(f"{text!r} is not in (0, 1]{hint}")
+    return value
+
+
+def size(text: str) -> float:
+    """A size in memory with its unit [B]: "80 GB", "75GiB"."""
+    if _is_plain(text):
+        raise InputError(f"{text!r} has no unit; write {text.strip()}GB or {text.strip()}GiB")
+    value = parse(text, "B")
+    if value <= 0:
+        raise InputError(f"{text!r} is not a positive size")
+    if value < LEAST_BYTES:
+        raise InputError(f"{text!r} is less than a megabyte; write 75GB, or in Python 75e9 or '75GB'")
+    return value
+
+
+def formats(several: bool) -> TextType[str]:
+    """A number format, or a list of `several` or "any", in small letters joined by commas; "" for none."""
+
+    def read(text: str) -> str:
         from optimizer.job.job import DTYPES
 
-        names = [part.strip().lower() for part in str(value).split(",") if part.strip()]
-        wrong = [name for name in names if name not in DTYPES and not (self.several and names == [ANY])]
-        if wrong or (len(names) > 1 and not self.several):
-            more = f", several of them or {ANY}" if self.several else ""
-            self.fail(f"{value!r} cannot be planned; write {', '.join(DTYPES[:-1])} or {DTYPES[-1]}{more}", param, ctx)
+        names = [part.strip().lower() for part in text.split(",") if part.strip()]
+        wrong = [name for name in names if name not in DTYPES and not (several and names == [ANY])]
+        if wrong or (len(names) > 1 and not several):
+            more = f", several of them or {ANY}" if several else ""
+            raise InputError(f"{text!r} cannot be planned; write {', '.join(DTYPES[:-1])} or {DTYPES[-1]}{more}")
         return ",".join(names)
 
+    return TextType("type", read)
 
-class Variable(click.ParamType[tuple[str, str]]):
+
+def shell_variable(text: str) -> tuple[str, str]:
     """A variable of the shell and its value: "NNODES=32"."""
+    name, equals, value = text.partition("=")
+    if not equals or not (name.isidentifier() and name.isascii()):
+        raise InputError(f"{text!r} is not of the form NAME=VALUE, such as NNODES=32")
+    return name, value
 
-    name = "name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """The name and the value."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = value.partition("=")
-        if not equals or not (name.isidentifier() and name.isascii()):
-            self.fail(f"{value!r} is not of the form NAME=VALUE, such as NNODES=32", param, ctx)
-        return name, text
+def named(text: str) -> tuple[str, str]:
+    """One "name=value" pair."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise InputError(f"{text!r} is not of the form name=value")
+    return name.strip(), value.strip()
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -107,55 +177,34 @@ def words(text: str) -> tuple[str, ...]:
         raise InputError(f"--args {text!r}: {error}; write the arguments as after the script's name") from None
 
 
-class AtMost(click.ParamType[tuple[int, bool]]):
-    """A number of GPUs, or the most that may be used: "1000", "at-most:1000"."""
-
-    name = "n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, bool]:
-        """The number, and whether fewer will do."""
-        if isinstance(value, tuple):
-            return value
-        text = str(value).strip().lower()
-        return COUNT.convert(text.removeprefix(AT_MOST), param, ctx), text.startswith(AT_MOST)
+def gpus_or_fewer(text: str) -> tuple[int, bool]:
+    """A number of GPUs, and whether fewer will do: "1000", "at-most:1000"."""
+    text = text.strip().lower()
+    return COUNT.read(text.removeprefix(AT_MOST)), text.startswith(AT_MOST)
 
 
-class Flex(click.ParamType[float]):
-    """How far the global batch may move: "batch=5%"."""
-
-    name = "batch=share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share of the batch, below a half."""
-        if isinstance(value, float | int):
-            return float(value)
-        name, _, text = str(value).partition("=")
-        try:
-            share = parse(text, "1") if name.strip() == "batch" else 0.0
-        except InputError:
-            share = 0.0
-        if not 0 < share <= MOST_FLEX:
-            self.fail(f"{value!r} does not say how far the batch may move; write for example batch=5%", param, ctx)
-        return share
+def flex(text: str) -> float:
+    """How far the global batch may move, a share of it up to a half: "batch=5%"."""
+    name, _, value = text.partition("=")
+    try:
+        moved = parse(value, "1") if name.strip() == "batch" else 0.0
+    except InputError:
+        moved = 0.0
+    if not 0 < moved <= MOST_FLEX:
+        raise InputError(f"{text!r} does not say how far the batch may move; write for example batch=5%")
+    return moved
 
 
-class Counts(click.ParamType[tuple[int, ...]]):
+def counts(text: str) -> tuple[int, ...]:
     """Whole numbers above zero in one word: "8,64,512", "1..4" for all from the one to the other, "8:64" doubling."""
-
-    name = "n,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers as they were written."""
-        if not isinstance(value, str):
-            return tuple(value)
-        try:
-            spans = [_span(word) for word in value.split(",")]
-        except InputError:
-            self.fail(f"{value!r} is no list of whole numbers above zero; write 8,64 or 8:64 or 1..4", param, ctx)
-        count = sum(map(len, spans))
-        if count > MOST_COUNTS:
-            self.fail(f"{count:,} numbers are more than the {MOST_COUNTS} that are studied at once", param, ctx)
-        return tuple(number for span in spans for number in span)
+    try:
+        spans = [_span(word) for word in text.split(",")]
+    except InputError:
+        raise InputError(f"{text!r} is no list of whole numbers above zero; write 8,64 or 8:64 or 1..4") from None
+    count = sum(map(len, spans))
+    if count > MOST_COUNTS:
+        raise InputError(f"{count:,} numbers are more than the {MOST_COUNTS} that are studied at once")
+    return tuple(number for span in spans for number in span)
 
 
 def _span(word: str) -> Sequence[int]:
@@ -175,43 +224,34 @@ def _span(word: str) -> Sequence[int]:
     return range(low, high + 1)
 
 
-class Pin(click.ParamType[tuple[str, Pinned]]):
-    """One pinned plan variable: "tp=8", "pp=2..8", "vpp=1,6", "recompute=none,full", "sequence-parallel=off"."""
+def money(text: str) -> float:
+    """An amount of money [USD]. Raises InputError for anything else, other currencies and commas that are no thousands.
 
-    name = "variable=value"
+    >>> money("200M"), money("$1.5B"), money("2.50"), money("1,250,000")
+    (200000000.0, 1500000000.0, 2.5, 1250000.0)
+    """
+    match = _MONEY.match(text)
+    value = float(match[1].replace("_", "").replace(",", "")) * _SIZES[match[2].lower()] if match else 0.0
+    if not 0 < value < MOST_DOLLARS:
+        raise InputError(
+            f"{text!r} is no amount of money; write dollars as 200M, 1.5B or 2.50, above 0 and below {MOST_DOLLARS:.0e}"
+        )
+    return value
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Pinned]:
-        """The variable's name in Plan and its value, the ends of its range or all values listed."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = value.partition("=")
-        if not equals or not text.strip():
-            self.fail(f"{value!r} is not of the form variable=value, such as tp=8", param, ctx)
+
+def quantity(dimension: str, example: str) -> TextType[float]:
+    """Positive quantities of one dimension, with their unit, in SI: "90d", "20MW"."""
+
+    def read(text: str) -> float:
         try:
-            return pinned(name.strip(), text.strip().lower())
+            value = parse(text, dimension)
         except InputError as error:
-            self.fail(str(error), param, ctx)
+            raise InputError(f"{error}; write it as {example}") from None
+        if value <= 0 or text.strip()[-1].isdigit():
+            raise InputError(f"{text!r} must be positive and carry its unit, as in {example}")
+        return value
 
-
-class Fixed(click.ParamType[tuple[tuple[str, Pinned], ...]]):
-    """Pinned plan variables as one value of --fix: "tp=8", "tp=1,pp=1", "vpp=1,6,pp=8"."""
-
-    name = "variable=value,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[str, Pinned], ...]:
-        """Each variable with its value."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(Pin().convert(part, param, ctx) for part in pin_texts(value) or [value])
-
-
-def joined(
-    ctx: click.Context, param: click.Parameter, values: Iterable[tuple[tuple[str, Pinned], ...]]
-) -> tuple[tuple[str, Pinned], ...]:
-    """The pins of every --fix as one list."""
-    return tuple(pin for pins in values for pin in pins)
+    return TextType(dimension, read)
 
 
 def storage_url(text: str) -> str:
@@ -226,27 +266,7 @@ def storage_url(text: str) -> str:
     return usable(text)
 
 
-def merged(pins: Iterable[tuple[str, Pinned]]) -> dict[str, Any]:
-    """Pins as the fields of optimizer.job.job.Limits; raises InputError when one variable is pinned in two ways.
-
-    >>> merged((("tp", 8), ("pp", (2, 8)), ("vpp", frozenset({6, 1}))))
-    {'fixed': {'tp': 8}, 'ranges': {'pp': (2, 8)}, 'choices': {'vpp': (1, 6)}}
-    """
-    from optimizer.constraints.pins import as_limits
-
-    values: dict[str, Pinned] = {}
-    for name, value in pins:
-        if values.get(name, value) != value:
-            raise InputError(
-                f"--fix {name}={written(name, values[name])} contradicts --fix {name}={written(name, value)}; keep one"
-            )
-        values[name] = value
-    return as_limits(values)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+COUNT, SHARE, SIZE, MONEY = whole_number(), TextType("share", share), TextType("size", size), TextType("usd", money)
+TOKENS, DOLLARS, SECONDS = real_number(MOST_TOKENS), real_number(MOST_DOLLARS), seconds(LONGEST_SEARCH)
+COUNTS, NAMED = TextType("n,...", counts), TextType("name=value", named)
+FILE = click.Path(dir_okay=False, path_type=Path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from optimizer.base.errors import InputError
+from optimizer.job.fields import LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
@@ -15,53 +16,45 @@ QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays
 LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
 PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
 EVEN = "even"
-EVEN_RISK = 0.5  # of going out of memory, of a plan that is predicted to reserve just what is usable
+# Of going out of memory, of a plan that is predicted to reserve just what is usable.
+EVEN_RISK = LIMITS["oom_risk"].high
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits on the plans; every one is an option of the command line.
+    """Limits on the plans; numbers are options, with the defaults and bounds of optimizer.job.fields."""
 
-    bubble: ceiling on (pp - 1) / (vpp m + pp - 1). hbm: usable memory per GPU [B], 0 for the device's own.
-    max_tp: 0 for the scale-up domain. fixed: variables pinned by the user, such as {"tp": 8}. ranges: inclusive
-    bounds on variables, such as {"pp": (1, 8)}. choices: values that variables may take, such as {"tp": (2, 8)} or
-    {"recompute": ("none", "selective")}. Fixed may also place the layers instead of a search: {"layout": "even"},
-    {"layers_per_stage": "19,20,21,20"}, {"recompute_layers": "7,4,1,0"}. min_cp_tokens: fewest tokens of a sequence on
-    each context-parallel rank. vocab_padding: largest share by which padding may grow the vocabulary. oom_risk: largest
-    chance that a plan goes out of memory, by the stack's own errors; at 0.5 what it is predicted to reserve must fit,
-    and None leaves it to optimizer.objectives.step.safe_memory.risk_of.
-    """
-
-    bubble: float = 0.10
-    hbm: float = 0.0
-    max_tp: int = 0
-    max_micro_batch: int = 16
-    max_vpp: int = 16
-    min_cp_tokens: int = 2048
-    vocab_padding: float = 0.25
-    oom_risk: float | None = None
+    bubble: float = LIMITS["bubble"].default  # ceiling on (pp - 1) / (vpp m + pp - 1) [1]
+    hbm: float = LIMITS["hbm"].default  # usable memory per GPU, 0 for the device's own [B]
+    max_tp: int = LIMITS["max_tp"].default  # largest tp, 0 for the scale-up domain
+    max_micro_batch: int = LIMITS["max_micro_batch"].default  # most sequences of a micro-batch
+    max_vpp: int = LIMITS["max_vpp"].default  # most virtual stages of a stage
+    min_cp_tokens: int = LIMITS["min_cp_tokens"].default  # fewest tokens of a sequence on a context-parallel rank
+    vocab_padding: float = LIMITS["vocab_padding"].default  # largest growth of the vocabulary by padding [1]
+    # largest chance of going out of memory, by the stack's own errors [1]; at EVEN_RISK what a plan is predicted to
+    # reserve must fit, None leaves it to optimizer.objectives.step.safe_memory.risk_of
+    oom_risk: float | None = LIMITS["oom_risk"].default
+    # variables that the user pins: {"tp": 8}; or where the layers lie: {"layout": "even"},
+    # {"layers_per_stage": "19,20,21,20"}, {"recompute_layers": "7,4,1,0"}
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict, hash=False)
-    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)  # inclusive: {"pp": (1, 8)}
+    # values that a variable may take: {"tp": (2, 8), "recompute": ("none", "selective")}
     choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One question: train `model` with `global_batch` sequences of `seq_len` tokens per step on `gpus` GPUs.
-
-    `settings` are the fields of its model, cluster and stack that a person changed, as optimizer.catalog.settings has
-    them.
-    """
+    """One question: what to train, on what, and under which limits."""
 
     model: Model
     cluster: Cluster
     stack: Stack
-    gpus: int
-    seq_len: int
-    global_batch: int
-    dtype: str = "bf16"
+    gpus: int  # GPUs that the job has
+    seq_len: int  # tokens of a sequence
+    global_batch: int  # sequences of a step
+    dtype: str = "bf16"  # one of DTYPES
     limits: Limits = Limits()
-    settings: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # fields that a person changed, as optimizer.catalog.settings has them
 
     def __post_init__(self) -> None:
         problems = [
@@ -71,15 +64,8 @@ class Job:
         ]
         if self.gpus > self.cluster.max_gpus:
             problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
-        if not 0 < self.limits.bubble <= 1:
-            problems.append(f"the bubble ceiling must be in (0, 1], but got {self.limits.bubble}")
-        if self.limits.hbm < 0:
-            problems.append(f"the HBM limit must be positive, but got {self.limits.hbm}")
-        if self.limits.oom_risk is not None and not 0 < self.limits.oom_risk <= EVEN_RISK:
-            problems.append(
-                f"the risk to go out of memory must be above 0 and at most {EVEN_RISK:.0%}, where what a plan is "
-                f"predicted to reserve fits, but got {self.limits.oom_risk:.4g}"
-            )
+        found = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
+        problems += [problem for problem in found if problem]
         if problems:
             raise InputError("; ".join(problems))
         self.cluster.device.peak(self.dtype)

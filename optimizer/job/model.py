@@ -8,109 +8,92 @@ from functools import cached_property
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a preset's numbers come from: source, date, and grade (A primary, B secondary, C unconfirmed)."""
+    """Where a preset's numbers come from."""
 
-    source: str = ""
-    date: str = ""
-    grade: str = ""
-    note: str = ""
+    source: str = ""  # where it is written
+    date: str = ""  # when it was written or read
+    grade: str = ""  # A primary, B secondary, C derived or unconfirmed
+    note: str = ""  # what else is to be known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experts:
-    """Mixture-of-experts MLP: `count` routed experts of width `ffn_hidden`, `top_k` of them per token.
+    """Mixture-of-experts MLP."""
 
-    `shared_ffn_hidden` is the total width of the shared experts, `first_dense_layers` the layers before the
-    first MoE layer, `every` the stride between MoE layers after them (1: all, 2: the last of every two).
-    `router` scores with "softmax" over those that were chosen, "pre-softmax" over all experts before, or "sigmoid".
-    `router_bias`: one bias per routed expert; `shared_gate`: a gate on the shared experts (Qwen2-MoE). With
-    `group_limit` a token's experts come from at most so many of `groups` groups of experts (DeepSeek-V3: 4 of 8).
-    """
-
-    count: int
-    top_k: int
-    ffn_hidden: int
-    shared_ffn_hidden: int = 0
-    first_dense_layers: int = 0
-    every: int = 1
-    router: str = "softmax"
-    router_bias: bool = False
-    shared_gate: bool = False
-    groups: int = 0
-    group_limit: int = 0
+    count: int  # routed experts of a layer
+    top_k: int  # experts of a token
+    ffn_hidden: int  # width of a routed expert
+    shared_ffn_hidden: int = 0  # width of all shared experts together
+    first_dense_layers: int = 0  # dense layers before the first MoE layer
+    every: int = 1  # stride between MoE layers after them; 2: the last of every two
+    router: str = "softmax"  # how it scores: softmax over the chosen experts, pre-softmax over all before, or sigmoid
+    router_bias: bool = False  # one bias for each routed expert
+    shared_gate: bool = False  # the shared experts have a gate (Qwen2-MoE)
+    groups: int = 0  # groups of experts
+    group_limit: int = 0  # groups that a token's experts come from at most (DeepSeek-V3: 4 of 8); 0: all
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values.
+    """Multi-head latent attention: low-rank queries, keys and values (DeepSeek-V2, arXiv 2405.04434)."""
 
-    `q_rank` 0 means that queries are projected directly.
-    """
-
-    q_rank: int
-    kv_rank: int
-    nope_dim: int
-    rope_dim: int
-    v_dim: int
+    q_rank: int  # rank of the queries; 0: projected directly
+    kv_rank: int  # rank of keys and values
+    nope_dim: int  # width of a head without positions
+    rope_dim: int  # width of a head with positions
+    v_dim: int  # width of a head's values
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow:
-    """Attention limited to the last `size` tokens, in all layers but one of every `global_every` (0: in all)."""
+    """Attention limited to the last tokens, in all layers or all but some."""
 
-    size: int
-    global_every: int = 0
+    size: int  # tokens that attention sees
+    global_every: int = 0  # every so many layers one sees all; 0: none does
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A decoder-only transformer. Counts are of elements; `ffn_hidden` is the width of a dense layer's MLP.
+    """A decoder-only transformer; counts are of elements."""
 
-    norm: "layer", "layer1p", "rms", or "layer-plain" (LayerNorm without weights). qk_norm: a norm with weights on
-    queries and keys, over each head or, with `qk_norm_full`, over all heads together. attention_sinks: one learned
-    logit per head (gpt-oss). extra_positions: rows of a learned position table beyond `max_seq_len` (OPT has 2).
-    rope_base, rope_share: base of the rotary frequencies and share of a head that is rotated. `title` is the name for
-    people.
-    """
-
-    name: str
-    title: str = ""
-    family: str = ""
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn_hidden: int
-    vocab: int
-    max_seq_len: int
-    gated_mlp: bool = False
-    activation: str = "gelu"
-    norm: str = "layer"
-    norm_epsilon: float = 1e-5
-    norms_per_layer: int = 2
-    norm_bias: bool = True
-    qk_norm: bool = False
-    qk_norm_full: bool = False
-    attention_bias: bool = False
-    attention_out_bias: bool = False
-    attention_sinks: bool = False
-    mlp_bias: bool = False
-    head_bias: bool = False
-    position: str = "rope"
-    rope_base: float = 10_000.0
-    rope_share: float = 1.0
-    extra_positions: int = 0
-    tied_embeddings: bool = False
-    parallel_block: bool = False
-    embedding_norm: bool = False
-    window: SlidingWindow | None = None
-    experts: Experts | None = None
-    mla: LatentAttention | None = None
-    mtp_layers: int = 0
-    published_params: float | None = None
-    published_active_params: float | None = None
-    provenance: Provenance = Provenance()
+    name: str  # what the model is called
+    title: str = ""  # its name for people
+    family: str = ""  # architecture family, such as llama
+    layers: int  # transformer layers
+    hidden: int  # width of the residual stream
+    heads: int  # query heads of a layer
+    kv_heads: int  # key-value heads of a layer
+    head_dim: int  # width of a head
+    ffn_hidden: int  # width of a dense layer's MLP
+    vocab: int  # tokens of the vocabulary
+    max_seq_len: int  # longest sequence [tokens]
+    gated_mlp: bool = False  # the MLP has a gate, as SwiGLU
+    activation: str = "gelu"  # activation of the MLP
+    norm: str = "layer"  # layer, layer1p, rms, or layer-plain (LayerNorm without weights)
+    norm_epsilon: float = 1e-5  # epsilon of the norms
+    norms_per_layer: int = 2  # norms of a layer
+    norm_bias: bool = True  # norms of kind layer have a bias
+    qk_norm: bool = False  # queries and keys have a norm with weights, over each head
+    qk_norm_full: bool = False  # that norm is over all heads together
+    attention_bias: bool = False  # queries, keys and values have biases
+    attention_out_bias: bool = False  # the output projection has a bias
+    attention_sinks: bool = False  # one learned logit for each head (gpt-oss)
+    mlp_bias: bool = False  # the MLP has biases
+    head_bias: bool = False  # the output head has a bias
+    position: str = "rope"  # rope, learned or alibi
+    rope_base: float = 10_000.0  # base of the rotary frequencies
+    rope_share: float = 1.0  # share of a head that is rotated [1]
+    extra_positions: int = 0  # rows of a learned position table beyond max_seq_len (OPT: 2)
+    tied_embeddings: bool = False  # the output head is the word embedding
+    parallel_block: bool = False  # attention and MLP run side by side
+    embedding_norm: bool = False  # a norm follows the embedding
+    window: SlidingWindow | None = None  # sliding-window attention
+    experts: Experts | None = None  # experts of its MoE layers
+    mla: LatentAttention | None = None  # multi-head latent attention
+    mtp_layers: int = 0  # MTP layers, which predict further tokens
+    published_params: float | None = None  # parameters that its publisher says
+    published_active_params: float | None = None  # active parameters that its publisher says
+    provenance: Provenance = Provenance()  # where the numbers come from
 
     @property
     def moe_layers(self) -> int:

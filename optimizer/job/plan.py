@@ -20,16 +20,11 @@ DISPATCHER_TITLES = {"deepep": "DeepEP", "hybridep": "HybridEP"}
 
 @dataclass(frozen=True, kw_only=True)
 class Knobs:
-    """Continuous settings, searched after the discrete plan.
+    """Continuous settings, searched after the discrete plan."""
 
-    bucket: gradient bucket size of the data-parallel overlap [B].
-    comm_sm_share: share of the streaming multiprocessors that communication kernels take while they overlap.
-    offload: share of the optimizer state kept in host memory.
-    """
-
-    bucket: float = 160e6
-    comm_sm_share: float = 0.12
-    offload: float = 0.0
+    bucket: float = 160e6  # gradient bucket of the data-parallel overlap [B]
+    comm_sm_share: float = 0.12  # streaming multiprocessors that communication kernels take while they overlap [1]
+    offload: float = 0.0  # share of the optimizer state on host [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,43 +96,32 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How one training step is spread over the GPUs. Degrees multiply to the GPU count: tp * cp * pp * dp.
+    """How one training step is spread over the GPUs. Degrees multiply to the GPU count: tp * cp * pp * dp."""
 
-    `ep` experts groups fold across cp * dp (Megatron-Core), `etp` is tensor parallelism inside an expert.
-    `zero_stage` 0 replicates, 1/2/3 shard optimizer state / gradients / weights over `shard` of the dp * cp
-    replicas (0: over all of them). `recompute` is a mode of optimizer.job.recomputation, `schedule` one of SCHEDULES,
-    `dispatcher` one of DISPATCHERS. `overlap_exchange` lets the exchange of routed tokens run beside the computation of
-    another micro-batch.
-    `activation_offload` is the share of the activations that can go there kept in the host's memory [%].
-
-    `layers_per_stage` lists the transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of
-    the forward pass (empty: as even as can be). `recompute_layers` says how many layers each stage recomputes under
-    full recomputation (empty: all), or `recompute_first` how many every virtual stage does, its first ones and none of
-    the prediction layers (0: as recompute_layers says). `mtp_ahead` is how many virtual stages the prediction layers
-    lie before the head.
-    """
-
-    tp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    pp: int = 1
-    vpp: int = 1
-    dp: int = 1
-    micro_batch: int = 1
-    num_microbatches: int = 1
-    sequence_parallel: bool = False
-    zero_stage: int = 1
-    shard: int = 0
-    recompute: str = "none"
-    activation_offload: int = 0
-    schedule: str = "1f1b"
-    dispatcher: str = "alltoall"
-    overlap_exchange: bool = False
+    tp: int = 1  # tensor parallelism
+    cp: int = 1  # context parallelism
+    ep: int = 1  # expert parallelism; folds across cp * dp, as in Megatron-Core
+    etp: int = 1  # tensor parallelism inside an expert
+    pp: int = 1  # pipeline stages
+    vpp: int = 1  # virtual stages of a stage
+    dp: int = 1  # replicas
+    micro_batch: int = 1  # sequences of a micro-batch
+    num_microbatches: int = 1  # micro-batches of a replica per step
+    sequence_parallel: bool = False  # activations between tensor-parallel products are split over tp
+    zero_stage: int = 1  # 0 replicates; 1, 2, 3 shard optimizer state, gradients too, weights too
+    shard: int = 0  # replicas of dp * cp that share a sharded state; 0: all of them
+    recompute: str = "none"  # mode of optimizer.job.recomputation
+    activation_offload: int = 0  # share on host of the activations that can go there [%]
+    schedule: str = "1f1b"  # one of SCHEDULES
+    dispatcher: str = "alltoall"  # one of DISPATCHERS
+    overlap_exchange: bool = False  # the expert-parallel all-to-all is overlapped with another micro-batch
+    # transformer layers of the pp stages, or of all pp * vpp virtual stages in the order of the forward pass; empty: as
+    # even as can be
     layers_per_stage: tuple[int, ...] = ()
-    recompute_layers: tuple[int, ...] = ()
+    recompute_layers: tuple[int, ...] = ()  # layers that each stage recomputes under full recomputation; empty: all
+    # layers that every virtual stage recomputes instead, its first ones and no MTP layer; 0: as recompute_layers says
     recompute_first: int = 0
-    mtp_ahead: int = 0
+    mtp_ahead: int = 0  # virtual stages between the MTP layers and the head
 
     @property
     def placement(self) -> Placement:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import exp, log
+from typing import Annotated
 
 from optimizer.job.model import Provenance
-from optimizer.job.variables import DISPATCHERS
+from optimizer.job.recomputation import MODES, MODULES
+from optimizer.job.variables import DISPATCHERS, SCHEDULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +162,8 @@ PARAMETERS: Mapping[str, Parameter] = {
 class Fixed:
     """The value of a parameter that no run of the stack fits: a fact about the software, or another stack's."""
 
-    value: float
-    why: str
+    value: float  # the parameter's value
+    why: str  # how it is known
 
 
 SELECTIVE = ("core", "ops", "qkv")
@@ -183,127 +185,99 @@ ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """What the software does, as facts that are known without measuring.
+    """What the software does, as facts that are known without measuring; words are of the lists named."""
 
-    attention: "unfused" (separate softmax kernels), "fused_softmax", "flash1", "flash" (second generation) or "flash3"
-    (kernels written for the device). selective: what selective recomputation covers, one of SELECTIVE: the attention
-    core; norms, activations and every second product; or all but the projections into attention. selective_on_host:
-    what it keeps lies in the host's memory until its layer needs it. fused_norm: norms are one kernel. overlap_sharded:
-    ZeRO-1/2 collectives run under the passes. default_zero, default_vpp, default_dtype: the ZeRO stage, virtual stages
-    and number format of a run that names none. param_bytes: bytes per element of the weights that stay on the device
-    beside the master copy, 0 where they are cast from it when they are gathered. gathers_layers: ZeRO-3 gathers a layer
-    at a time, else, as a compiler schedules it, a matrix at a time. grad_bytes: bytes per element of the gradients, as
-    they are held and as they travel. optimizer_bytes: of the master weights and Adam's two moments together, 12 in
-    fp32, 8 with moments of two bytes. fused_accumulation: products of weight gradients add to the accumulated ones,
-    which else takes kernels of its own. stops_early: recomputing a whole layer ends where all that the backward pass
-    needs is there, before a dense layer's last product. zero_stages, schedules, recompute: those it offers.
-    recompute_by: which layers full recomputation may recompute, one of RECOMPUTE_BY: any number on each stage; the
-    first so many of every virtual stage, equally many on all; or all of them. recompute_modules: what it can recompute
-    by name, of optimizer.job.recomputation.MODULES. activation_offload: it can keep activations in the host's memory.
-    uneven_stages: PP need not divide the layers. filled_stages: unless told, it splits the layers as
-    objectives.stages.filled_stages. logit_bytes: bytes per element of the logits in the loss. dropout: the
-    model is trained with it. dispatcher: how MoE tokens travel unless a run says it: "alltoall", one copy for each
-    expert, or "deduplicated", one for each destination. dispatchers: those that it offers, of
-    optimizer.job.variables.DISPATCHERS; none listed stands for what `dispatcher` says. fp8_dispatch: tokens go to their
-    experts in fp8 where products are in fp8. fp8_recipe: one of FP8_RECIPES, "" for the one that the stack's runs had.
-    narrow_products: which of them, of NARROW_PRODUCTS. overlap_exchange: ep_overlap holds for every plan, under the
-    products of the same pass; without, nothing of the exchange hides but where a plan asks for it. offers_overlap: a
-    plan may ask (Plan.overlap_exchange) to run the exchange beside the computation of another micro-batch.
-    eager_experts: the host launches mixtures kernel by kernel and waits for the sizes of their exchange, so that
-    expert_host holds; tuned recipes capture what they can in graphs and do not wait. cuda_graphs: layers are
-    replayed without the host. synchronised: the host waits in every mixture for the sizes of its exchange, as
-    dropless routing needs, so that launches of small kernels show after it (objectives.layer.drained_host);
-    graphed: parts of mixtures that graphs replay nevertheless, of GRAPHED; unfused: what its release runs expert by
-    expert or kernel by kernel, of UNFUSED; bound_host: processes are bound to the cores beside their GPU.
-    weighed_early: what the experts return is weighed between their products, so that their output is not kept;
-    fused_experts: its dispatcher permutes tokens on their way, and products of experts apply the gate.
-    balanced_experts: routing is forced to be even, as benchmarks do.
-    routing: one of ROUTING, "" for what balanced_experts or expert_imbalance say. gathered_logits: every TP rank
-    holds the logits of the whole vocabulary. unsplit_head_rate: rate of the head's products where TP does not split
-    the vocabulary / where it does, below 1 in a stack that leaves such a vocabulary unpadded. scatter_gather:
-    without sequence parallelism too, each TP rank sends its share of what goes to the next pipeline stage, which
-    gathers it again. settable: the knobs (fields of Knobs) that its launcher can set, each for its own
-    traffic alone; others stay at their default. sharded_rate: rate of ZeRO-3's collectives / those of whole layers,
-    below 1 where weights are gathered one by one. whole_experts: experts of several ranks are whole, and those of one
-    rank split as other weights are. context_shares: ranks of context parallelism always share weights. tied_stages: an
-    embedding and a head that share weights may lie on two stages. lifted: what is assumed beyond the software itself,
-    as optimizer.catalog.targets does it.
-    """
-
-    attention: str = "flash"
-    selective: str = "core"
-    selective_on_host: bool = False
-    fused_norm: bool = True
-    overlap_sharded: bool = True
-    default_zero: int = 1
-    default_vpp: int = 1
-    default_dtype: str = ""
-    grad_bytes: int = 4
-    optimizer_bytes: int = 12
-    param_bytes: int = 2
-    gathers_layers: bool = True
-    fused_accumulation: bool = True
+    # kernels
+    fused_norm: bool = True  # norms are one kernel
+    # kernels of attention: separate ones for the softmax (unfused), one for it, the first or second generation of flash
+    # attention, or kernels written for the device (flash3)
+    attention: Annotated[str, ATTENTION] = "flash"
+    fused_accumulation: bool = True  # products of weight gradients add to the accumulated ones themselves
+    dropout: bool = False  # the model is trained with it
+    cuda_graphs: bool = False  # layers are replayed without the host
+    bound_host: bool = True  # processes are bound to the cores beside their GPU
+    fp8_recipe: Annotated[str, FP8_RECIPES] = ""  # how 8-bit operands get their scales; empty: as in its runs
+    narrow_products: Annotated[str, NARROW_PRODUCTS] = "all"  # products that run in the narrow format
+    # bytes of an element
+    param_bytes: int = 2  # weights resident beside the master copy; 0: cast from it when they are gathered [B]
+    grad_bytes: int = 4  # gradients, resident and as they travel [B]
+    optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
+    logit_bytes: int = 4  # logits in the loss [B]
+    # what a plan may have
+    default_zero: int = 1  # ZeRO stage of a run that names none
+    default_vpp: int = 1  # virtual stages of a run that names none
+    default_dtype: str = ""  # number format of a run that names none
+    zero_stages: tuple[int, ...] = (0, 1)  # ZeRO stages that it offers
+    schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
+    max_vpp: int = 16  # most virtual stages of a stage
+    sequence_parallel: bool = True  # it offers sequence parallelism
+    uneven_stages: bool = True  # PP need not divide the layers
+    filled_stages: bool = False  # unless a run says otherwise, as objectives.stages.filled_stages splits them
+    tied_stages: bool = True  # an embedding and a head that share weights may lie on two stages
+    settable: Annotated[tuple[str, ...], SETTABLE] = SETTABLE  # knobs that its launcher can set
+    # recomputation
+    recompute: Annotated[tuple[str, ...], MODES] = ("none", "selective", "full")  # modes of it that it offers
+    # layers that full recomputation may recompute: any number on each stage; equally many, the first of every virtual
+    # stage; or all
+    recompute_by: Annotated[str, RECOMPUTE_BY] = BY_STAGE
+    recompute_modules: Annotated[tuple[str, ...], MODULES] = ()  # modules that it can recompute by name
+    # what selective recomputation covers: the attention core; norms, activations and every second product; or all but
+    # the projections into attention
+    selective: Annotated[str, SELECTIVE] = "core"
+    selective_on_host: bool = False  # what selective recomputation keeps lies on host until its layer needs it
+    activation_offload: bool = False  # it can keep activations on host
+    # recomputing a layer ends where all that the backward pass needs is resident, before a dense layer's last product
     stops_early: bool = False
-    zero_stages: tuple[int, ...] = (0, 1)
-    schedules: tuple[str, ...] = ("1f1b", "interleaved")
-    recompute: tuple[str, ...] = ("none", "selective", "full")
-    recompute_by: str = BY_STAGE
-    recompute_modules: tuple[str, ...] = ()
-    activation_offload: bool = False
-    max_vpp: int = 16
-    sequence_parallel: bool = True
-    uneven_stages: bool = True
-    filled_stages: bool = False
-    logit_bytes: int = 4
-    dropout: bool = False
-    dispatcher: str = "alltoall"
-    dispatchers: tuple[str, ...] = ()
-    settable: tuple[str, ...] = SETTABLE
-    fp8_dispatch: bool = False
-    fp8_recipe: str = ""
-    narrow_products: str = "all"
-    overlap_exchange: bool = True
-    offers_overlap: bool = False
-    eager_experts: bool = False
-    cuda_graphs: bool = False
-    synchronised: bool = False
-    graphed: tuple[str, ...] = ()
-    unfused: tuple[str, ...] = ()
-    bound_host: bool = True
-    balanced_experts: bool = False
-    routing: str = ""
-    fused_experts: bool = False
-    weighed_early: bool = False
-    gathered_logits: bool = False
-    unsplit_head_rate: float = 1.0
+    # communication
+    overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
+    gathers_layers: bool = True  # ZeRO-3 gathers a layer at a time; else a matrix, as a compiler schedules it
+    sharded_rate: float = 1.0  # rate of ZeRO-3's collectives / those of whole layers [1]
+    context_shares: bool = False  # ranks of context parallelism always share weights
+    # without sequence parallelism too, each TP rank sends its share to the next stage, which gathers them again
     scatter_gather: bool = False
-    sharded_rate: float = 1.0
-    whole_experts: bool = False
-    context_shares: bool = False
-    tied_stages: bool = True
-    lifted: tuple[str, ...] = ()
+    gathered_logits: bool = False  # every TP rank has the logits of the whole vocabulary
+    unsplit_head_rate: float = 1.0  # rate of the head's products, vocabulary unsplit by TP / split [1]
+    # MoE layers
+    fp8_dispatch: bool = False  # tokens go to their experts in fp8 where products are in fp8
+    # how tokens travel where a run names no dispatcher: one copy for each expert, or one for each destination
+    dispatcher: Annotated[str, COPIES] = "alltoall"
+    dispatchers: Annotated[tuple[str, ...], DISPATCHERS] = ()  # dispatchers that it offers; empty: as `dispatcher` says
+    # ep_overlap holds for every plan, under the products of the same pass; else the all-to-all is overlapped only where
+    # a plan asks for it
+    overlap_exchange: bool = True
+    offers_overlap: bool = False  # a plan may overlap its expert-parallel all-to-all with another micro-batch
+    # the host launches MoE layers kernel by kernel and waits for the sizes of their all-to-all, so that expert_host
+    # holds; tuned recipes capture what they can in graphs and do not wait
+    eager_experts: bool = False
+    # the host waits in every MoE layer for the sizes of its all-to-all, as dropless routing needs, so that launches of
+    # small kernels show after it (objectives.layer.drained_host)
+    synchronised: bool = False
+    graphed: Annotated[tuple[str, ...], GRAPHED] = ()  # parts of MoE layers that graphs replay
+    unfused: Annotated[tuple[str, ...], UNFUSED] = ()  # what runs expert by expert or kernel by kernel
+    fused_experts: bool = False  # the dispatcher permutes tokens on their way, and products of experts apply the gate
+    weighed_early: bool = False  # what experts return is weighed between their products: their output is not resident
+    whole_experts: bool = False  # experts of several ranks are whole, those of one rank split as other weights are
+    balanced_experts: bool = False  # routing is forced to be even, as benchmarks do
+    # how even routing is; empty: as balanced_experts or expert_imbalance say
+    routing: Annotated[str, ("", *ROUTING)] = ""
+    lifted: tuple[str, ...] = ()  # what is assumed beyond the software itself, as optimizer.catalog.targets does it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """A training software: facts about it, and its parameters (see PARAMETERS for units and bounds).
+    """A training software: facts about it, and its parameters (see PARAMETERS for units and bounds)."""
 
-    `parameters` are fitted to its runs, `fixed` ones known; all others are at their default. A fit starts from the
-    stack named `parent` and takes from it what the runs do not tell. `intervals` holds half-widths of prediction
-    intervals in log, `ranges` the span of the runs it was fitted to by coordinate (optimizer.objectives.step.interval);
-    `devices` are those of these runs.
-    """
-
-    name: str
-    parent: str = ""
-    features: Features = Features()
-    parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
-    fixed: Mapping[str, Fixed] = field(default_factory=dict, hash=False)
-    provenance: Provenance = Provenance()
-    runs: int = 0
-    residuals: Mapping[str, float] = field(default_factory=dict, hash=False)
-    devices: tuple[str, ...] = ()
-    intervals: Mapping[str, float] = field(default_factory=dict, hash=False)
+    name: str  # what the stack is called
+    parent: str = ""  # the stack that a fit starts from, for what its runs do not show
+    features: Features = Features()  # what the software does; may be empty
+    parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # those that were fitted
+    fixed: Mapping[str, Fixed] = field(default_factory=dict, hash=False)  # those that are known, and why
+    provenance: Provenance = Provenance()  # where it comes from
+    runs: int = 0  # runs behind the fit
+    residuals: Mapping[str, float] = field(default_factory=dict, hash=False)  # errors of the fit
+    devices: tuple[str, ...] = ()  # devices of these runs
+    intervals: Mapping[str, float] = field(default_factory=dict, hash=False)  # half-widths of intervals, in log
+    # span of these runs, by coordinate (optimizer.objectives.step.interval)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     def __getitem__(self, name: str) -> float:

@@ -12,31 +12,20 @@ SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-2p", "dualpipe")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 UNLIMITED = 2**31
 FREE, OPTION, DERIVED = "free", "option", "derived"
-# What options and study files call limits, and the field of optimizer.job.job.Limits that each one sets.
-LIMITS = {
-    "bubble_ceiling": "bubble",
-    "hbm_limit": "hbm",
-    **{name: name for name in ("max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding", "oom_risk")},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """One variable, a whole number of at least `least` and at most `most`; where it is `neutral` it asks for nothing.
-
-    names: its values in words, in the order of their numbers. switch: it is on or off. typed: what people type on the
-    command line besides its name. role: FREE variables span the lattice, an OPTION multiplies what the others span, and
-    a DERIVED variable follows from others unless it is pinned.
-    """
+    """One variable, a whole number."""
 
     name: str
-    role: str = FREE
-    least: int = 1
-    most: int = UNLIMITED
-    neutral: int = 1
-    names: tuple[str, ...] = ()
-    switch: bool = False
-    typed: tuple[str, ...] = ()
+    role: str = FREE  # FREE: spans the lattice; OPTION: multiplies it; DERIVED: follows from others unless pinned
+    least: int = 1  # least value
+    most: int = UNLIMITED  # most value
+    neutral: int = 1  # value that asks for nothing
+    names: tuple[str, ...] = ()  # its values in words, in the order of their numbers
+    switch: bool = False  # it is on or off
+    typed: tuple[str, ...] = ()  # what people type on the command line besides its name
 
     def shown(self, value: int) -> str:
         """A value in words.

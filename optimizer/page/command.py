@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands.numbers import Whole
+from optimizer.commands.values import whole_number
 
 NEEDED = ("marimo", "starlette", "uvicorn", "zmq")
 HELP = """Plan, learn and show in a browser.
@@ -24,7 +24,7 @@ optimize page --port 8765 --no-browser
 
 
 @click.command(help=HELP, short_help="Plan and learn in a browser.")
-@click.option("--port", type=Whole(1, 65535), metavar="N", help="Port on 127.0.0.1. [a free one]")
+@click.option("--port", type=whole_number(1, 65535), metavar="N", help="Port on 127.0.0.1. [a free one]")
 @click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
 @click.option(
     "--learn-out",

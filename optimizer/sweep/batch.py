@@ -11,7 +11,7 @@ from typing import Protocol
 from optimizer.sweep.owner import Owner, myself
 from optimizer.sweep.storage_errors import StoreError
 from optimizer.sweep.store import PENDING, RUNNING, Store
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 
 CLAIM = 8  # jobs claimed at once: few, so that processes on one store share to the end
 BEAT = 5.0  # between two signs of life [s]
@@ -28,7 +28,7 @@ class Engine(Protocol):
     def title(self) -> str:
         """Who does the work, for people."""
 
-    def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
+    def run(self, tasks: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         """Take tasks when there is room for them; give outcomes as they come."""
 
 

@@ -3,91 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.answer.answer import job_dict
 from optimizer.base.errors import InputError
 from optimizer.constraints.pins import as_limits
-from optimizer.job.job import Job, Limits
-from optimizer.job.variables import LIMITS
-from optimizer.sweep.study import Study
+from optimizer.job.fields import DEFAULT_CLUSTER, LIMITS
+from optimizer.job.job import Job
+from optimizer.sweep.study import Axes, Study
 from optimizer.sweep.task import Task, content, key_of
-
-if TYPE_CHECKING:
-    from optimizer.sweep.schema import AxesTable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Combination:
-    """One value of every axis, as `optimize` would be asked; None and "" stand for what was left out."""
+    """One value of every axis, by the field of the option that it is; None stands for what was left out."""
 
     scenario: str = ""
-    model: str
-    gpus: int
-    cluster: str = ""
-    device: str = ""
-    seq_len: int | None = None
-    global_batch: int | None = None
-    tokens_per_batch: int | None = None
-    dtype: str = ""
-    stack: str = ""
-    limits: Mapping[str, Any] = field(default_factory=lambda: asdict(Limits()))
+    options: Mapping[str, Any]
 
 
 MakeJob = Callable[[Combination], Job]
 
 
-def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
+def combinations(scenario: str, axes: Axes) -> Iterator[Combination]:
     """Every combination of one scenario, the last axes varying fastest."""
-    limits = [
-        {**dict(zip(LIMITS.values(), chosen, strict=True)), **as_limits(fix)}
-        for *chosen, fix in product(*(getattr(axes, key) or (None,) for key in LIMITS), axes.fix)
-    ]
-    for model, cluster, device, gpus, seq_len, batch, tokens, dtype, stack, limit in product(
-        axes.models,
-        axes.clusters or ("",),
-        axes.devices or ("",),
-        axes.gpus,
-        axes.seq_lens or (None,),
-        axes.global_batches or (None,),
-        axes.tokens_per_batch or (None,),
-        axes.dtypes or ("",),
-        axes.stacks or ("",),
-        limits,
-    ):
-        yield Combination(
-            scenario=scenario,
-            model=model,
-            cluster=cluster,
-            device=device,
-            gpus=gpus,
-            seq_len=seq_len,
-            global_batch=batch,
-            tokens_per_batch=tokens,
-            dtype=dtype,
-            stack=stack,
-            limits=limit,
-        )
+    from optimizer.sweep.schema import AXES
+
+    for chosen in product(*(axes[field.axis] or (None,) for field in AXES)):
+        options = dict(zip((field.name for field in AXES), chosen, strict=True))
+        yield Combination(scenario=scenario, options={**options, "fix": tuple(options["fix"].items())})
 
 
 def tasks_of(study: Study, make_job: MakeJob, version: str) -> tuple[Task, ...]:
     """The jobs of a study without the excluded ones; equal jobs of two scenarios are one job."""
-    by_key: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     memo: dict[int, tuple[Any, str]] = {}
     for scenario, axes in study.scenarios.items():
         for combination in combinations(scenario, axes):
             task = _task(study, combination, make_job, version, memo)
             if any(_matches(task, exclusion) for exclusion in study.exclude):
                 continue
-            known = by_key.get(task.key)
+            known = tasks.get(task.key)
             if known is None:
-                by_key[task.key] = task
+                tasks[task.key] = task
             elif scenario not in known.scenario.split(", "):
-                by_key[task.key] = replace(known, scenario=f"{known.scenario}, {scenario}")
-    return tuple(by_key.values())
+                tasks[task.key] = replace(known, scenario=f"{known.scenario}, {scenario}")
+    return tuple(tasks.values())
 
 
 def _task(
@@ -110,29 +74,29 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
     """What was asked, in the words of job_dict as far as they are known."""
     from optimizer.catalog import load_cluster, load_model
 
-    model = load_model(combination.model)
-    cluster = load_cluster(combination.cluster or combination.device or "dgx-h100")
+    options = combination.options
+    model = load_model(options["model"])
+    cluster = load_cluster(options["cluster"] or options["device"] or DEFAULT_CLUSTER)
+    limits = {name: options[field.name] for name, field in LIMITS.items()} | as_limits(dict(options["fix"]))
     return {
+        **{name: options[name] for name in ("gpus", "seq_len", "global_batch")},
         "model": model.name,
         "cluster": cluster.name,
         "device": cluster.device.name,
-        "stack": combination.stack,
-        "gpus": combination.gpus,
-        "seq_len": combination.seq_len,
-        "global_batch": combination.global_batch,
-        "dtype": combination.dtype,
-        "limits": content(combination.limits),
+        "stack": options["stack"] or "",
+        "dtype": options["dtype"] or "",
+        "limits": content(limits),
         "family": model.family,
     }
 
 
 def _matches(task: Task, exclusion: Mapping[str, tuple[Any, ...]]) -> bool:
     """Whether a job agrees with every key of an exclusion."""
-    from optimizer.sweep.schema import holds
+    from optimizer.sweep.schema import AXES, holds
 
-    singular = {"global_batches": "global_batch", "gpus": "gpus"}
+    names = {field.axis: field.name for field in AXES}
     for key, wanted in exclusion.items():
-        value = task.scenario if key == "scenarios" else task.asked[singular.get(key, key.removesuffix("s"))]
+        value = task.scenario if key == "scenarios" else task.asked[names[key]]
         if isinstance(value, str):
             if not any(fnmatchcase(value, str(pattern)) for pattern in wanted):
                 return False

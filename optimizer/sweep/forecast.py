@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from optimizer.sweep.store import PENDING, RUNNING, Row
+from optimizer.sweep.store import PENDING, RUNNING, StoredRow
 from optimizer.sweep.task import Task
 
 # Seconds on one core of a 2.x GHz server for a job of up to some thousand GPUs; a guess until the store knows better.
@@ -28,7 +28,7 @@ class Forecast:
     measured: int
 
 
-def forecast(tasks: Sequence[Task], rows: Iterable[Row], workers: int) -> Forecast:
+def forecast(tasks: Sequence[Task], rows: Iterable[StoredRow], workers: int) -> Forecast:
     """The outlook for these tasks, given the rows of the store they would go to."""
     known = {row.key: row for row in rows}
     took: dict[str, list[float]] = {}

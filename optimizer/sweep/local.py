@@ -14,10 +14,10 @@ from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.base.interruption import start_server
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 from optimizer.sweep.work import failed, work
 
-Work = Callable[[Task], Outcome]
+Work = Callable[[Task], JobOutcome]
 ATTEMPTS = 3
 FORKING = "forkserver"
 # Imported once, by the process that the workers are forked from, so that they share its memory.
@@ -52,7 +52,7 @@ class LocalEngine:
         """Who does the work, for people."""
         return f"{self.workers} local process{'es' * (self.workers != 1)}"
 
-    def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
+    def run(self, tasks: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         """Outcomes as they come; a task is taken from the iterator only when a worker is free for it."""
         context = _context(PRELOADED if self.work is work else [getattr(self.work, "func", self.work).__module__])
         crew: list[Worker] = []
@@ -98,10 +98,10 @@ class LocalEngine:
         pipes = set(wait([worker.pipe for worker in crew]))
         return [worker for worker in crew if worker.pipe in pipes]
 
-    def _outcome(self, worker: Worker, crew: list[Worker]) -> Outcome | None:
+    def _outcome(self, worker: Worker, crew: list[Worker]) -> JobOutcome | None:
         """What a worker has to say, or None when it died and its task is to be tried again."""
         try:
-            outcome: Outcome = worker.pipe.recv()
+            outcome: JobOutcome = worker.pipe.recv()
         except (EOFError, OSError):
             crew.remove(worker)
             worker.pipe.close()
@@ -110,7 +110,7 @@ class LocalEngine:
         worker.task = None
         return replace(outcome, attempts=self._attempts.pop(outcome.key, 0) + 1)
 
-    def _died(self, task: Task | None, exit_code: int | None) -> Outcome | None:
+    def _died(self, task: Task | None, exit_code: int | None) -> JobOutcome | None:
         if task is None:
             return None
         count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1

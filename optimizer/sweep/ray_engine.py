@@ -14,7 +14,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.sweep.local import ATTEMPTS, Work
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 from optimizer.sweep.work import failed, work
 
 REACH = 5.0  # to wait for an answer at the address [s]
@@ -37,7 +37,7 @@ class RayEngine:
         """Who does the work, for people."""
         return f"the Ray cluster at {self.address}"
 
-    def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
+    def run(self, tasks: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         """Outcomes as they come; a task is taken from the iterator only when the cluster has room for it."""
         ray = connect(self.address)
         # We try again ourselves, to count the attempts of a job on every engine alike.
@@ -63,11 +63,11 @@ class RayEngine:
                 ray.cancel(reference, force=True)
             ray.shutdown()
 
-    def _outcome(self, ray: Any, reference: Any, running: dict[Any, Task]) -> Outcome | None:
+    def _outcome(self, ray: Any, reference: Any, running: dict[Any, Task]) -> JobOutcome | None:
         """What a task came to, or None when its worker or node died and it is to be tried again."""
         task = running.pop(reference)
         try:
-            outcome: Outcome = ray.get(reference)
+            outcome: JobOutcome = ray.get(reference)
         except ray.exceptions.RayError as error:
             count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1
             if count < ATTEMPTS:
@@ -82,7 +82,7 @@ class RayEngine:
 def _plain(work: Work) -> Work:
     """The same work as a function, which is all that Ray takes."""
 
-    def run_task(task: Task) -> Outcome:
+    def run_task(task: Task) -> JobOutcome:
         return work(task)
 
     return run_task

@@ -11,7 +11,7 @@ from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
 from optimizer.sweep.money import costs
-from optimizer.sweep.store import Row
+from optimizer.sweep.store import StoredRow
 
 EMPTY: Mapping[str, Any] = {
     "schema_version": None,
@@ -36,7 +36,7 @@ KNOBS = tuple(f"knob_{item.name}" for item in fields(Knobs))
 COLUMNS = ("key", "status", "scenario", *ASKED, *LIMITS, *FIGURES, *PLAN, *KNOBS, "reason")
 
 
-def nested(row: Row, *, token_budget: float = 0.0, book: PriceBook | None = None) -> dict[str, Any]:
+def nested(row: StoredRow, *, token_budget: float = 0.0, book: PriceBook | None = None) -> dict[str, Any]:
     """One job as `optimize --json` prints it, with its key, scenario, costs and the reason of a failure.
 
     Nothing in it depends on when, where or how often the job ran.

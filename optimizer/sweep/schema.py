@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, create_model
 
 from optimizer.base.errors import InputError
-from optimizer.base.units import amount, parse, whole
+from optimizer.base.units import LARGEST, amount, parse, whole
 from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Table
 from optimizer.constraints.pin_text import pin_texts
+from optimizer.job.fields import FIELDS, FORMATS, GPUS, JOB, NAME, PINS, SHARE, SIZE, TIME, WHOLE
+from optimizer.job.fields import Field as Option
+from optimizer.sweep.study import Effort
 
+# The axes whose values vary slowest, in their order; the others follow in that of the fields.
+_SLOWEST = ("model", "cluster", "device", "gpus", "seq_len", "global_batch", "tokens_per_batch", "dtype", "stack")
+_LISTED = {name: field for name, field in FIELDS.items() if field.axis}
+_AXES = {name: _LISTED[name] for name in dict.fromkeys((*_SLOWEST, *_LISTED))}
+AXES = (*(field for name, field in _AXES.items() if name != "fix"), FIELDS["fix"])
 # What people write for the plural keys: the names of the options of `optimize`.
-SINGULAR = {
-    "models": "model",
-    "clusters": "cluster",
-    "devices": "device",
-    "global_batches": "global_batch",
-    "seq_lens": "seq_len",
-    "dtypes": "dtype",
-    "stacks": "stack",
-    "gpus": "gpu",
-}
+SINGULAR = {field.axis: field.name for field in AXES if field.axis != field.name} | {"gpus": "gpu"}
 _RANGE = re.compile(r"\s*(\d[\w,.]*)\s*:\s*(\d[\w,.]*)\s*$")
 EXPECTED = 'expected a whole number or a range of doublings such as "64:1024"'
 _COMPARISON = re.compile(r"\s*(>=|<=|>|<)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
@@ -172,9 +171,29 @@ Shares = Annotated[tuple[float, ...], BeforeValidator(shares), Field(min_length=
 Sizes = Annotated[tuple[float, ...], BeforeValidator(sizes), Field(min_length=1)]
 Pins = Annotated[tuple[dict[str, Any], ...], BeforeValidator(pins), Field(min_length=1)]
 Numbers = Annotated[tuple[Any, ...], BeforeValidator(conditions), Field(min_length=1)]
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys((NAME, FORMATS), Names),
+    **dict.fromkeys((GPUS, WHOLE), Counts),
+    **{SHARE: Shares, SIZE: Sizes, PINS: Pins},
+}
 
 
-Trials = Annotated[int, Field(strict=True, ge=0, le=10_000), "a whole number from 0 to 10,000"]
+def _axis(field: Option) -> tuple[Any, Any]:
+    """The type of an axis, and what stands for an axis that is left out: () for what `optimize` assumes."""
+    if field.name == "fix":
+        return Pins, ({},)
+    kind = Degrees if field.kind == WHOLE and field.default == 0 else _TYPES[field.kind]
+    return kind, (field.default,) if field.limit and field.default is not None else ()
+
+
+def _effort(field: Option) -> tuple[Any, Any]:
+    """The type and the default of an option that holds for all jobs."""
+    whole = Natural if field.high == LARGEST else _up_to(int(field.high))
+    return Positive | None if field.kind == TIME else whole, getattr(Effort(), field.name)
+
+
+def _up_to(high: int) -> Any:
+    return Annotated[int, Field(strict=True, ge=0, le=high), f"a whole number from 0 to {high:,}"]
 
 
 class StudyKeys(Table):
@@ -183,52 +202,37 @@ class StudyKeys(Table):
     model_config = ConfigDict(alias_generator=AliasGenerator(validation_alias=spellings))
 
 
-class AxesTable(StudyKeys):
-    """What to combine: every job is one value of each key; () stands for what `optimize` assumes without the option."""
-
-    models: Names = ()
-    clusters: Names = ()
-    devices: Names = ()
-    gpus: Counts = ()
-    seq_lens: Counts = ()
-    global_batches: Counts = ()
-    tokens_per_batch: Counts = ()
-    dtypes: Names = ()
-    stacks: Names = ()
-    bubble_ceiling: Shares = (0.10,)
-    hbm_limit: Sizes = (0.0,)
-    max_tp: Degrees = (0,)
-    max_micro_batch: Counts = (16,)
-    max_vpp: Counts = (16,)
-    min_cp_tokens: Counts = (2048,)
-    vocab_padding: Shares = (0.25,)
-    oom_risk: Shares = ()
-    fix: Pins = ({},)
+def _table(name: str, doc: str, base: type[StudyKeys], keys: dict[str, Any]) -> type[StudyKeys]:
+    return create_model(name, __base__=base, __doc__=doc, **keys)
 
 
-class ExclusionTable(StudyKeys):
-    """Combinations to leave out: those that match every key given."""
-
-    scenarios: Names | None = None
-    models: Names | None = None
-    clusters: Names | None = None
-    devices: Names | None = None
-    dtypes: Names | None = None
-    stacks: Names | None = None
-    gpus: Numbers | None = None
-    seq_lens: Numbers | None = None
-    global_batches: Numbers | None = None
-
-
-class StudyTable(AxesTable):
-    """A study: axes, named scenarios that override some of them, exclusions, and how hard to search."""
-
-    name: Name | None = None
-    scenarios: dict[Name, AxesTable] = Field(default_factory=dict)
-    exclude: Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)] = ()
-    token_budget: Annotated[Positive | None, BeforeValidator(budget)] = None
-    prices: dict[str, Positive] = Field(default_factory=dict)
-    top: Natural | None = None
-    trials: Trials | None = None
-    time_limit: Positive | None = None
-    seed: Natural = 0
+AxesTable = _table(
+    "AxesTable",
+    "What to combine: every job is one value of each key; () stands for what `optimize` assumes without the option.",
+    StudyKeys,
+    {field.axis: _axis(field) for field in AXES},
+)
+_EXCLUDED = sorted(
+    (field for field in AXES if field.group == JOB and not field.limit and field.name != "fix"),
+    key=lambda field: _TYPES[field.kind] != Names,
+)
+ExclusionTable = _table(
+    "ExclusionTable",
+    "Combinations to leave out: those that match every key given.",
+    StudyKeys,
+    {"scenarios": (Names | None, None)}
+    | {field.axis: ((Names if _TYPES[field.kind] == Names else Numbers) | None, None) for field in _EXCLUDED},
+)
+StudyTable = _table(
+    "StudyTable",
+    "A study: axes, named scenarios that override some of them, exclusions, and how hard to search.",
+    AxesTable,
+    {
+        "name": (Name | None, None),
+        "scenarios": (dict[Name, AxesTable], {}),  # type: ignore[valid-type]
+        "exclude": (Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)], ()),  # type: ignore[valid-type]
+        "token_budget": (Annotated[Positive | None, BeforeValidator(budget)], None),
+        "prices": (dict[str, Positive], {}),
+        **{field.name: _effort(field) for field in FIELDS.values() if field.effort},
+    },
+)

@@ -17,7 +17,7 @@ from optimizer.base.names import without_passwords
 from optimizer.sweep.connection import readable, url_of, writable
 from optimizer.sweep.owner import Owner, is_dead
 from optimizer.sweep.storage_errors import NoBatch, StoreError, advice, explained
-from optimizer.sweep.task import Outcome, Task, canonical
+from optimizer.sweep.task import JobOutcome, Task, canonical
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine
@@ -30,7 +30,7 @@ CHUNK = 500  # keys in one statement, which databases limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class StoredRow:
     """One job of a store; `asked` and `result` are JSON."""
 
     key: str
@@ -194,7 +194,7 @@ class Store:
                 connection.execute(mine.values(status=RUNNING, owner=owner.name))
         return claimed
 
-    def save(self, outcomes: Iterable[Outcome], owner: Owner) -> None:
+    def save(self, outcomes: Iterable[JobOutcome], owner: Owner) -> None:
         """Keep outcomes, all or none; one whose claim was taken over meanwhile is dropped."""
         from sqlalchemy import bindparam, update
 
@@ -273,13 +273,13 @@ class Store:
             known = {row.owner: row.beat for row in connection.execute(select(OWNERS.c.owner, OWNERS.c.beat))}
         return {name: known.get(name, -1) for name in names}
 
-    def rows(self, keys: Sequence[str] | None = None) -> list[Row]:
+    def rows(self, keys: Sequence[str] | None = None) -> list[StoredRow]:
         """The jobs of these keys in their order, or all jobs of the store in the order they were added."""
         from sqlalchemy import select
 
         from optimizer.sweep.tables import JOBS
 
-        names = [field.name for field in fields(Row)]
+        names = [field.name for field in fields(StoredRow)]
         query = select(*(JOBS.c[name] for name in (*names, "position")))
         with explained(self.label), self.engine.connect() as connection:
             if keys is None:
@@ -287,7 +287,7 @@ class Store:
                 every = _dicts(connection.execute(ordered))
                 self._intact(connection, every, whole=True)
                 return [_row(row) for row in every]
-            by_key: dict[str, Row] = {}
+            by_key: dict[str, StoredRow] = {}
             for some in chunks(list(keys)):
                 rows = _dicts(connection.execute(query.where(JOBS.c.key.in_(some))))
                 self._intact(connection, rows)
@@ -357,8 +357,8 @@ def matches(row: Mapping[str, Any], stored: str) -> bool:
     return row["status"] in (PENDING, RUNNING) or digest == stored
 
 
-def _row(columns: Mapping[str, Any]) -> Row:
-    return Row(**{field.name: columns[field.name] for field in fields(Row)})
+def _row(columns: Mapping[str, Any]) -> StoredRow:
+    return StoredRow(**{field.name: columns[field.name] for field in fields(StoredRow)})
 
 
 def _new(position: int, task: Task) -> Mapping[str, Any]:

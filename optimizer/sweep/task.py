@@ -32,7 +32,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """What became of a task: `result` is the answer as JSON, `error` why there is none.
 
     `seconds`, `memory` (peak of the worker [B]) and `host` are kept apart: the result is the same on every run.
@@ -59,8 +59,8 @@ def content(value: Any) -> Any:
         return {name: content(getattr(value, name)) for name in _names(value)}
     if isinstance(value, Mapping):
         return {str(key): content(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [content(item) for item in value]
+    if isinstance(value, tuple | list | frozenset):
+        return [content(item) for item in (sorted(value, key=str) if isinstance(value, frozenset) else value)]
     return value
 
 

@@ -7,14 +7,14 @@ import sys
 from time import perf_counter
 
 from optimizer.base.errors import OptimizerError
-from optimizer.sweep.task import Outcome, Task, canonical
+from optimizer.sweep.task import JobOutcome, Task, canonical
 from optimizer.sweep.version import cost_model_version
 
 FAILED = "failed"
 NO_ANSWER = {"unknown": "the time limit passed before any plan was found; raise time_limit"}
 
 
-def work(task: Task) -> Outcome:
+def work(task: Task) -> JobOutcome:
     """Plan one job; whatever goes wrong becomes a failed outcome with its reason."""
     start = perf_counter()
     if task.version != cost_model_version():
@@ -39,7 +39,7 @@ def work(task: Task) -> Outcome:
     result = answer.to_dict()
     # How long the search took is no part of its result, which is the same on every run.
     result.pop("search_s", None)
-    return Outcome(
+    return JobOutcome(
         key=task.key,
         status=answer.status,
         result=canonical(result),
@@ -49,9 +49,9 @@ def work(task: Task) -> Outcome:
     )
 
 
-def failed(task: Task, reason: str, attempts: int = 1) -> Outcome:
+def failed(task: Task, reason: str, attempts: int = 1) -> JobOutcome:
     """A task without an answer."""
-    return Outcome(key=task.key, status=FAILED, error=reason, host=platform.node(), attempts=attempts)
+    return JobOutcome(key=task.key, status=FAILED, error=reason, host=platform.node(), attempts=attempts)
 
 
 def peak_memory() -> float:

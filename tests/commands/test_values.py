@@ -11,8 +11,8 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.cli import cli
-from optimizer.commands.numbers import COUNT, SECONDS, TOKENS
-from optimizer.commands.values import Bytes, Formats, merged, storage_url
+from optimizer.commands.pins import merged
+from optimizer.commands.values import COUNT, SECONDS, SIZE, TOKENS, TextType, formats, storage_url
 from optimizer.constraints.pin_text import KNOBS, SHORT_NAMES, pinned
 from optimizer.job.job import PLACING
 from optimizer.job.plan import FIELDS
@@ -153,24 +153,24 @@ def test_sizes_as_people_write_them_make_the_same_job() -> None:
 @pytest.mark.parametrize(
     ("kind", "typed", "read"),
     [
-        (Formats(), " BF16", "bf16"),
-        (Formats(several=True), "FP8, bf16", "fp8,bf16"),
-        (Formats(several=True), "Any", "any"),
+        (formats(several=False), " BF16", "bf16"),
+        (formats(several=True), "FP8, bf16", "fp8,bf16"),
+        (formats(several=True), "Any", "any"),
     ],
 )
-def test_a_number_format_is_read_however_it_is_written(kind: Formats, typed: str, read: str) -> None:
+def test_a_number_format_is_read_however_it_is_written(kind: TextType[str], typed: str, read: str) -> None:
     assert kind.convert(typed, None, None) == read
 
 
 @pytest.mark.parametrize(
     ("kind", "typed", "said"),
     [
-        (Formats(), "int8", "'int8' cannot be planned; write bf16, fp16, fp8 or fp4"),
-        (Formats(), "fp32", "write bf16, fp16, fp8 or fp4"),
-        (Formats(), "bf16,fp8", "write bf16, fp16, fp8 or fp4"),
-        (Formats(), "any", "write bf16, fp16, fp8 or fp4"),
-        (Formats(several=True), "bf16,any", "fp4, several of them or any"),
-        (Bytes(), "75 B", "less than a megabyte; write 75GB"),
+        (formats(several=False), "int8", "'int8' cannot be planned; write bf16, fp16, fp8 or fp4"),
+        (formats(several=False), "fp32", "write bf16, fp16, fp8 or fp4"),
+        (formats(several=False), "bf16,fp8", "write bf16, fp16, fp8 or fp4"),
+        (formats(several=False), "any", "write bf16, fp16, fp8 or fp4"),
+        (formats(several=True), "bf16,any", "fp4, several of them or any"),
+        (SIZE, "75 B", "less than a megabyte; write 75GB"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(kind: click.ParamType[Any], typed: str, said: str) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
-from tests.frameworks import launches
-from tests.frameworks.test_public_forms import BRIDGE, MESH, NEMO, TRAINER
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.readers.yaml_nodes import yaml_of
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.yaml_edit import yaml_changed
+from tests.frameworks import launches
+from tests.frameworks.test_public_forms import BRIDGE, MESH, NEMO, TRAINER
 
 ODD = """\
 # anchors, blocks, quotes

@@ -17,7 +17,7 @@ from optimizer.search.check.verification import verify
 from optimizer.sweep.owner import myself
 from optimizer.sweep.store import FAILED, PLACED, SUMMED, Store, checksum
 from optimizer.sweep.tables import SUMS
-from optimizer.sweep.task import Outcome
+from optimizer.sweep.task import JobOutcome
 from tests.fuzz.tamper import damages, tried, typed
 from tests.sweep.fakes import tasks
 from tests.sweep.test_damage import exported, filled
@@ -88,7 +88,7 @@ def test_a_failure_that_is_tried_again_is_no_damage(tmp_path: Path) -> None:
     store, owner = Store(str(tmp_path / "s.db")), myself()
     store.register(tasks(2))
     store.claim(["job-0000"], owner)
-    store.save([Outcome(key="job-0000", status=FAILED, error="bad luck")], owner)
+    store.save([JobOutcome(key="job-0000", status=FAILED, error="bad luck")], owner)
     store.register(tasks(2))
     assert [row.status for row in store.rows()] == ["pending", "pending"]
     store.close()

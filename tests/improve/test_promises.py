@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.frameworks import launches, test_public_forms
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.config.file import ConfigFile
@@ -14,6 +13,7 @@ from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, lost, patched
 from optimizer.improve.state import current_state
+from tests.frameworks import launches, test_public_forms
 from tests.improve.test_planted import MISTAKES
 
 ZERO = launches.DEEPSPEED.replace('    "overlap_comm": true,\n', "").replace(

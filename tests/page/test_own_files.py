@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
 from optimizer.page.plan.own_files import FILE, LARGEST, kind_of, packed, unpacked
-from optimizer.page.plan.question import Asked, asked
+from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.plan.views.paste import paste_view
 
 MODEL = {
@@ -42,7 +42,7 @@ def body(*files: tuple[str, str]) -> bytes:
     return json.dumps({"pasted": files}).encode()
 
 
-def question(found: dict[str, str]) -> Asked:
+def question(found: dict[str, str]) -> PlanQuestion:
     return asked(parse_qsl(found["address"]))
 
 
@@ -63,7 +63,7 @@ def test_a_name_without_its_file_is_told() -> None:
 
 
 def test_a_model_and_a_cluster_become_the_question_and_its_link() -> None:
-    found = paste_view(Asked(gpus=64), body(("config.json", json.dumps(MODEL)), ("my cluster.toml", CLUSTER)))
+    found = paste_view(PlanQuestion(gpus=64), body(("config.json", json.dumps(MODEL)), ("my cluster.toml", CLUSTER)))
     asks = question(found)
     job, _ = asks.job()
     assert (job.model.layers, job.model.hidden, job.cluster.name, job.gpus) == (24, 2048, "mine", 64)
@@ -74,10 +74,10 @@ def test_a_model_and_a_cluster_become_the_question_and_its_link() -> None:
 
 def test_several_files_are_one_launch() -> None:
     launch = (("ds.json", json.dumps(ZERO)), ("accelerate.yaml", ACCELERATE))
-    asks = question(paste_view(Asked(gpus=64), body(*launch, ("config.json", json.dumps(MODEL)))))
+    asks = question(paste_view(PlanQuestion(gpus=64), body(*launch, ("config.json", json.dumps(MODEL)))))
     assert (asks.model, asks.gpus, asks.global_batch) == (FILE, 16, 64)
     assert "zero_stage=2" in asks.mine[0]
-    room = question(paste_view(Asked(model="llama3-8b", gpus=64), body(*launch)))
+    room = question(paste_view(PlanQuestion(model="llama3-8b", gpus=64), body(*launch)))
     assert (room.model, room.gpus) == ("llama3-8b", 16)
 
 
@@ -87,15 +87,15 @@ def test_a_description_that_cannot_be_used_says_why_and_names_no_folder() -> Non
         (CLUSTER.replace("8", "-8"), "above|least|-8"),
     ):
         with pytest.raises(InputError, match=why) as told:
-            paste_view(Asked(), body(("cluster.toml", text)))
+            paste_view(PlanQuestion(), body(("cluster.toml", text)))
         assert "/tmp" not in str(told.value)
     assert kind_of(json.dumps(ZERO)) == ""
 
 
 def test_files_are_bounded() -> None:
     with pytest.raises(InputError, match="9 files are more than"):
-        paste_view(Asked(), body(*[("a.sh", "x")] * 9))
+        paste_view(PlanQuestion(), body(*[("a.sh", "x")] * 9))
     with pytest.raises(InputError, match="were pasted: at most"):
-        paste_view(Asked(), body(*[("a.sh", "x" * 1_000_000)] * 3))
+        paste_view(PlanQuestion(), body(*[("a.sh", "x" * 1_000_000)] * 3))
     with pytest.raises(InputError, match="16,000 bytes"):
-        paste_view(Asked(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))
+        paste_view(PlanQuestion(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))

@@ -9,7 +9,7 @@ from optimizer.commands.request import Request, job_of
 from optimizer.job.plan import Plan
 from optimizer.page.plan.form import form_values
 from optimizer.page.plan.locks import locks
-from optimizer.page.plan.question import MOST_MINE, Asked, asked
+from optimizer.page.plan.question import MOST_MINE, PlanQuestion, asked
 
 PINS = ("tp=8", "pp=2..8", "vpp=1,6", "recompute=full", "sequence_parallel=false", "zero_stage=1", "micro_batch=2")
 QUESTIONS = st.builds(
@@ -26,7 +26,7 @@ QUESTIONS = st.builds(
 )
 
 
-def read_again(question: Asked) -> Asked:
+def read_again(question: PlanQuestion) -> PlanQuestion:
     from urllib.parse import parse_qsl
 
     return asked(parse_qsl(question.address()))

@@ -12,7 +12,7 @@ from optimizer.catalog.offers import book_of
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered, first, offer_of
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_values
@@ -33,8 +33,8 @@ from optimizer.studies.scaling import scaling
 from optimizer.studies.timeline import timeline_of
 
 ROOT = Path(__file__).resolve().parents[2]
-GPT3 = Asked(gpus=64)
-LLAMA = Asked(model="llama3-8b", gpus=64)
+GPT3 = PlanQuestion(gpus=64)
+LLAMA = PlanQuestion(model="llama3-8b", gpus=64)
 
 
 def test_the_answer_is_that_of_the_command_line() -> None:
@@ -45,8 +45,8 @@ def test_the_answer_is_that_of_the_command_line() -> None:
     assert answered(LLAMA, whole=True).answer.to_dict() | {"search_s": 0} == direct.to_dict() | {"search_s": 0}
 
 
-@pytest.mark.parametrize("asked", [GPT3, LLAMA, Asked(gpus=8)])
-def test_the_first_answer_is_the_proven_one_and_claims_no_proof(asked: Asked) -> None:
+@pytest.mark.parametrize("asked", [GPT3, LLAMA, PlanQuestion(gpus=8)])
+def test_the_first_answer_is_the_proven_one_and_claims_no_proof(asked: PlanQuestion) -> None:
     found, direct = first(asked).answer, answered(asked).answer
     assert (found.plan, found.knobs, found.estimate, found.flags) == (
         *(direct.plan, direct.knobs, direct.estimate, direct.flags),
@@ -77,13 +77,13 @@ def test_every_assumption_leads_to_its_control() -> None:
     html = answer_view(LLAMA)["answer"]
     for control in ("cluster", "seq_len", "global_batch", "stack"):
         assert f'href="#in-{control}"' in html
-    assert 'href="#in-routing"' in answer_view(Asked(model="mixtral-8x7b", gpus=64))["answer"]
+    assert 'href="#in-routing"' in answer_view(PlanQuestion(model="mixtral-8x7b", gpus=64))["answer"]
     given = answer_view(replace(LLAMA, cluster="dgx-h100", stack="megatron-core", seq_len=4096, global_batch=512))
     assert "nothing: every input was given" in given["answer"]
 
 
 @pytest.mark.parametrize("asked", [GPT3, LLAMA, replace(GPT3, fix=(("pp", 8),))])
-def test_the_map_agrees_with_the_best_plan_and_its_rules(asked: Asked) -> None:
+def test_the_map_agrees_with_the_best_plan_and_its_rules(asked: PlanQuestion) -> None:
     job = answered(asked).answer.job
     found = {(cell.tp, cell.pp): cell for cell in cells(job)}
     for (tp, pp), cell in found.items():
@@ -162,7 +162,7 @@ def test_mine_differs_by_what_the_engine_says() -> None:
 
 
 def test_the_nearest_runs_are_near_and_clean() -> None:
-    job = answered(Asked()).answer.job
+    job = answered(PlanQuestion()).answer.job
     found = nearest(job, measured())
     assert all(run.step_time and not run.doubted for run in found)
     gaps = [distance(job, run.job) for run in found]
@@ -173,18 +173,18 @@ def test_the_nearest_runs_are_near_and_clean() -> None:
 
 @pytest.mark.parametrize("view", [name for name in VIEWS if name not in ("launch.zip",)])
 def test_a_question_without_a_plan_has_every_view(view: str) -> None:
-    assert VIEWS[view](Asked(gpus=8))
+    assert VIEWS[view](PlanQuestion(gpus=8))
 
 
 def test_a_script_becomes_a_question_with_its_plan_as_mine() -> None:
-    found = paste_view(Asked(), (ROOT / "examples" / "llama3-8b.sh").read_bytes())
+    found = paste_view(PlanQuestion(), (ROOT / "examples" / "llama3-8b.sh").read_bytes())
     assert "model=llama3-8b&gpus=64" in found["address"]
     assert "mine=tp%3D2%2Cpp%3D1%2Crecompute%3Dfull%2Czero_stage%3D1" in found["address"]
     assert "2.53 s per step" in found["html"]
 
 
 def test_a_log_becomes_a_question() -> None:
-    found = paste_view(Asked(model="llama3-8b"), (ROOT / "examples" / "slow-run.log").read_bytes())
+    found = paste_view(PlanQuestion(model="llama3-8b"), (ROOT / "examples" / "slow-run.log").read_bytes())
     assert "gpus=64" in found["address"]
     assert "steady step" in found["html"]
     assert "8.31 s" in found["html"]
@@ -196,7 +196,7 @@ def test_a_pasted_text_opens_no_file_that_it_names(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for text in (f"source {secret}\n", "source ./secret.sh\n", f"torchrun train.py --config-file {secret}\n"):
         with pytest.raises(InputError) as caught:
-            paste_view(Asked(), text.encode())
+            paste_view(PlanQuestion(), text.encode())
         assert "hidden" not in str(caught.value).replace("--hidden-size, ", "")
 
 
@@ -225,10 +225,10 @@ def test_sealed_lets_through_the_folder_and_the_program_alone(tmp_path: Path) ->
 )
 def test_what_is_no_launch_is_refused_as_what_it_looks_like(text: str, kind: str) -> None:
     with pytest.raises(InputError, match=kind):
-        paste_view(Asked(), json.dumps({"pasted": [["", text]]}).encode())
+        paste_view(PlanQuestion(), json.dumps({"pasted": [["", text]]}).encode())
 
 
 def test_what_is_too_large_or_empty_is_refused() -> None:
     for body, message in ((b"", "nothing was pasted"), (b"#" * 2_000_001, "at most 2 MB")):
         with pytest.raises(InputError, match=message):
-            paste_view(Asked(), body)
+            paste_view(PlanQuestion(), body)

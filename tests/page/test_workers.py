@@ -9,11 +9,11 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.page.plan import workers as module
-from optimizer.page.plan.question import Asked
-from optimizer.page.plan.workers import Gone, Task, Workers
+from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.plan.workers import Gone, PageTask, Workers
 
-SMALL = Asked(model="llama3-8b", gpus=64)
-LONG = Asked(model="deepseek-v3", gpus=2048)  # some seconds
+SMALL = PlanQuestion(model="llama3-8b", gpus=64)
+LONG = PlanQuestion(model="deepseek-v3", gpus=2048)  # some seconds
 
 
 async def here() -> bool:
@@ -50,9 +50,9 @@ def one() -> Iterator[list[Workers]]:
 def test_a_question_asked_by_many_is_worked_out_once(one: list[Workers]) -> None:
     async def ask() -> None:
         one.append(Workers(1))
-        found = await asyncio.gather(*(one[0].result(Task(view="answer", asked=SMALL), here) for _ in range(5)))
+        found = await asyncio.gather(*(one[0].result(PageTask(view="answer", asked=SMALL), here) for _ in range(5)))
         assert all(each is found[0] for each in found)
-        assert await one[0].result(Task(view="answer", asked=SMALL), here) is found[0]
+        assert await one[0].result(PageTask(view="answer", asked=SMALL), here) is found[0]
 
     finished(ask())
 
@@ -61,8 +61,8 @@ def test_an_error_of_the_engine_is_raised_and_the_worker_lives_on(one: list[Work
     async def ask() -> None:
         one.append(Workers(1))
         with pytest.raises(InputError, match="gpus must be at most"):
-            await one[0].result(Task(view="answer", asked=replace(SMALL, gpus=2**30)), here)
-        assert (await one[0].result(Task(view="answer", asked=SMALL), here))["address"] == SMALL.address()
+            await one[0].result(PageTask(view="answer", asked=replace(SMALL, gpus=2**30)), here)
+        assert (await one[0].result(PageTask(view="answer", asked=SMALL), here))["address"] == SMALL.address()
 
     finished(ask())
 
@@ -72,14 +72,14 @@ def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: 
 
     async def ask() -> None:
         one.append(Workers(1))
-        await one[0].result(Task(view="answer", asked=SMALL), here)
+        await one[0].result(PageTask(view="answer", asked=SMALL), here)
         before = one[0]._free[0].process  # type: ignore[attr-defined]
         with pytest.raises(Gone):
-            await one[0].result(Task(view="sensitivity", asked=LONG), leaves_after(0.5))
+            await one[0].result(PageTask(view="sensitivity", asked=LONG), leaves_after(0.5))
         while not one[0]._free:
             await asyncio.sleep(0.02)
         assert not before.is_alive()
-        assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
+        assert (await one[0].result(PageTask(view="runs", asked=SMALL), here))["html"]
 
     finished(ask())
 
@@ -89,12 +89,12 @@ def test_work_that_takes_too_long_keeps_no_worker_from_others(
 ) -> None:
     async def ask() -> None:
         one.append(Workers(1))
-        await one[0].result(Task(view="answer", asked=SMALL), here)
+        await one[0].result(PageTask(view="answer", asked=SMALL), here)
         monkeypatch.setattr(module, "LONGEST", 0.3)
         with pytest.raises(InputError, match=r"longer than 0.3 s and was stopped.*optimize --model"):
-            await one[0].result(Task(view="sensitivity", asked=LONG), here)
+            await one[0].result(PageTask(view="sensitivity", asked=LONG), here)
         monkeypatch.undo()
-        assert (await one[0].result(Task(view="runs", asked=SMALL), here))["html"]
+        assert (await one[0].result(PageTask(view="runs", asked=SMALL), here))["html"]
 
     finished(ask())
 
@@ -102,9 +102,9 @@ def test_work_that_takes_too_long_keeps_no_worker_from_others(
 def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers]) -> None:
     async def ask() -> None:
         one.append(Workers(1))
-        await one[0].result(Task(view="answer", asked=SMALL), here)
+        await one[0].result(PageTask(view="answer", asked=SMALL), here)
         before = one[0]._free[0].process  # type: ignore[attr-defined]
-        task = Task(view="sensitivity", asked=SMALL)
+        task = PageTask(view="sensitivity", asked=SMALL)
         with pytest.raises(Gone):
             await one[0].result(task, leaves_after(0.0))
         assert "html" in await one[0].result(task, here)
@@ -121,14 +121,16 @@ def test_answers_are_told_before_proofs(one: list[Workers]) -> None:
         one.append(Workers(1))
 
         async def one_of(view: str, gpus: int) -> None:
-            found = await one[0].result(Task(view=view, asked=replace(SMALL, gpus=gpus)), here)
+            found = await one[0].result(PageTask(view=view, asked=replace(SMALL, gpus=gpus)), here)
             assert found["pending"] is (view == "answer")
             assert ("Proven optimal" in found["answer"]) is (view == "proven")
             told.append(view)
 
         await one_of("answer", 64)
         first = asyncio.create_task(one_of("answer", 8))  # while it is worked out, the others queue up
-        left = asyncio.create_task(one[0].result(Task(view="proven", asked=replace(SMALL, gpus=4)), leaves_after(0.0)))
+        left = asyncio.create_task(
+            one[0].result(PageTask(view="proven", asked=replace(SMALL, gpus=4)), leaves_after(0.0))
+        )
         await asyncio.sleep(0)
         await asyncio.gather(first, one_of("proven", 64), one_of("answer", 16), one_of("answer", 32))
         with pytest.raises(Gone):
@@ -141,7 +143,7 @@ def test_answers_are_told_before_proofs(one: list[Workers]) -> None:
 def test_what_passes_is_not_kept(one: list[Workers]) -> None:
     async def ask() -> None:
         one.append(Workers(1))
-        task = Task(view="answer.json", asked=SMALL, passing=True)
+        task = PageTask(view="answer.json", asked=SMALL, passing=True)
         assert b'"status": "optimal"' in await one[0].result(task, here)
         assert not one[0]._found
 

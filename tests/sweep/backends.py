@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.sweep.batch import Engine
 from optimizer.sweep.local import LocalEngine, Work
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 
 POSTGRESQL, RAY = "OPTIMIZE_TEST_POSTGRESQL", "OPTIMIZE_TEST_RAY"
 
@@ -57,7 +57,7 @@ class Serial:
     def __init__(self, work: Work) -> None:
         self.work = work
 
-    def run(self, tasks: Iterator[Task]) -> Iterator[list[Outcome]]:
+    def run(self, tasks: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         for task in tasks:
             yield [self.work(task)]
 

@@ -18,7 +18,7 @@ from optimizer.sweep.batch import run_batch
 from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.store import Store
 from optimizer.sweep.study import Effort
-from optimizer.sweep.task import Outcome, Task, canonical, content
+from optimizer.sweep.task import JobOutcome, Task, canonical, content
 from optimizer.sweep.work import failed
 
 
@@ -59,7 +59,7 @@ def answer(key: str) -> str:
     return canonical({"status": "optimal", "plan": plan, "estimate": estimate, "conflict": [], "alternatives": []})
 
 
-def work(task: Task, nap: float = 0.0, log: str = "") -> Outcome:
+def work(task: Task, nap: float = 0.0, log: str = "") -> JobOutcome:
     """Answer after a nap; each run of a job is a line in the log."""
     if log:
         with open(log, "a", encoding="utf-8") as target:
@@ -67,10 +67,10 @@ def work(task: Task, nap: float = 0.0, log: str = "") -> Outcome:
     time.sleep(nap)
     if task.key.endswith("13"):
         return failed(task, "thirteen brings bad luck")
-    return Outcome(key=task.key, status="optimal", result=answer(task.key), seconds=nap, memory=1e8, host="here")
+    return JobOutcome(key=task.key, status="optimal", result=answer(task.key), seconds=nap, memory=1e8, host="here")
 
 
-def deadly(task: Task, folder: str, deaths: int, victim: str) -> Outcome:
+def deadly(task: Task, folder: str, deaths: int, victim: str) -> JobOutcome:
     """Die on the victim's first runs, as if killed from outside."""
     marks = Path(folder)
     if task.key == victim and len(list(marks.iterdir())) < deaths:
@@ -79,7 +79,7 @@ def deadly(task: Task, folder: str, deaths: int, victim: str) -> Outcome:
     return work(task)
 
 
-def broken(task: Task) -> Outcome:
+def broken(task: Task) -> JobOutcome:
     raise ValueError("an error nobody expected")
 
 

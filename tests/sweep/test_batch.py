@@ -22,7 +22,7 @@ from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.owner import Owner
 from optimizer.sweep.storage_errors import StoreError
 from optimizer.sweep.store import Store
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes
 from tests.sweep.fakes import bytes_of, tasks
 
@@ -34,7 +34,7 @@ class Here:
 
     title = "this process"
 
-    def run(self, given: Iterator[Task]) -> Iterator[list[Outcome]]:
+    def run(self, given: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         return ([fakes.work(task)] for task in given)
 
 
@@ -63,7 +63,7 @@ def test_a_second_run_has_only_the_failures_to_do(place: str) -> None:
     store, done = Store(place), list[str]()
 
     class Counting(Here):
-        def run(self, given: Iterator[Task]) -> Iterator[list[Outcome]]:
+        def run(self, given: Iterator[Task]) -> Iterator[list[JobOutcome]]:
             for task in given:
                 done.append(task.key)
                 yield [fakes.work(task)]
@@ -171,7 +171,7 @@ def test_interruption_keeps_answers_and_gives_claims_back(place: str) -> None:
     store = Store(place)
 
     class Interrupted(Here):
-        def run(self, given: Iterator[Task]) -> Iterator[list[Outcome]]:
+        def run(self, given: Iterator[Task]) -> Iterator[list[JobOutcome]]:
             for number, task in enumerate(given):
                 if number == 5:
                     raise KeyboardInterrupt

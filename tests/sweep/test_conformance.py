@@ -18,14 +18,14 @@ from optimizer.sweep.owner import Owner, is_dead, myself
 from optimizer.sweep.owner import place as here
 from optimizer.sweep.storage_errors import NoBatch, StoreError
 from optimizer.sweep.store import CHUNK, Store
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes
 from tests.sweep.backends import ENGINES, STORES, Serial
 from tests.sweep.fakes import answer, bytes_of, tasks
 
 
-def outcome(key: str) -> Outcome:
-    return Outcome(key=key, status="optimal", result=answer(key), seconds=0.5, memory=1e8, host="here")
+def outcome(key: str) -> JobOutcome:
+    return JobOutcome(key=key, status="optimal", result=answer(key), seconds=0.5, memory=1e8, host="here")
 
 
 def statuses(store: Store) -> list[str]:
@@ -58,7 +58,7 @@ class TestStore:
         store, owner = Store(place), myself()
         store.register(tasks(2))
         store.claim(["job-0000", "job-0001"], owner)
-        store.save([outcome("job-0000"), Outcome(key="job-0001", status="failed", error="bad luck")], owner)
+        store.save([outcome("job-0000"), JobOutcome(key="job-0001", status="failed", error="bad luck")], owner)
         store.register(tasks(3))
         assert statuses(store) == ["optimal", "pending", "pending"]
         store.close()

@@ -17,7 +17,7 @@ from optimizer.cli import cli
 from optimizer.sweep.owner import myself
 from optimizer.sweep.results import nested
 from optimizer.sweep.store import Store
-from optimizer.sweep.task import Outcome
+from optimizer.sweep.task import JobOutcome
 from optimizer.sweep.version import sources
 from tests.sweep.fakes import answer, tasks
 
@@ -32,7 +32,8 @@ def filled(place: Path, results: dict[str, str] | None = None) -> Path:
     store.claim([task.key for task in some], owner)
     given = results or {}
     store.save(
-        [Outcome(key=task.key, status="optimal", result=given.get(task.key, answer(task.key))) for task in some], owner
+        [JobOutcome(key=task.key, status="optimal", result=given.get(task.key, answer(task.key))) for task in some],
+        owner,
     )
     store.leave(owner.name)
     store.close()

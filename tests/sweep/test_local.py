@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from optimizer.sweep.local import LocalEngine
-from optimizer.sweep.task import Outcome, Task
+from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes
 from tests.sweep.fakes import tasks
 
 
-def outcomes(engine: LocalEngine, count: int) -> dict[str, Outcome]:
+def outcomes(engine: LocalEngine, count: int) -> dict[str, JobOutcome]:
     return {outcome.key: outcome for some in engine.run(iter(tasks(count))) for outcome in some}
 
 

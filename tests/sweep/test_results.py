@@ -20,14 +20,14 @@ from optimizer.sweep.filters import chosen
 from optimizer.sweep.forecast import GUESSED, forecast
 from optimizer.sweep.money import with_own
 from optimizer.sweep.results import COLUMNS, flat, nested
-from optimizer.sweep.store import Row
+from optimizer.sweep.store import StoredRow
 from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks
 
 
-def row(number: int, **changes: Any) -> Row:
+def row(number: int, **changes: Any) -> StoredRow:
     task = tasks(20)[number]
-    plain = Row(
+    plain = StoredRow(
         key=task.key,
         version="v1",
         status="optimal",

@@ -31,7 +31,7 @@ def problems(folder: Path, text: str) -> tuple[str, ...]:
 def test_a_scalar_is_a_list_of_one_and_the_rest_is_assumed(tmp_path: Path) -> None:
     study = read(tmp_path, SMALL)
     (axes,) = study.scenarios.values()
-    assert (study.name, axes.models, axes.gpus, axes.clusters) == ("study", ("llama3-8b",), (64,), ())
+    assert (study.name, axes["models"], axes["gpus"], axes["clusters"]) == ("study", ("llama3-8b",), (64,), ())
 
 
 def test_the_names_of_the_options_do_too(tmp_path: Path) -> None:
@@ -39,17 +39,17 @@ def test_the_names_of_the_options_do_too(tmp_path: Path) -> None:
         tmp_path, 'model = "gpt3"\ngpus = 64\nglobal-batch = 512\nseq_len = 2048\ndevice = "h100"\ndtype = "BF16"'
     )
     axes = study.scenarios[""]
-    assert (axes.models, axes.global_batches, axes.seq_lens) == (("gpt3",), (512,), (2048,))
-    assert (axes.devices, axes.dtypes) == (("h100",), ("bf16",))
+    assert (axes["models"], axes["global_batches"], axes["seq_lens"]) == (("gpt3",), (512,), (2048,))
+    assert (axes["devices"], axes["dtypes"]) == (("h100",), ("bf16",))
 
 
 def test_globs_stand_for_families_and_aliases_for_their_preset(tmp_path: Path) -> None:
     axes = read(tmp_path, 'models = ["llama3*", "GPT-3 175B", "llama3-8b"]\ngpus = 8\nclusters = ["h100"]').scenarios[
         ""
     ]
-    assert {"llama3-8b", "llama3-70b", "llama3.1-405b", "gpt3"} <= set(axes.models)
-    assert len(axes.models) == len(set(axes.models))
-    assert axes.clusters == ("dgx-h100",)
+    assert {"llama3-8b", "llama3-70b", "llama3.1-405b", "gpt3"} <= set(axes["models"])
+    assert len(axes["models"]) == len(set(axes["models"]))
+    assert axes["clusters"] == ("dgx-h100",)
 
 
 def test_files_are_found_from_the_folder_of_the_study(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_files_are_found_from_the_folder_of_the_study(tmp_path: Path) -> None:
         "vocab = 32000\nmax_seq_len = 2048\n"
     )
     axes = read(tmp_path, 'models = "mine.toml"\ngpus = 8').scenarios[""]
-    assert axes.models == (str(tmp_path / "mine.toml"),)
+    assert axes["models"] == (str(tmp_path / "mine.toml"),)
 
 
 def test_ranges_double(tmp_path: Path) -> None:
-    assert read(tmp_path, SMALL.replace("64", '[8, "64:1024"]')).scenarios[""].gpus == (8, 64, 128, 256, 512, 1024)
+    assert read(tmp_path, SMALL.replace("64", '[8, "64:1024"]')).scenarios[""]["gpus"] == (8, 64, 128, 256, 512, 1024)
     assert counts("3:20") == [3, 6, 12]
 
 
@@ -73,8 +73,8 @@ def test_scenarios_override_the_keys_above_them(tmp_path: Path) -> None:
         '[scenarios.other]\ndevices = "b200"\n',
     )
     assert list(study.scenarios) == ["base", "long", "other"]
-    assert [axes.seq_lens for axes in study.scenarios.values()] == [(8192,), (131072,), (8192,)]
-    assert (study.scenarios["other"].clusters, study.scenarios["other"].devices) == ((), ("b200",))
+    assert [axes["seq_lens"] for axes in study.scenarios.values()] == [(8192,), (131072,), (8192,)]
+    assert (study.scenarios["other"]["clusters"], study.scenarios["other"]["devices"]) == ((), ("b200",))
 
 
 def test_limits_are_axes_like_any_other(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_limits_are_axes_like_any_other(tmp_path: Path) -> None:
         SMALL + 'bubble_ceiling = [0.1, "5%"]\nhbm_limit = ["75 GB", 0]\nmax_tp = [4, 8]\n'
         'fix = [{tp = 8, sp = true}, "pp=2..4,recompute=full", {}, "layout=even", "layers=3,5,tp=2"]\n',
     ).scenarios[""]
-    assert (axes.bubble_ceiling, axes.hbm_limit, axes.max_tp) == ((0.1, 0.05), (75e9, 0.0), (4, 8))
-    assert axes.fix[:3] == ({"tp": 8, "sequence_parallel": True}, {"pp": (2, 4), "recompute": "full"}, {})
-    assert axes.fix[3:] == ({"layout": "even"}, {"layers_per_stage": "3,5", "tp": 2})
+    assert (axes["bubble_ceiling"], axes["hbm_limit"], axes["max_tp"]) == ((0.1, 0.05), (75e9, 0.0), (4, 8))
+    assert axes["fix"][:3] == ({"tp": 8, "sequence_parallel": True}, {"pp": (2, 4), "recompute": "full"}, {})
+    assert axes["fix"][3:] == ({"layout": "even"}, {"layers_per_stage": "3,5", "tp": 2})
 
 
 def test_prices_are_per_hour(tmp_path: Path) -> None:

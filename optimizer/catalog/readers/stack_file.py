@@ -36,26 +36,13 @@ from optimizer.catalog.readers.tables import (
 from optimizer.catalog.readers.text import read_described
 from optimizer.job.job import DTYPES
 from optimizer.job.model import Provenance
-from optimizer.job.plan import SCHEDULES
-from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.stack import (
-    ATTENTION,
-    COPIES,
-    FP8_RECIPES,
-    GRAPHED,
-    NARROW_PRODUCTS,
     PARAMETERS,
-    RECOMPUTE_BY,
-    ROUTING,
-    SELECTIVE,
-    SETTABLE,
-    UNFUSED,
     Features,
     Fixed,
     Parameter,
     Stack,
 )
-from optimizer.job.variables import DISPATCHERS
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
@@ -89,30 +76,16 @@ def _bounded(parameter: Parameter) -> tuple[Any, None]:
 
 _FEATURES = table_of(
     Features,
-    attention=one_of(ATTENTION),
-    selective=one_of(SELECTIVE),
     default_zero=Stage,
     default_vpp=Count,
     default_dtype=one_of(("", *DTYPES)),
     grad_bytes=Count,
     optimizer_bytes=Count,
     zero_stages=Annotated[tuple[Stage, ...], "a list of some of 0, 1, 2, 3"],
-    schedules=one_of(SCHEDULES, several=True),
-    recompute=one_of(MODES, several=True),
-    recompute_by=one_of(RECOMPUTE_BY),
-    recompute_modules=one_of(MODULES, several=True),
     max_vpp=Count,
     logit_bytes=Count,
-    dispatcher=one_of(COPIES),
-    dispatchers=one_of(DISPATCHERS, several=True),
-    fp8_recipe=one_of(FP8_RECIPES),
-    narrow_products=one_of(NARROW_PRODUCTS),
-    graphed=one_of(GRAPHED, several=True),
-    unfused=one_of(UNFUSED, several=True),
-    routing=one_of(("", *ROUTING)),
     unsplit_head_rate=Share,
     sharded_rate=Share,
-    settable=one_of(SETTABLE, several=True),
     lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}

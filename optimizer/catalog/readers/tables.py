@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
@@ -56,17 +56,25 @@ class Table(BaseModel):
 def table_of(kind: type, **chosen: Any) -> type[Table]:
     """The table whose keys are the fields of a dataclass, some of types `chosen`.
 
-    A whole number with a default may be 0, one without must be above it; a chosen (type, ...) must be given.
+    A whole number with a default may be 0, one without must be above it; a chosen (type, ...) must be given. A field
+    with the type Annotated[str, VALUES] has one of the values, one with Annotated[tuple[str, ...], VALUES] several.
     """
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     keys: dict[str, Any] = {}
     for item in fields(kind):
         default = item.default if item.default_factory is MISSING else item.default_factory()
         required = default is MISSING
         named = Name if item.name == NAME else None
-        hint = chosen.get(item.name) or named or _TYPES.get(hints[item.name]) or (Count if required else Natural)
+        own = _allowed(hints[item.name]) or _TYPES.get(hints[item.name])
+        hint = chosen.get(item.name) or named or own or (Count if required else Natural)
         keys[item.name] = hint if isinstance(hint, tuple) else (hint, ... if required else default)
     return create_model(kind.__name__, __base__=Table, **keys)
+
+
+def _allowed(hint: Any) -> Any:
+    """The type of a field whose annotation lists its values, None for others."""
+    values = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, tuple)), None)
+    return values and one_of(values, several=get_origin(hint.__origin__) is tuple)
 
 
 def part(kind: type, **chosen: Any) -> Any:

@@ -13,10 +13,12 @@ from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.readers.text import read_text
 from optimizer.catalog.usual_batch import EACH, LEAST
-from optimizer.commands.buy.design_values import Axis, axis, gigabits, money, share, size, stages
-from optimizer.commands.request import PUBLISHED_BATCHES, STACKS, Request, job_of
-from optimizer.commands.values import AT_MOST, merged
+from optimizer.commands.buy.design_values import Axis, axis, gigabits, share, size, stages
+from optimizer.commands.pins import merged
+from optimizer.commands.request import PUBLISHED_BATCHES, Request, job_of
+from optimizer.commands.values import AT_MOST, money
 from optimizer.commands.waiting import progress
+from optimizer.job.fields import STACKS
 from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
@@ -28,43 +30,11 @@ if TYPE_CHECKING:
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
 DATES = ("start", "by")
+Options = Mapping[str, Any]  # values of the options of `optimize pareto`, by name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What was typed; "" and None stand for what was left out."""
-
-    model: str
-    tokens: float
-    hardware: str
-    gpus: str
-    stages: str = ""
-    spares: str = ""
-    portfolio: Path | None = None
-    seq_len: int | None = None
-    global_batch: int | None = None
-    stack: str = ""
-    dtype: str = "bf16"
-    nic: str = ""
-    oversubscription: str = ""
-    hbm: str = ""
-    scale_up: str = ""
-    power_cap: str = ""
-    batch_factor: str = ""
-    buy: bool = False
-    term: str = ""
-    provider: str = ""
-    prices_file: Path | None = None
-    rents: Mapping[str, str]
-    prices: Mapping[str, str]
-    assume: Mapping[str, str]
-    bubble: float = Limits.bubble
-    flex: float | None = None
-    fix: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class PurchaseQuestion:
     """The campaign, the grid of its discrete designs, the ranges of its continuous ones, and what was assumed."""
 
     campaign: Campaign
@@ -75,51 +45,61 @@ class Question:
     deliveries: tuple[Delivery, ...] = ()
 
 
-def question_of(wish: Wish, bounds: Bounds) -> Question:
-    """The question a buyer asked. Raises InputError for a name, number or combination that cannot be used."""
+def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
+    """The question a buyer asked.
+
+    Args:
+        asked: values of the options of `optimize pareto`, by name.
+        bounds: what the buyer has at most.
+
+    Raises:
+        InputError: for a name, number or combination that cannot be used.
+    """
     from optimizer.catalog import load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import totals
 
-    kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(wish.hardware).items())
-    unknown = [name for name in (*wish.rents, *wish.prices, *bounds.on_hand) if name not in {k.kind for k in kinds}]
+    kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(asked["hardware"]).items())
+    unknown = [
+        name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in {k.kind for k in kinds}
+    ]
     if unknown:
-        raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {wish.hardware}")
-    most = wish.gpus.strip().lower()
+        raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {asked['hardware']}")
+    most = asked["gpus"].strip().lower()
     at_most = most.startswith(AT_MOST)
-    deliveries = stages(wish.stages) if wish.stages else ()
+    deliveries = stages(asked["stages"]) if asked["stages"] else ()
     gpus = totals(deliveries) if deliveries else counts(most.removeprefix(AT_MOST))
     if at_most and len(gpus) > 1:
-        raise InputError(f"--gpus {wish.gpus} must name one number: at-most:1000")
-    runs, assumed = _runs(wish, kinds[0].kind)
+        raise InputError(f"--gpus {asked['gpus']} must name one number: at-most:1000")
+    runs, assumed = _runs(asked, kinds[0].kind)
     axes: dict[str, Axis] = {
-        "nic": axis("--nic", wish.nic, gigabits, 0.0),
-        "oversubscription": axis("--oversubscription", wish.oversubscription, float, 0.0),
-        "hbm": axis("--hbm", wish.hbm, size, 0.0),
-        "power_cap": axis("--power-cap", wish.power_cap, share, 1.0),
-        "batch_factor": axis("--batch-factor", wish.batch_factor, float, 1.0),
+        "nic": axis("--nic", asked["nic"], gigabits, 0.0),
+        "oversubscription": axis("--oversubscription", asked["oversubscription"], float, 0.0),
+        "hbm": axis("--hbm", asked["hbm"], size, 0.0),
+        "power_cap": axis("--power-cap", asked["power_cap"], share, 1.0),
+        "batch_factor": axis("--batch-factor", asked["batch_factor"], float, 1.0),
     }
-    domains, ranged = axis("--scale-up", wish.scale_up, float, 0.0)
+    domains, ranged = axis("--scale-up", asked["scale_up"], float, 0.0)
     if ranged:
-        raise InputError(f"--scale-up {wish.scale_up} must be a list of GPU counts such as 8,72")
+        raise InputError(f"--scale-up {asked['scale_up']} must be a list of GPU counts such as 8,72")
     campaign = Campaign(
         runs=runs,
-        stack=load_stack(wish.stack) if wish.stack else None,
-        assumptions=assumptions(wish.buy, wish.assume),
+        stack=load_stack(asked["stack"]) if asked["stack"] else None,
+        assumptions=assumptions(asked["buy"], asked["assume"]),
         bounds=bounds,
-        buy=wish.buy,
-        book=_book(wish, kinds),
-        spares=_spares(wish),
-        bubble=wish.bubble,
-        flex=wish.flex or 0.0,
-        **merged(wish.fix),
+        buy=asked["buy"],
+        book=_book(asked, kinds),
+        spares=_spares(asked),
+        bubble=asked["bubble_ceiling"] or Limits.bubble,
+        flex=asked["flex"] or 0.0,
+        **merged(asked["fix"]),
     )
     grid = Grid(
         kinds=kinds,
         gpus=gpus,
-        dtypes=tuple(part.strip() for part in wish.dtype.split(",")),
+        dtypes=tuple(part.strip() for part in asked["dtype"].split(",")),
         batch_factors=axes["batch_factor"][0],
         power_caps=axes["power_cap"][0],
         nics=axes["nic"][0],
@@ -133,28 +113,28 @@ def question_of(wish: Wish, bounds: Bounds) -> Question:
     if at_most:
         best, said = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
         grid, assumed = replace(grid, best_counts=best), [*assumed, *said]
-    return Question(
+    return PurchaseQuestion(
         campaign=campaign,
         grid=grid,
         ranges=ranges,
         kinds=kinds,
-        assumed=tuple(assumed) + _notes(wish, axes),
+        assumed=tuple(assumed) + _notes(asked, axes),
         deliveries=deliveries,
     )
 
 
-def _spares(wish: Wish) -> int | None:
+def _spares(asked: Options) -> int | None:
     """Spare nodes as asked for; None where the provider puts in others."""
     from optimizer.purchase.campaign import AUTO
 
-    if not wish.spares or wish.spares.strip().lower() == "auto":
-        return AUTO if wish.spares or wish.buy else None
+    if not asked["spares"] or asked["spares"].strip().lower() == "auto":
+        return AUTO if asked["spares"] or asked["buy"] else None
     try:
-        found = whole(wish.spares)
+        found = whole(asked["spares"])
     except InputError:
         found = -1
     if found < 0:
-        raise InputError(f"--spares {wish.spares!r} must be a number of nodes, or auto for as many as pay")
+        raise InputError(f"--spares {asked['spares']!r} must be a number of nodes, or auto for as many as pay")
     return found
 
 
@@ -180,13 +160,16 @@ def _best_counts(
     return found, said
 
 
-def _book(wish: Wish, kinds: tuple[Design, ...]) -> PriceBook:
+def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
     """The price book behind the prices that were typed and the quotes of --prices."""
     from optimizer.catalog.offers import book_of, quote
 
     clusters = {kind.kind: kind.cluster for kind in kinds}
-    typed = [("--rent", wish.term or "on_demand", wish.rents, 3600.0), ("--purchase", "purchase", wish.prices, 1.0)]
-    book, quotes = book_of(wish.prices_file, wish.term, wish.provider), []
+    typed = [
+        ("--rent", asked["term"] or "on_demand", asked["rent"], 3600.0),
+        ("--purchase", "purchase", asked["purchase"], 1.0),
+    ]
+    book, quotes = book_of(asked["prices_file"], asked["term"], asked["provider"]), []
     for option, term, given, each in typed:
         for name, text in given.items():
             device, cluster = clusters[name].device.name, clusters[name].name
@@ -210,12 +193,12 @@ def _clusters(hardware: str) -> Mapping[str, Cluster]:
     return {name: load_cluster(name) for name in names}
 
 
-def _runs(wish: Wish, cluster: str) -> tuple[tuple[Run, ...], list[str]]:
-    if wish.portfolio is not None:
-        return _portfolio(wish.portfolio, cluster), [
-            f"runs of {wish.portfolio} one after the other on the same machines"
+def _runs(asked: Options, cluster: str) -> tuple[tuple[Run, ...], list[str]]:
+    if asked["portfolio"] is not None:
+        return _portfolio(asked["portfolio"], cluster), [
+            f"runs of {asked['portfolio']} one after the other on the same machines"
         ]
-    run, assumed = _run(wish.model, wish.tokens, wish.seq_len, wish.global_batch, cluster)
+    run, assumed = _run(asked["model"], asked["tokens"], asked["seq_len"], asked["global_batch"], cluster)
     return (run,), assumed
 
 
@@ -295,32 +278,32 @@ def _cell(name: str, text: str, problems: list[str]) -> float:
     return found
 
 
-def _notes(wish: Wish, axes: Mapping[str, Axis]) -> tuple[str, ...]:
+def _notes(asked: Options, axes: Mapping[str, Axis]) -> tuple[str, ...]:
     """What a reader must know about this very question."""
     notes = []
-    if wish.stack:
-        notes.append(f"the efficiency of {wish.stack} is taken to be the same on every device")
+    if asked["stack"]:
+        notes.append(f"the efficiency of {asked['stack']} is taken to be the same on every device")
     else:
         notes.append(f"software by device: {STACKS} (--stack)")
-    if not wish.rents and not wish.prices and not wish.prices_file:
+    if not asked["rent"] and not asked["purchase"] and not asked["prices_file"]:
         notes.append("prices are published figures of the dates named, not offers; ask for quotes (--prices FILE)")
-    if not wish.buy and not wish.spares:
+    if not asked["buy"] and not asked["spares"]:
         notes.append("nodes that fail are taken to be replaced by the provider within the restart (--spares)")
-    if wish.hardware.count(","):
+    if asked["hardware"].count(","):
         shared = default_price("shared_error").value
         notes.append(
             f"rates on one software stack, prices and failures of machines err alike by {shared:.0%} of their variance "
             "(assumed), the rest apart"
         )
-    if wish.power_cap:
+    if asked["power_cap"]:
         notes.append("power caps follow a DVFS law (assumed): no cap was measured in LLM training on these devices")
-    if wish.batch_factor:
+    if asked["batch_factor"]:
         notes.append(
             "other batches need other numbers of tokens by the critical-batch model (assumed; arXiv 1812.06162)"
         )
     if axes["hbm"] != ((0.0,), None):
         notes.append("another HBM size changes neither price nor power (a what-if question)")
-    if axes["nic"] != ((0.0,), None) and not wish.buy:
+    if axes["nic"] != ((0.0,), None) and not asked["buy"]:
         notes.append("rent grows by what the network adds to its price, written off with support and staff (assumed)")
-    notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in wish.dtype]
+    notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in asked["dtype"]]
     return tuple(notes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -14,16 +12,14 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.commands import options
-from optimizer.commands.buy.design_values import Money, Named, Positive
-from optimizer.commands.numbers import COUNT, MOST_TRIALS, TOKENS, Whole
-from optimizer.commands.price_options import PRICES, PROVIDER, TERM
-from optimizer.commands.request import STACKS
-from optimizer.commands.study.pinned import write_page
-from optimizer.commands.values import Fixed, joined
+from optimizer.commands.options import PRICES, PROVIDER, TERM
+from optimizer.commands.output import typed, write_page
+from optimizer.commands.values import COUNT, FILE, MONEY, NAMED, TOKENS, quantity, whole_number
 from optimizer.commands.waiting import progress, waiting
+from optimizer.job.fields import FIELDS, STACKS
 
 if TYPE_CHECKING:
-    from optimizer.commands.buy.campaign import Question
+    from optimizer.commands.buy.campaign import PurchaseQuestion
     from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
@@ -39,11 +35,11 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
 
 
 @click.command(help=HELP, short_help="Which machines give the best time, cost and energy.")
-@options.model(default="")
+@options.option("model", default="")
 @click.option("--tokens", type=TOKENS, default=None, metavar="N", help="Tokens to train on, such as 15T or 15.6e12.")
 @click.option(
     "--portfolio",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="CSV",
     help="Several runs instead, one after the other: model,tokens[,seq_len,global_batch,start,by].",
 )
@@ -66,26 +62,26 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     metavar="LIST",
     help="Deliveries instead of --gpus: 2048,2048@180d is 2,048 now and 2,048 more after 180 days.",
 )
-@options.seq_len()
-@options.global_batch(help="Sequences per step that --tokens holds for.")
-@options.stack(help=f"Training software, on every device. [{STACKS}]")
+@options.option("seq_len")
+@options.option("global_batch", help="Sequences per step that --tokens holds for.")
+@options.option("stack", help=f"Training software, on every device. [{STACKS}]")
 @click.option("--dtype", default="bf16", metavar="TYPES", help="bf16, fp8 or both: bf16,fp8. [bf16]")
-@click.option("--deadline", type=Positive("s", "90d"), metavar="TIME", help="Latest end, such as 90d.")
-@click.option("--budget", type=Money(), metavar="USD", help="Largest cost, such as 200M.")
-@click.option("--power", type=Positive("W", "20MW"), metavar="POWER", help="Largest power of the site, such as 20MW.")
+@click.option("--deadline", type=quantity("s", "90d"), metavar="TIME", help="Latest end, such as 90d.")
+@click.option("--budget", type=MONEY, metavar="USD", help="Largest cost, such as 200M.")
+@click.option("--power", type=quantity("W", "20MW"), metavar="POWER", help="Largest power of the site, such as 20MW.")
 @click.option("--racks", type=COUNT, metavar="N", help="Most racks.")
-@click.option("--on-hand", type=Named(), multiple=True, metavar="NAME=N", help="GPUs of a kind that exist; repeatable.")
+@click.option("--on-hand", type=NAMED, multiple=True, metavar="NAME=N", help="GPUs of a kind that exist; repeatable.")
 @click.option("--buy", is_flag=True, help="Buy and write off instead of renting.")
 @TERM
 @PROVIDER
 @PRICES
-@click.option("--rent", type=Named(), multiple=True, metavar="NAME=USD", help="Rent of one GPU-hour; repeatable.")
+@click.option("--rent", type=NAMED, multiple=True, metavar="NAME=USD", help="Rent of one GPU-hour; repeatable.")
 @click.option(
-    "--purchase", type=Named(), multiple=True, metavar="NAME=USD", help="Price of one GPU with its server; repeatable."
+    "--purchase", type=NAMED, multiple=True, metavar="NAME=USD", help="Price of one GPU with its server; repeatable."
 )
 @click.option(
     "--assume",
-    type=Named(),
+    type=NAMED,
     multiple=True,
     metavar="NAME=VALUE",
     help="Another value or LOW:MID:HIGH of an assumption, such as pue=1.2; repeatable.",
@@ -102,29 +98,26 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     metavar="N|auto",
     help="Spare nodes of your own; auto: as many as pay. [auto with --buy, else the provider's]",
 )
-@options.flex()
-@options.bubble_ceiling()
-@click.option(
-    "--fix",
-    type=Fixed(),
-    callback=joined,
-    multiple=True,
-    metavar="VAR=VALUE",
-    help="Pin a variable of the inner plans; repeatable.",
-)
+@options.option("flex")
+@options.option("bubble_ceiling")
+@options.option("fix", shell_complete=None, help="Pin a variable of the inner plans; repeatable.")
 @click.option(
     "--min-gpus-for",
-    type=Positive("s", "30d"),
+    type=quantity("s", "30d"),
     metavar="TIME",
     help="Also find the fewest GPUs of each kind for this time.",
 )
 @click.option(
-    "--trials", type=Whole(1, MOST_TRIALS), default=200, metavar="N", help="Trials within LOW:HIGH ranges. [200]"
+    "--trials",
+    type=whole_number(1, int(FIELDS["trials"].high)),
+    default=200,
+    metavar="N",
+    help="Trials within LOW:HIGH ranges. [200]",
 )
 @click.option(
     "--sampler", type=click.Choice(["nsga2", "tpe"]), default="tpe", help="How those trials are chosen. [tpe]"
 )
-@options.seed(help="Seed of those trials. [0]")
+@options.option("seed", help="Seed of those trials. [0]")
 @options.as_json()
 @click.option("--csv", "as_csv", is_flag=True, help="Print every design as CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a short report in Markdown.")
@@ -177,38 +170,25 @@ def run_pareto(
             deliveries=question.deliveries,
             on_point=step,
         )
-    command = "optimize " + shlex.join(sys.argv[1:])
+    command = typed()
     click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
     write_page(html, lambda: _page(answer, command, question))
     within = answer.staged[0].in_limits if answer.staged else bool(found.front)
     return 0 if within else INFEASIBLE
 
 
-def _question(options: dict[str, Any]) -> Question:
-    from optimizer.commands.buy.campaign import Wish, question_of
+def _question(options: dict[str, Any]) -> PurchaseQuestion:
+    from optimizer.commands.buy.campaign import question_of
     from optimizer.purchase.campaign import Bounds
 
-    options["tokens"] = options["tokens"] or 0.0
     if not options["portfolio"] and not (options["model"] and options["tokens"]):
         raise click.UsageError("missing --model and --tokens (or --portfolio), as in: --model gpt3 --tokens 300e9")
     if bool(options["gpus"]) == bool(options["stages"]):
         raise click.UsageError("give --gpus, as in --gpus 1024:4096, or --stages, as in --stages 2048,2048@180d")
-    infinite = float("inf")
-    bounds = Bounds(
-        deadline=options.pop("deadline") or infinite,
-        budget=options.pop("budget") or infinite,
-        power=options.pop("power") or infinite,
-        racks=options.pop("racks") or infinite,
-        on_hand={name: _count(name, text) for name, text in options.pop("on_hand")},
-    )
-    wish = Wish(
-        rents=dict(options.pop("rent")),
-        prices=dict(options.pop("purchase")),
-        assume=dict(options.pop("assume")),
-        bubble=options.pop("bubble_ceiling"),
-        **options,
-    )
-    return question_of(wish, bounds)
+    limits = {name: options[name] or float("inf") for name in ("deadline", "budget", "power", "racks")}
+    on_hand = {name: _count(name, text) for name, text in options["on_hand"]}
+    named = {name: dict(options[name]) for name in ("rent", "purchase", "assume")}
+    return question_of({**options, **named}, Bounds(**limits, on_hand=on_hand))
 
 
 def _count(name: str, text: str) -> int:
@@ -217,7 +197,9 @@ def _count(name: str, text: str) -> int:
     return int(text)
 
 
-def _text(answer: Dossier, question: Question, command: str, as_json: bool, as_csv: bool, as_markdown: bool) -> str:
+def _text(
+    answer: Dossier, question: PurchaseQuestion, command: str, as_json: bool, as_csv: bool, as_markdown: bool
+) -> str:
     if as_json:
         from optimizer.purchase.report.as_json import purchase_json
 
@@ -236,7 +218,7 @@ def _text(answer: Dossier, question: Question, command: str, as_json: bool, as_c
     return screen_text(purchase_report(answer, question.assumed))
 
 
-def _page(answer: Dossier, command: str, question: Question) -> str:
+def _page(answer: Dossier, command: str, question: PurchaseQuestion) -> str:
     from optimizer.purchase.report.html import purchase_html
 
     made = date.today()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study.pinned import show
+from optimizer.commands.options import PRICES, PROVIDER, TERM, book
+from optimizer.commands.output import show
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer
@@ -31,7 +31,7 @@ optimize prices --prices examples/quotes.csv --term on_demand --json
 @PRICES
 @TERM
 @PROVIDER
-@options.device(help="Only offers of this device.")
+@options.option("device", help="Only offers of this device.")
 @options.as_json()
 @options.html()
 def prices(

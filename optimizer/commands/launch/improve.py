@@ -12,10 +12,9 @@ import click
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.numbers import DOLLARS, TOKENS
-from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.study.pinned import show
-from optimizer.commands.values import Variable, words
+from optimizer.commands.options import PRICES, PROVIDER, TERM, book
+from optimizer.commands.output import show
+from optimizer.commands.values import COUNT, DOLLARS, TOKENS, TextType, shell_variable, words
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -49,16 +48,22 @@ optimize improve train.sh --diff --take one > better.patch
 
 @click.command(help=HELP, short_help="What your launch is worth, and which flags to change.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=paths)
-@options.model(default="", help="Model, where the files do not say. [by its shape]")
-@options.gpus(help="Number of GPUs. [as the files say]")
-@options.device()
-@options.cluster()
-@options.stack(help="Training software. [by the files' kind]")
-@options.seq_len(help="Tokens per sequence, where the files do not say.")
-@options.global_batch(help="Sequences per step, where the files do not say.")
-@options.hbm_limit()
+@options.option("model", default="", help="Model, where the files do not say. [by its shape]")
+@options.option("gpus", type=COUNT, help="Number of GPUs. [as the files say]")
+@options.option("device")
+@options.option("cluster")
+@options.option("stack", help="Training software. [by the files' kind]")
+@options.option("seq_len", help="Tokens per sequence, where the files do not say.")
+@options.option("global_batch", help="Sequences per step, where the files do not say.")
+@options.option("hbm_limit")
 @click.option("--args", "arguments", default="", metavar="TEXT", help="Arguments that a script is started with.")
-@click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="A variable it is started with.")
+@click.option(
+    "--env",
+    type=TextType("name=value", shell_variable),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable it is started with.",
+)
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
 @click.option("--tokens", type=TOKENS, metavar="N", help="Of the run: days, dollars.")
 @click.option("--price", type=DOLLARS, metavar="USD", help="Of one GPU-hour. [presets]")
@@ -82,7 +87,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     prices = book(options.pop("prices_file"), options.pop("term"), options.pop("provider"))
-    controls = Controls(hbm=hbm, **options)
+    controls = Controls(hbm=hbm or 0.0, **options)
     found_files = read_files(files, *started)
     try:
         source = read_launch(found_files, controls.gpus, controls.model)

@@ -10,9 +10,10 @@ from optimizer.base.errors import InputError
 from optimizer.base.files import free_for
 from optimizer.commands import options
 from optimizer.commands.output import write_output
-from optimizer.commands.request import DEFAULT_CLUSTER, Request, job_of
+from optimizer.commands.request import Request, job_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
+from optimizer.job.fields import DEFAULT_CLUSTER
 
 OUT = click.Path(dir_okay=False, path_type=Path)
 SHORTEST, LONGEST = 10.0, 600.0  # s
@@ -48,8 +49,8 @@ def measure() -> None:
 
 
 @measure.command(help=HELP, short_help="Write the Python file that measures your nodes.")
-@options.model(required=True, help="Model whose shapes are measured.")
-@options.seq_len(help="Tokens per sequence. [the model's longest, at most 8,192]")
+@options.option("model", required=True, help="Model whose shapes are measured.")
+@options.option("seq_len", help="Tokens per sequence. [the model's longest, at most 8,192]")
 @click.option("--seconds", type=click.FloatRange(SHORTEST, LONGEST), default=480.0, help="Time of all parts. [480]")
 @click.option("--out", type=OUT, default=Path("measure.py"), metavar="FILE.py", help="[measure.py]")
 @options.force()
@@ -67,8 +68,8 @@ def write(model: str, seq_len: int | None, seconds: float, out: Path, force: boo
 @measure.command("read", help=READ_HELP, short_help="Turn measure.json into files for --cluster.")
 @click.argument("file", type=OUT)
 @click.option("--out", type=OUT, metavar="FILE.toml", help="Write the cluster there, and its device beside it.")
-@options.device(help="Device preset, where the GPU's name does not tell it.")
-@options.cluster(metavar="NAME", help="Cluster preset for what was not measured.")
+@options.option("device", help="Device preset, where the GPU's name does not tell it.")
+@options.option("cluster", metavar="NAME", help="Cluster preset for what was not measured.")
 @options.force()
 @options.as_json()
 @options.html()
@@ -91,7 +92,7 @@ def read(
     if out is not None:
         beside = out.with_name(f"{out.stem}-device.toml")
         _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
-    from optimizer.commands.study.pinned import show
+    from optimizer.commands.output import show
     from optimizer.reports.table import json_text
 
     text = (lambda: json_text(measured_dict(made, measured))) if as_json else None

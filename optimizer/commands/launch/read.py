@@ -13,7 +13,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.study.pinned import show
+from optimizer.commands.output import show
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ optimize read rank*.log --append runs.csv --set model=llama3-8b \\
 @click.option(
     "--script", "scripts", multiple=True, metavar="FILE", help="What started it; repeatable.", shell_complete=paths
 )
-@options.cluster(help="With --script: where it ran. [as the script says]")
+@options.option("cluster", help="With --script: where it ran. [as the script says]")
 @click.option("--append", type=FILE, metavar="RUNS.csv", help="Add a row for every run there.")
 @click.option(
     "--set", "settings", multiple=True, metavar="COLUMN=VALUE", help="What the log does not say: gpus=64; repeatable."

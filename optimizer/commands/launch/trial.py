@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands import numbers, options
-from optimizer.commands.plan.answering import limits_of
-from optimizer.commands.plan.command import job_options, required_job
-from optimizer.commands.request import Request, job_of
-from optimizer.commands.study.pinned import show
+from optimizer.commands import options, values
+from optimizer.commands.output import show
+from optimizer.commands.request import check_complete, job_of, request_of
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ bash trials/run.sh /path/to/Megatron-LM
 FOLDER = click.Path(file_okay=False, path_type=Path)
 TOKENS = click.option(
     "--tokens",
-    type=numbers.TOKENS,
+    type=values.TOKENS,
     metavar="N",
     help="Of the whole run, which a faster plan shortens. [20 per parameter]",
 )
@@ -64,11 +62,11 @@ AS_JSON = options.as_json()
     no_args_is_help=True,
     subcommand_metavar="[read | next] ...",
 )
-@job_options
+@options.given(options.JOB)
 @click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
 @click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
-@click.option("--steps", type=numbers.Whole(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
-@options.seed()
+@click.option("--steps", type=values.whole_number(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
+@options.option("seed")
 @AS_JSON
 @options.html()
 @click.pass_context
@@ -77,12 +75,12 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     if ctx.invoked_subcommand is not None:
         return
     as_json, html = options.pop("as_json"), options.pop("html")
-    model, gpus = required_job(options.pop("model"), options.pop("gpus"), "optimize trial")
+    check_complete(options, "optimize trial")
     if out is None:
         raise click.UsageError("missing --out, as in: optimize trial --model gpt3 --gpus 1024 --out trials/")
     if "," in options["dtype"] or options["dtype"] == "any":
         raise InputError("--dtype must be one number format for trials, such as bf16: write a folder for each")
-    job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits_of(options), **options))
+    job, assumed = job_of(request_of(options))
     from optimizer.trial.candidates import candidates
     from optimizer.trial.choice import chosen_trials
     from optimizer.trial.folder import Trials, check_new, start
@@ -92,7 +90,7 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
         found = candidates(job, seed=seed)
         belief = found.belief()
         chosen = tuple(chosen_trials(belief, plans))
-    places = _places({"model": model, "cluster": options["cluster"], "stack": options["stack"]})
+    places = _places({name: options[name] for name in ("model", "cluster", "stack")})
     if "stack" in places and options["target"]:
         places["stack"] += f"@{options['target']}"
     trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)

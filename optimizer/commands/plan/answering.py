@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.commands.plan.best_use import best_use_of, hinted
-from optimizer.commands.request import Request, job_of
-from optimizer.commands.values import ANY, merged, storage_url
-from optimizer.job.variables import LIMITS
+from optimizer.commands.request import job_of, request_of
+from optimizer.commands.values import ANY, storage_url
+from optimizer.job.fields import SIMPLE
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
     from optimizer.job.job import Job
 
-FAST, SIMPLE = "fast", "simple"
 EVERY_STRUCTURE = 10**6
 
 
-def answered(
-    *,
-    model: str,
-    gpus: int,
-    at_most: bool,
-    flex: float | None,
-    top: int,
-    within: float | None,
-    trials: int,
-    time_limit: float | None,
-    seed: int,
-    study: str | None,
-    prefer: str,
-    **options: Any,
-) -> Answer:
-    """The answer to what was asked, with a sentence for everything assumed; `options` are those of a job.
+def answered(options: Mapping[str, Any]) -> Answer:
+    """The answer to what was asked, with a sentence for everything assumed.
 
-    Raises InputError for a name, number or combination that cannot be used.
+    Args:
+        options: values of the options of a plan by the names of their fields; gpus is a pair, of the number and of
+            whether fewer will do.
+
+    Raises:
+        InputError: for a name, number or combination that cannot be used.
     """
+    study, flex, within, seed = (options[name] for name in ("study", "flex", "within", "seed"))
+    time_limit, trials = options["time_limit"], options["trials"]
     storage = storage_url(study) if study else None
-    limits, dtypes = limits_of(options), options.pop("dtype")
+    (gpus, at_most), dtypes = options["gpus"], options["dtype"]
     several = "," in dtypes or dtypes == ANY
-    request = Request(model=model, gpus=gpus, limits=limits, dtype="" if several else dtypes, **options)
+    request = request_of(options, gpus=gpus, dtype="" if several else dtypes)
     from optimizer.search.lattice.oracle import Tuning
 
     known = None
@@ -56,7 +48,7 @@ def answered(
     formats = formats_of(dtypes, job) if several else (job.dtype,)
     search = partial(
         plan,
-        top=top if within is None else EVERY_STRUCTURE,
+        top=options["top"] if within is None else EVERY_STRUCTURE,
         within=float("inf") if within is None else within,
         trials=trials,
         time_limit=time_limit and time_limit / len(formats),
@@ -65,19 +57,12 @@ def answered(
         known=known,
     )
     answer = best_format(job, formats, search)
-    if prefer == SIMPLE:
+    if options["prefer"] == SIMPLE:
         answer, words = _simplest(answer, search)
         assumed += words
     if not (at_most or flex or time_limit):
         answer = hinted(answer, request)
     return replace(answer, assumptions=assumed)
-
-
-def limits_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that are limits out of the others; keyed by the fields of optimizer.job.job.Limits."""
-    pinned = merged(options.pop("fix"))
-    limits = {field: options.pop(option) for option, field in LIMITS.items()}
-    return {**limits, "max_tp": limits["max_tp"] or 0, **pinned}
 
 
 def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:

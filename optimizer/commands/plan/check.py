@@ -15,9 +15,9 @@ from optimizer.base.errors import InputError, InvalidFile, UnknownName
 from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.plan.answering import limits_of
-from optimizer.commands.plan.command import job_options
-from optimizer.commands.study.pinned import show
+from optimizer.commands.output import show
+from optimizer.commands.request import limits_of
+from optimizer.commands.values import FILE
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
 @click.argument("plan", required=False, shell_complete=paths)
 @click.option(
     "--megatron-args",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Check the plan in these arguments.",
 )
-@job_options
+@options.given(options.JOB)
 @options.as_json()
 @options.html()
 @click.pass_context
@@ -131,9 +131,7 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     from optimizer.frameworks.software import switched
     from optimizer.job.job import EVEN_RISK, Limits
 
-    limits = limits_of(options)
-    if not risked:
-        limits["oom_risk"] = EVEN_RISK
+    limits = {**limits_of(options), **({} if risked else {"oom_risk": EVEN_RISK})}
     names = ("model", "cluster", "device", "stack", "gpus", "seq_len", "global_batch")
     controls = Controls(**{name: options[name] for name in names})
     launch = read_launch(read_files([str(path)]), controls.gpus, controls.model).launch

@@ -9,11 +9,9 @@ import click
 
 from optimizer.base.errors import Infeasible
 from optimizer.commands import options
-from optimizer.commands.plan.answering import limits_of
-from optimizer.commands.plan.command import job_options, required_job
-from optimizer.commands.request import Request, job_of
-from optimizer.commands.study.pinned import show
-from optimizer.commands.values import Counts
+from optimizer.commands.output import show
+from optimizer.commands.request import check_complete, job_of, request_of
+from optimizer.commands.values import COUNTS
 from optimizer.commands.waiting import waiting
 
 HELP = """Plan a job again with more of each thing, and show what that buys.
@@ -29,23 +27,14 @@ optimize sensitivity --model deepseek-v3 --gpus 2048 --device h800 \\
 
 
 @click.command(help=HELP, short_help="What more of each thing buys, and lost nodes cost.")
-@job_options
-@click.option("--lost-nodes", type=Counts(), default=(), metavar="N,...", help="Plan without so many: 1,2 or 1..9.")
+@options.given(options.JOB)
+@click.option("--lost-nodes", type=COUNTS, default=(), metavar="N,...", help="Plan without so many: 1,2 or 1..9.")
 @options.as_json()
 @options.html()
-def sensitivity(
-    *,
-    model: str | None,
-    gpus: int | None,
-    lost_nodes: tuple[int, ...],
-    as_json: bool,
-    html: Path | None,
-    **options: Any,
-) -> None:
+def sensitivity(*, lost_nodes: tuple[int, ...], as_json: bool, html: Path | None, **options: Any) -> None:
     """Plan, vary, print."""
-    model, gpus = required_job(model, gpus, "optimize sensitivity")
-    limits = limits_of(options)
-    job, assumed = job_of(Request(model=model, gpus=gpus, limits=limits, **options))
+    check_complete(options, "optimize sensitivity")
+    job, assumed = job_of(request_of(options))
     from optimizer.search.why.resilience import losses
     from optimizer.search.why.what_binds import sensitivity as effects_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from optimizer.base.interruption import INTERRUPTED, asked
 from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.numbers import Whole
+from optimizer.commands.options import PRICES, PROVIDER, TERM, book
 from optimizer.commands.output import OutFile, refuse_inputs
-from optimizer.commands.price_options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.request import Request, job_of
+from optimizer.commands.request import job_of, request_of
 from optimizer.commands.unnamed import UnnamedCommand
+from optimizer.commands.values import TextType, whole_number
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -63,19 +63,12 @@ optimize batch show study.toml --where 'mfu>0.4' --export csv > best.csv
 """
 
 
-class Shard(click.ParamType[tuple[int, int]]):
-    """One of n equal parts of a batch: "2/8"."""
-
-    name = "i/n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The part, counted from 1, and the number of parts."""
-        if isinstance(value, tuple):
-            return value
-        part, _, parts = str(value).partition("/")
-        if not (is_count(part) and is_count(parts) and 1 <= int(part) <= int(parts)):
-            self.fail(f"{value!r} is not i/n with i from 1 to n, such as 1/8 for the first of eight parts", param, ctx)
-        return int(part), int(parts)
+def part_of(text: str) -> tuple[int, int]:
+    """One of n equal parts of a batch, counted from 1, and their number: "2/8"."""
+    part, _, parts = text.partition("/")
+    if not (is_count(part) and is_count(parts) and 1 <= int(part) <= int(parts)):
+        raise InputError(f"{text!r} is not i/n with i from 1 to n, such as 1/8 for the first of eight parts")
+    return int(part), int(parts)
 
 
 STORE = click.option(
@@ -103,7 +96,7 @@ DASHBOARD = click.option(
     help="Write the results there for the Optuna dashboard.",
     shell_complete=paths,
 )
-AS_JSON = options.as_json(help="Print the summary as JSON.")
+AS_JSON = options.as_json("Print the summary as JSON.")
 
 
 @click.group(
@@ -123,8 +116,10 @@ def batch() -> None:
 @STORE
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", help="Who does the work. [local]")
 @click.option("--address", default="auto", metavar="HOST:PORT", help="The Ray cluster. [auto]")
-@click.option("--workers", type=Whole(1, 4096), metavar="N", help="Local processes. [every processor]")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Only part I of N, as in a Slurm array from 1 to N.")
+@click.option("--workers", type=whole_number(1, 4096), metavar="N", help="Local processes. [every processor]")
+@click.option(
+    "--shard", type=TextType("i/n", part_of), metavar="I/N", help="Only part I of N, as in a Slurm array from 1 to N."
+)
 @click.option("--dry-run", is_flag=True, help="Only say how many jobs there are and how long they may take.")
 @EXPORT
 @HTML
@@ -196,7 +191,7 @@ def run(
 @PRICES
 @TERM
 @PROVIDER
-@click.option("--rows", type=Whole(0), default=40, metavar="N", help="Most jobs to list. [40]")
+@click.option("--rows", type=whole_number(0), default=40, metavar="N", help="Most jobs to list. [40]")
 def show(
     study: Path | None,
     store: str | None,
@@ -262,16 +257,9 @@ def default_store(study: Path) -> str:
 
 def make_job(combination: Combination) -> Job:
     """The job of one combination, with the defaults of `optimize`."""
-    request = {
-        name: getattr(combination, name)
-        for name in ("model", "gpus", "cluster", "device", "stack", "seq_len", "global_batch", "dtype")
-    }
-    job, _ = job_of(Request(**request, limits=combination.limits))
-    if combination.tokens_per_batch is None:
-        return job
-    from dataclasses import replace
-
-    return replace(job, global_batch=max(1, combination.tokens_per_batch // job.seq_len))
+    job, _ = job_of(request_of(combination.options))
+    tokens = combination.options["tokens_per_batch"]
+    return job if tokens is None else replace(job, global_batch=max(1, tokens // job.seq_len))
 
 
 def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
@@ -319,8 +307,6 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
 
 def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook) -> list[dict[str, Any]]:
     """The results of a study in its order, or everything in a store."""
-    from dataclasses import replace
-
     from optimizer.sweep.money import with_own
     from optimizer.sweep.results import nested
 

@@ -10,9 +10,8 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.commands import options
-from optimizer.commands.numbers import Whole
-from optimizer.commands.output import OutFile, refuse_inputs, write_output
-from optimizer.commands.study.pinned import show
+from optimizer.commands.output import OutFile, refuse_inputs, show, write_output
+from optimizer.commands.values import whole_number
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ OUT = OutFile("toml")
 
 @click.command(help=HELP, short_help="Fit a software stack to your measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), required=True, metavar="FILE.csv", help="Measured runs.")
-@options.stack(help="Where to start. [the one stack that the rows name]")
+@options.option("stack", help="Where to start. [the one stack that the rows name]")
 @click.option("--out", type=OUT, metavar="STACK.toml", help="Write the fitted stack there.")
-@click.option("--evaluations", type=Whole(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
+@click.option("--evaluations", type=whole_number(1, 10_000), default=20, metavar="N", help="Steps of each fit. [20]")
 @click.option(
     "--keep",
     type=click.Choice(["times", "all"]),
@@ -47,7 +46,7 @@ OUT = OutFile("toml")
     is_flag=True,
     help="What the runs do not tell takes its default, not the value of the stack to start from.",
 )
-@options.as_json(help="Print the fitted stack and its residuals as JSON.")
+@options.as_json("Print the fitted stack and its residuals as JSON.")
 @options.html()
 def calibrate(
     runs: Path,

@@ -9,7 +9,9 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
-from optimizer.commands.study.pinned import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.output import Output
+from optimizer.commands.request import job_of, request_of
+from optimizer.commands.study.pinned import study_options, study_plan, warn
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
 
 
 @click.command(help=HELP, short_help="What a plan sends over which hops, and what that costs.")
-@options.gpus(required=True)
+@options.option("gpus", required=True, **options.COUNTED)
 @click.option("--strategy", multiple=True, metavar="NAME", help="dp, fsdp, tp or pp; repeatable. [all]")
 @click.option("--best", is_flag=True, help="Study the best plan, with the pins of --fix.")
 @click.option(
@@ -44,22 +46,19 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
 @study_options
 def communication(
     *,
-    gpus: int,
     strategy: tuple[str, ...],
     best: bool,
     network: tuple[str, ...],
-    fix: tuple[tuple[str, Any], ...],
-    hbm_limit: float,
     **options: Any,
 ) -> None:
     """Study a plan, or compare strategies; with networks, judge them."""
     output = Output.taken(options)
-    if strategy and (fix or best):
+    if strategy and (options["fix"] or best):
         raise click.UsageError("--strategy puts all GPUs into one strategy; leave out --fix and --best")
-    job, assumed = study_job(gpus, fix, hbm_limit, options)
+    job, assumed = job_of(request_of(options))
     if network:
         _judge(job, *study_plan(job, best), network, assumed, output)
-    elif fix or best:
+    elif options["fix"] or best:
         _study(job, *study_plan(job, best), assumed, output)
     else:
         _compare(job, strategy, assumed, output)

@@ -13,8 +13,8 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
-from optimizer.commands.numbers import COUNT, Whole
 from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.values import COUNT, FILE, whole_number
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LINK_NAMES = presets_of("link")
 WIDTH = 80  # columns of a terminal
-FILE = click.Path(dir_okay=False, path_type=Path)
 LINK_HELP = """Fit a link to the output of nccl-tests (text, or the JSON of -J), as a tier for a cluster file.
 
 Without --scale-up the logs are taken to stay inside one node; with it, --link is the network between nodes.
@@ -50,7 +49,7 @@ optimize --model llama3-8b --gpus 64 --cluster ./mine.toml
 @click.option("--scale-up", metavar="NAME", help="Link inside the node, when the logs cross nodes.")
 @click.option("--gpus-per-node", type=COUNT, default=8, metavar="N", help="[8]")
 @click.option("--kind", metavar="NAME", help="Collective of logs that do not say, such as all_reduce.")
-@click.option("--ranks", type=Whole(2), metavar="N", help="GPUs of logs that do not say.")
+@click.option("--ranks", type=whole_number(2), metavar="N", help="GPUs of logs that do not say.")
 @options.as_json()
 def calibrate_link(
     logs: Sequence[Path],
@@ -81,7 +80,7 @@ def calibrate_link(
     help="NVLink generation of the node, to tell its bandwidth. [the device's]",
     shell_complete=LINK_NAMES,
 )
-@options.device(help="Device preset of the GPUs, for --out.")
+@options.option("device", help="Device preset of the GPUs, for --out.")
 @click.option(
     "--network",
     metavar="NAME",

@@ -8,8 +8,10 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count, parse
-from optimizer.commands.study.pinned import Output, study_job, study_options
-from optimizer.commands.values import Counts
+from optimizer.commands.output import Output
+from optimizer.commands.request import job_of, request_of
+from optimizer.commands.study.pinned import study_options
+from optimizer.commands.values import COUNTS, TextType
 from optimizer.commands.waiting import waiting
 
 HELP = """How a job scales: MFU and throughput over GPU counts, for plain data parallelism and for the best plans.
@@ -23,30 +25,27 @@ optimize scaling --model gpt3 --gpus 256,512,1024,2048 --csv
 """
 
 
-class Measured(click.ParamType[tuple[int, float]]):
-    """A measured MFU: "512=19%"."""
-
-    name = "gpus=mfu"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
-        """GPUs and MFU."""
-        if isinstance(value, tuple):
-            return value
-        count, _, share = value.partition("=")
-        try:
-            mfu = parse(share, "1")
-        except InputError:
-            mfu = 0.0
-        if not is_count(count) or not 0 < mfu <= 1:
-            self.fail(f"{value!r} is no measured MFU; write GPUs=MFU, such as 512=19%", param, ctx)
-        return int(count), mfu
+def measured_mfu(text: str) -> tuple[int, float]:
+    """GPUs and the MFU that was measured on them: "512=19%"."""
+    count, _, value = text.partition("=")
+    try:
+        mfu = parse(value, "1")
+    except InputError:
+        mfu = 0.0
+    if not is_count(count) or not 0 < mfu <= 1:
+        raise InputError(f"{text!r} is no measured MFU; write GPUs=MFU, such as 512=19%")
+    return int(count), mfu
 
 
 @click.command(help=HELP, short_help="MFU and throughput over GPU counts.")
-@click.option("--gpus", type=Counts(), required=True, metavar="N,N,...", help="GPU counts: 8,16 or 8:64, doubling.")
+@click.option("--gpus", type=COUNTS, required=True, metavar="N,N,...", help="GPU counts: 8,16 or 8:64, doubling.")
 @click.option("--weak/--strong", "weak", default=False, help="Grow the batch with the GPUs, or keep it. [--strong]")
 @click.option(
-    "--measured", type=Measured(), multiple=True, metavar="GPUS=MFU", help="Draw this point in the chart; repeatable."
+    "--measured",
+    type=TextType("gpus=mfu", measured_mfu),
+    multiple=True,
+    metavar="GPUS=MFU",
+    help="Draw this point in the chart; repeatable.",
 )
 @study_options
 def scaling(
@@ -54,13 +53,11 @@ def scaling(
     gpus: tuple[int, ...],
     weak: bool,
     measured: tuple[tuple[int, float], ...],
-    fix: tuple[tuple[str, Any], ...],
-    hbm_limit: float,
     **options: Any,
 ) -> None:
     """Study the job at each count and print both series."""
     output, counts = Output.taken(options), sorted(set(gpus))
-    job, assumed = study_job(counts[0], fix, hbm_limit, options)
+    job, assumed = job_of(request_of(options, gpus=counts[0]))
     from optimizer.answer.answer import job_dict
     from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of

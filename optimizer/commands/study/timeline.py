@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.study.pinned import Output, study_job, study_options, study_plan, warn
+from optimizer.commands.output import Output
+from optimizer.commands.request import job_of, request_of
+from optimizer.commands.study.pinned import study_options, study_plan, warn
 from optimizer.commands.waiting import waiting
 
 HELP = """Simulate the pipeline schedule of a plan and draw it: when every stage works, waits, and what it holds.
@@ -24,7 +26,7 @@ optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
 
 
 @click.command(help=HELP, short_help="Draw the pipeline schedule of a plan.")
-@options.gpus(required=True)
+@options.option("gpus", required=True, **options.COUNTED)
 @click.option("--best", is_flag=True, help="Draw the best plan under the pins of --fix; the default without them.")
 @click.option(
     "--layout", type=click.Choice(("even", "best")), default="even", help="How the layers lie on the stages. [even]"
@@ -32,22 +34,19 @@ optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
 @study_options
 def timeline(
     *,
-    gpus: int,
     best: bool,
     layout: str,
-    fix: tuple[tuple[str, Any], ...],
-    hbm_limit: float,
     **options: Any,
 ) -> None:
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     output = Output.taken(options)
-    job, assumed = study_job(gpus, fix, hbm_limit, options)
+    job, assumed = job_of(request_of(options))
     from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.frameworks.megatron.layout import runs_layout
     from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
 
-    chosen = study_plan(job, best or not fix)
+    chosen = study_plan(job, best or not options["fix"])
     if output.html is not None:
         report.check_drawn(chosen[0])
     with waiting("simulating"):

@@ -30,7 +30,7 @@ PUBLISHED = "published.csv"
 
 @click.command(help=HELP, short_help="Compare predictions with measured runs.")
 @click.option("--runs", type=click.Path(path_type=Path), metavar="FILE.csv", help="Measured runs. [published ones]")
-@options.as_json(help="Print groups and rows as JSON.")
+@options.as_json("Print groups and rows as JSON.")
 @options.html()
 @click.option("--csv", "csv_file", type=OutFile(CSV), metavar="FILE", help="Write every row with its prediction there.")
 def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path | None) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from optimizer.answer.answer import Answer
-from optimizer.page.plan.question import HOUR, Asked
+from optimizer.page.plan.question import HOUR, PlanQuestion
 from optimizer.reports.answer_page.words import Budget
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ HELD = 2**17  # plans of the searches that are kept: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
 
 
-_kept: OrderedDict[Asked, tuple[Found, tuple[str, ...]]] = OrderedDict()
+_kept: OrderedDict[PlanQuestion, tuple[Found, tuple[str, ...]]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Answered:
     budget: Budget
 
 
-def first(asked: Asked) -> Answered:
+def first(asked: PlanQuestion) -> Answered:
     """The best plan as soon as it is found: an answer that claims no proof yet, and names no runners-up.
 
     Where there is no plan it is the whole answer. Raises InputError as the command line does.
@@ -42,7 +42,7 @@ def first(asked: Asked) -> Answered:
     return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
-def answered(asked: Asked, *, whole: bool = False) -> Answered:
+def answered(asked: PlanQuestion, *, whole: bool = False) -> Answered:
     """The best plan, its proof and its runners-up: what `optimize --trials 0` says.
 
     What its safety costs takes a search of its own, and is left out unless the `whole` answer is wanted. Raises
@@ -53,14 +53,14 @@ def answered(asked: Asked, *, whole: bool = False) -> Answered:
 
 
 @lru_cache(maxsize=KEPT)
-def _planned(asked: Asked, whole: bool) -> tuple[Answer, tuple[str, ...]]:
+def _planned(asked: PlanQuestion, whole: bool) -> tuple[Answer, tuple[str, ...]]:
     from optimizer.search.plan.planner import proven
 
     found, assumed = _found(asked)
     return proven(found, priced_risk=whole), assumed
 
 
-def _found(asked: Asked) -> tuple[Found, tuple[str, ...]]:
+def _found(asked: PlanQuestion) -> tuple[Found, tuple[str, ...]]:
     """What a search found, kept for its proof: the newest searches, as many as hold HELD plans in all."""
     from optimizer.search.lattice.oracle import Tuning
     from optimizer.search.plan.found import search
@@ -76,7 +76,7 @@ def _found(asked: Asked) -> tuple[Found, tuple[str, ...]]:
     return found, assumed
 
 
-def _budget(asked: Asked, answer: Answer) -> Budget:
+def _budget(asked: PlanQuestion, answer: Answer) -> Budget:
     """The run that the visitor asks about, with failures and whole nodes as every command counts them."""
     from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 
@@ -90,7 +90,7 @@ def _budget(asked: Asked, answer: Answer) -> Budget:
     return Budget(tokens=asked.tokens, price=offer.title() if offer else "", charged=charged)
 
 
-def offer_of(asked: Asked, answer: Answer) -> Offer | None:
+def offer_of(asked: PlanQuestion, answer: Answer) -> Offer | None:
     """By what the GPUs are rented: the price as asked, else what the price book holds for their kind."""
     from optimizer.catalog.offers import book_of, quote
 

@@ -9,14 +9,14 @@ from typing import Any
 from optimizer.constraints.pin_text import pins_text, written
 from optimizer.page.plan.locks import TITLES
 from optimizer.page.plan.own_files import packed
-from optimizer.page.plan.question import CHOICES, Asked
+from optimizer.page.plan.question import CHOICES, PlanQuestion
 
 RISKS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 NUMBERS = ("gpus", "global_batch", "seq_len")
 
 
 def form_values(
-    asked: Asked, inforce: Mapping[str, int] | None, stops: Mapping[str, Sequence[int]] | None
+    asked: PlanQuestion, inforce: Mapping[str, int] | None, stops: Mapping[str, Sequence[int]] | None
 ) -> dict[str, Any]:
     """Every control: its choices and its value; `inforce` and `stops` are those of the answer, once there is one.
 
@@ -39,7 +39,7 @@ def form_values(
     }
 
 
-def _risks(asked: Asked) -> list[float]:
+def _risks(asked: PlanQuestion) -> list[float]:
     """The risks to choose from, and the one of the address if it is another."""
     return sorted({*RISKS, *([asked.oom_risk] if asked.oom_risk else [])}, reverse=True)
 

@@ -1,55 +1,51 @@
-"""What is asked in the Plan room, and the address that says it: a link holds the whole question."""
+"""What is asked on the Plan tab, and its address: a link holds the whole question."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.base.units import parse
-from optimizer.commands.request import Request, job_of
+from optimizer.base.units import LARGEST, parse
+from optimizer.commands.request import job_of, request_of
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
-from optimizer.constraints.pins import as_limits
+from optimizer.job.fields import FIELDS, FORMATS, GPUS, NAME, SHARE, WHOLE
 from optimizer.job.job import DTYPES, Job
 from optimizer.job.stack import ROUTING
 from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, name_of, on_disk, packed, unpacked
 
-LARGEST = 2**31
 MOST_MINE = 4  # plans that are held against the best
 LONGEST = 300  # characters of one value
 FIRST_MODEL, FIRST_GPUS = "gpt3", 1024
 TOKENS = 300e9  # of a run, unless another number is asked for; what GPT-3 was trained on (arXiv 2005.14165, table 2.1)
 HOUR = 3600.0
-WHOLE = ("seq_len", "global_batch")
 FILES = tuple(f"{kind}_file" for kind in KINDS)
-NAMED = ("cluster", "stack", "dtype", "routing")
+# The options that the page has, in the order of its address.
+_OPTIONS = ("model", "gpus", "cluster", "stack", "dtype", "routing", "seq_len", "global_batch", "oom_risk")
+PAGED = tuple(FIELDS[name] for name in _OPTIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """One question; "" and None leave a choice to `optimize`, as on the command line.
-
-    `cluster` is a cluster or a device; fix: pinned variables; mine: plans held against the best, as pins; tokens: of
-    the whole run; price: of a GPU [USD/h]; model_file, cluster_file: the text of a file, where its name is FILE.
-    """
+class PlanQuestion:
+    """One question; "" and None leave a choice to `optimize`, as on the command line."""
 
     model: str = FIRST_MODEL
     gpus: int = FIRST_GPUS
-    cluster: str = ""
+    cluster: str = ""  # a cluster or a device
     stack: str = ""
     dtype: str = ""
     routing: str = ""
     seq_len: int | None = None
     global_batch: int | None = None
     oom_risk: float | None = None
-    tokens: float = TOKENS
-    price: float | None = None
-    fix: tuple[tuple[str, Pinned], ...] = ()
-    mine: tuple[str, ...] = ()
-    model_file: str = ""
-    cluster_file: str = ""
+    tokens: float = TOKENS  # of the whole run
+    price: float | None = None  # of a GPU [USD/h]
+    fix: tuple[tuple[str, Pinned], ...] = ()  # pinned variables
+    mine: tuple[str, ...] = ()  # plans to compare with the best, as pins
+    model_file: str = ""  # the text of a file, where the model is FILE
+    cluster_file: str = ""  # the same of the cluster
 
     @property
     def pins(self) -> dict[str, Pinned]:
@@ -58,24 +54,14 @@ class Asked:
 
     def job(self) -> tuple[Job, tuple[str, ...]]:
         """The job and what was assumed; raises InputError as the command line does."""
-        asks = Request(
-            model=self.model,
-            gpus=self.gpus,
-            cluster=self.cluster,
-            stack=self.stack,
-            dtype=self.dtype,
-            routing=self.routing,
-            seq_len=self.seq_len,
-            global_batch=self.global_batch,
-            limits={"oom_risk": self.oom_risk, **as_limits(self.pins)},
-        )
+        asks = request_of({name: getattr(self, name) for name in (*_OPTIONS, "fix")})
         if not self.files:
             return job_of(asks)
         with on_disk(self.files) as places:
             return job_of(replace(asks, **places))
 
     @property
-    def searched(self) -> Asked:
+    def searched(self) -> PlanQuestion:
         """The part of the question that a search answers."""
         return replace(self, mine=(), tokens=TOKENS, price=None)
 
@@ -87,37 +73,40 @@ class Asked:
     def flags(self) -> str:
         """The command that gives the same answer.
 
-        >>> Asked(gpus=64, fix=(("tp", 8),), oom_risk=0.05).flags()
+        >>> PlanQuestion(gpus=64, fix=(("tp", 8),), oom_risk=0.05).flags()
         'optimize --model gpt3 --gpus 64 --oom-risk 5% --fix tp=8 --trials 0'
         """
         places = {kind: f"./{name_of(kind, text)}" for kind, text in self.files.items()}
-        words = ["optimize", "--model", places.get("model", self.model), "--gpus", str(self.gpus)]
-        for name in (*NAMED, *WHOLE):
-            if value := places.get(name, getattr(self, name)):
-                words += [f"--{name.replace('_', '-')}", str(value)]
-        words += ["--oom-risk", f"{100 * self.oom_risk:g}%"] if self.oom_risk else []
-        for name, value in self.fix:
-            words += ["--fix", pins_text({name: value})]
-        return shlex.join([*words, "--trials", "0"])
+        given = {field: places.get(field.name, getattr(self, field.name)) for field in PAGED}
+        words = [
+            word for field, value in given.items() if value for word in (field.option, _written(value, percent=True))
+        ]
+        pins = [word for name, value in self.fix for word in ("--fix", pins_text({name: value}))]
+        return shlex.join(["optimize", *words, *pins, "--trials", "0"])
 
     def address(self) -> str:
         """The question as the part of an address after "?"; what is left to `optimize` is left out.
 
-        >>> Asked(gpus=64, fix=(("tp", 8), ("pp", (2, 8)))).address()
+        >>> PlanQuestion(gpus=64, fix=(("tp", 8), ("pp", (2, 8)))).address()
         'model=gpt3&gpus=64&fix=tp%3D8%2Cpp%3D2..8'
         """
-        found: list[tuple[str, str]] = [("model", self.model), ("gpus", str(self.gpus))]
-        found += [(name, value) for name in NAMED if (value := getattr(self, name))]
-        found += [(name, str(value)) for name in WHOLE if (value := getattr(self, name))]
-        found += [(f"{kind}_file", packed(text)) for kind, text in self.files.items()]
-        found += [("oom_risk", f"{self.oom_risk:g}")] if self.oom_risk else []
-        found += [("tokens", f"{self.tokens:g}")] if self.tokens != TOKENS else []
-        found += [("price", f"{self.price:g}")] if self.price else []
-        found += [("fix", pins_text(self.pins))] if self.fix else []
-        return urlencode([*found, *(("mine", plan) for plan in self.mine)])
+        given = {field: getattr(self, field.name) for field in PAGED}
+        pairs = [(field.name, _written(value)) for field, value in given.items() if value]
+        pairs += [(f"{kind}_file", packed(text)) for kind, text in self.files.items()]
+        pairs += [("tokens", f"{self.tokens:g}")] if self.tokens != TOKENS else []
+        pairs += [("price", f"{self.price:g}")] if self.price else []
+        pairs += [("fix", pins_text(self.pins))] if self.fix else []
+        return urlencode([*pairs, *(("mine", plan) for plan in self.mine)])
 
 
-def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
+def _written(value: object, percent: bool = False) -> str:
+    """A value as an address has it, or a share as a person types it."""
+    if isinstance(value, float):
+        return f"{100 * value:g}%" if percent else f"{value:g}"
+    return str(value)
+
+
+def asked(pairs: Sequence[tuple[str, str]]) -> PlanQuestion:
     """The question of an address or a form; what is empty counts as not there, but for the number of GPUs, and a name
     that means nothing is passed by.
 
@@ -151,21 +140,21 @@ def asked(pairs: Sequence[tuple[str, str]]) -> Asked:
         problems.append(str(error))
     if problems:
         raise InputError("; ".join(problems))
-    return Asked(**values)  # type: ignore[arg-type]
+    return PlanQuestion(**values)  # type: ignore[arg-type]
 
 
 def _pins(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, Pinned], ...]:
     """Locks and the text of pins; of a variable in both, the lock counts."""
     texts = [part for name, value in given if name == "fix" for part in pin_texts(value.lower())]
     texts += [f"{name.removeprefix('lock.')}={value}" for name, value in given if name.startswith("lock.")]
-    found: dict[str, Pinned] = {}
+    pins: dict[str, Pinned] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not value.strip():
             raise InputError(f"a pin must be variable=value, such as tp=8, but got {text!r}")
         key, pin = pinned(name.strip(), value.strip().lower())
-        found[key] = pin
-    return tuple(sorted(found.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
+        pins[key] = pin
+    return tuple(sorted(pins.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
 
 
 def _name(kind: str, text: str) -> str:
@@ -192,7 +181,7 @@ def _known(kind: str) -> tuple[str, ...]:
 
 def _whole(name: str, text: str) -> int:
     digits = text.replace(",", "")
-    if not digits.isdecimal() or not 1 <= int(digits) < LARGEST:
+    if not digits.isdecimal() or not 1 <= int(digits) <= LARGEST:
         raise InputError(f"{name.replace('_', ' ')} must be a whole number above zero, but got {text!r}")
     return int(digits)
 
@@ -212,7 +201,7 @@ def _share(name: str, text: str) -> float:
         value = parse(text, "1")
     except InputError:
         value = 0.0
-    if not 0 < value <= 0.5:
+    if not 0 < value <= FIELDS[name].high:
         raise InputError(f"{name.replace('_', ' ')} must be above 0 and at most 50%, but got {text!r}")
     return value
 
@@ -223,11 +212,13 @@ def _file(name: str, text: str) -> str:
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "routing": tuple(ROUTING)}
 ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
-READERS = {
-    **dict.fromkeys(("model", *NAMED), _name),
-    **dict.fromkeys(("gpus", *WHOLE), _whole),
-    "oom_risk": _share,
-    "tokens": _number,
-    "price": _number,
+_READ: Mapping[str, Callable[[str, str], object]] = {
+    **dict.fromkeys((NAME, FORMATS), _name),
+    **dict.fromkeys((GPUS, WHOLE), _whole),
+    SHARE: _share,
+}
+READERS: Mapping[str, Callable[[str, str], object]] = {
+    **{field.name: _READ[field.kind] for field in PAGED},
+    **dict.fromkeys(("tokens", "price"), _number),
     **dict.fromkeys(FILES, _file),
 }

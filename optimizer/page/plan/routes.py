@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import OptimizerError
 from optimizer.page.plan.form import form_values
-from optimizer.page.plan.question import Asked, asked
-from optimizer.page.plan.workers import Gone, Task, Workers
+from optimizer.page.plan.question import PlanQuestion, asked
+from optimizer.page.plan.workers import Gone, PageTask, Workers
 from optimizer.reports.render.html import filled
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def plan_room(workers: Workers) -> Starlette:
                 async with asyncio.timeout(WAIT):
                     for view in ("answer", "proven"):
                         if not found or found["pending"]:
-                            found = await workers.result(Task(view=view, asked=question), request.is_disconnected)
+                            found = await workers.result(PageTask(view=view, asked=question), request.is_disconnected)
             except (TimeoutError, Gone):
                 pass
             except OptimizerError as error:
@@ -64,7 +64,7 @@ def plan_room(workers: Workers) -> Starlette:
         )
         return HTMLResponse(page)
 
-    async def told(request: Request, task: Task) -> Any:
+    async def told(request: Request, task: PageTask) -> Any:
         """The result of a task, or the response that says why there is none."""
         try:
             return await workers.result(task, request.is_disconnected)
@@ -81,14 +81,14 @@ def plan_room(workers: Workers) -> Starlette:
         question, problem = _question(request.query_params.multi_items())
         if problem:
             return JSONResponse({"problem": problem}, status_code=422)
-        proven = workers.found(Task(view="proven", asked=question)) if view == "answer" else None
-        found = proven or await told(request, Task(view=view, asked=question))
+        proven = workers.found(PageTask(view="proven", asked=question)) if view == "answer" else None
+        found = proven or await told(request, PageTask(view=view, asked=question))
         return found if isinstance(found, Response) else JSONResponse(found)
 
     async def pasted(request: Request) -> Response:
         """What a visitor pasted, read but never run."""
         question, _ = _question(request.query_params.multi_items())
-        found = await told(request, Task(view="paste", asked=question, body=await request.body(), passing=True))
+        found = await told(request, PageTask(view="paste", asked=question, body=await request.body(), passing=True))
         return found if isinstance(found, Response) else JSONResponse(found)
 
     async def taken(request: Request) -> Response:
@@ -97,7 +97,7 @@ def plan_room(workers: Workers) -> Starlette:
         question, problem = _question(request.query_params.multi_items())
         if problem:
             return JSONResponse({"problem": problem}, status_code=422)
-        found = await told(request, Task(view=name, asked=question, passing=True))
+        found = await told(request, PageTask(view=name, asked=question, passing=True))
         if isinstance(found, Response):
             return found
         file = f"{question.model}-{question.gpus}-{name}"
@@ -115,12 +115,12 @@ def plan_room(workers: Workers) -> Starlette:
     )
 
 
-def _question(pairs: list[tuple[str, str]]) -> tuple[Asked, str]:
+def _question(pairs: list[tuple[str, str]]) -> tuple[PlanQuestion, str]:
     """The question, and what is wrong with it."""
     try:
         return asked(pairs), ""
     except OptimizerError as error:
-        return Asked(), str(error)
+        return PlanQuestion(), str(error)
 
 
 async def _static(request: Request) -> Response:

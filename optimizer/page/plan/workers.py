@@ -16,7 +16,7 @@ from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 
 MOST = 4  # processes
 KEPT = 256  # texts that were worked out
@@ -32,11 +32,11 @@ ENGINE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class PageTask:
     """A view of a question; `body` is what a visitor pasted. What is `passing` is not kept once it is told."""
 
     view: str
-    asked: Asked
+    asked: PlanQuestion
     body: bytes = b""
     passing: bool = False
 
@@ -45,18 +45,21 @@ class Task:
 class Place:
     """A task that waits for its worker."""
 
-    task: Task
-    worker: asyncio.Future[Worker]
+    task: PageTask
+    worker: asyncio.Future[PageWorker]
 
 
 class Gone(Exception):
     """Nobody waits for the result any more."""
 
 
-FIRST = (Task(view="answer", asked=Asked()), Task(view="proven", asked=Asked()))  # with which the room opens
+FIRST = (
+    PageTask(view="answer", asked=PlanQuestion()),
+    PageTask(view="proven", asked=PlanQuestion()),
+)  # with which the room opens
 
 
-class Worker:
+class PageWorker:
     """One process, which works out one task at a time; it begins beside whoever makes it."""
 
     def __init__(self) -> None:
@@ -66,7 +69,7 @@ class Worker:
         self._lock = threading.Lock()
         threading.Thread(target=self._begin, daemon=True).start()
 
-    def exchange(self, task: Task) -> Any:
+    def exchange(self, task: PageTask) -> Any:
         """The result of a task; EOFError or OSError when the process is ended meanwhile."""
         pipe = self._begun()
         pipe.send(task)
@@ -116,12 +119,12 @@ class Workers:
     """A few workers, what they found, and who waits for it: one question asked by many is worked out once."""
 
     def __init__(self, count: int = 0) -> None:
-        self._free: list[Worker] = []
+        self._free: list[PageWorker] = []
         self._queue: list[Place] = []
-        self._answered: OrderedDict[Asked, Worker] = OrderedDict()
-        self._found: OrderedDict[Task, Any] = OrderedDict()
-        self._running: dict[Task, tuple[asyncio.Task[Any], set[object]]] = {}
-        self._workers = [Worker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
+        self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
+        self._found: OrderedDict[PageTask, Any] = OrderedDict()
+        self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
+        self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
             self._give(worker)
 
@@ -130,11 +133,11 @@ class Workers:
         for task in FIRST:
             self._keep(task, _told(self._workers[0].exchange(task)))
 
-    def found(self, task: Task) -> Any:
+    def found(self, task: PageTask) -> Any:
         """What a view says if that is known, else None."""
         return _told(self._found.get(task))
 
-    async def result(self, task: Task, gone: Callable[[], Awaitable[bool]]) -> Any:
+    async def result(self, task: PageTask, gone: Callable[[], Awaitable[bool]]) -> Any:
         """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
 
         Work that nobody waits for is stopped after a moment, and not begun at all if it has not yet.
@@ -166,13 +169,13 @@ class Workers:
         for worker in self._workers:
             worker.end()
 
-    def _stop(self, task: Task) -> None:
+    def _stop(self, task: PageTask) -> None:
         work, waiting = self._running.get(task, (None, set()))
         if work and not waiting:
             work.cancel()
 
-    async def _work(self, task: Task) -> Any:
-        worker: Worker | None = None
+    async def _work(self, task: PageTask) -> Any:
+        worker: PageWorker | None = None
         try:
             worker = await self._take(task)
             async with asyncio.timeout(LONGEST):
@@ -193,16 +196,16 @@ class Workers:
         finally:
             self._running.pop(task, None)
 
-    def _replace(self, worker: Worker | None) -> None:
+    def _replace(self, worker: PageWorker | None) -> None:
         """End a worker in the middle of its task; another takes its place."""
         if worker is None:
             return
         worker.end()
-        other = Worker()
+        other = PageWorker()
         self._workers[self._workers.index(worker)] = other
         self._give(other)
 
-    async def _take(self, task: Task) -> Worker:
+    async def _take(self, task: PageTask) -> PageWorker:
         """A worker, when it is this task's turn."""
         place = Place(task=task, worker=asyncio.get_running_loop().create_future())
         self._queue.append(place)
@@ -216,7 +219,7 @@ class Workers:
                 self._give(place.worker.result())
             raise
 
-    def _give(self, worker: Worker) -> None:
+    def _give(self, worker: PageWorker) -> None:
         self._free.append(worker)
         self._assign()
 
@@ -242,7 +245,7 @@ class Workers:
         behind = place.task.view in BEHIND
         return behind, behind and self._answered.get(place.task.asked.searched) not in self._free
 
-    def _keep(self, task: Task, found: Any) -> None:
+    def _keep(self, task: PageTask, found: Any) -> None:
         self._found[task] = found
         while len(self._found) > KEPT:
             self._found.popitem(last=False)
@@ -268,7 +271,7 @@ def work(pipe: Connection) -> None:
             pipe.send(_result(task, result))
 
 
-def _result(task: Task, result: Callable[[Task], Any]) -> Any:
+def _result(task: PageTask, result: Callable[[PageTask], Any]) -> Any:
     """What the engine says, or the error to show for it."""
     try:
         return result(task)

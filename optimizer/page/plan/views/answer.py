@@ -8,45 +8,36 @@ from typing import Any
 
 from optimizer.page.plan.engine import Answered, answered, first
 from optimizer.page.plan.locks import locks
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PAGED, PlanQuestion
 from optimizer.page.plan.steps import steps
 from optimizer.reports.answer_page.html import answer_values
 from optimizer.reports.render.html import filled
 
 PACKAGE = "optimizer.page.plan"
 # The control that changes what an option of the command line does.
-CONTROLS = {
-    "--cluster": "cluster",
-    "--device": "cluster",
-    "--stack": "stack",
-    "--seq-len": "seq_len",
-    "--global-batch": "global_batch",
-    "--dtype": "dtype",
-    "--oom-risk": "oom_risk",
-    "--routing": "routing",
-}
+CONTROLS = {field.option: field.name for field in PAGED if field.usual} | {"--device": "cluster"}
 OPTION = re.compile(r"\((--[a-z-]+)(?:, --[a-z-]+)*\)$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assumption:
+class ShownAssumption:
     """A sentence, and the control of the room that changes what it says, "" where only the command line can."""
 
     text: str
     control: str = ""
 
 
-def answer_view(asked: Asked) -> dict[str, Any]:
+def answer_view(asked: PlanQuestion) -> dict[str, Any]:
     """What a changed question changes, as soon as the plan is found; `pending` says that its proof is still to come."""
     return _view(asked, first(asked))
 
 
-def proven_view(asked: Asked) -> dict[str, Any]:
+def proven_view(asked: PlanQuestion) -> dict[str, Any]:
     """The same with the proof and the runners-up."""
     return _view(asked, answered(asked))
 
 
-def _view(asked: Asked, found: Answered) -> dict[str, Any]:
+def _view(asked: PlanQuestion, found: Answered) -> dict[str, Any]:
     """The fragments, the address of the question, and the values of the controls left to us."""
     job = found.answer.job
     values = answer_values(found.answer, found.assumed, found.budget)
@@ -63,18 +54,18 @@ def _view(asked: Asked, found: Answered) -> dict[str, Any]:
     }
 
 
-def assumption(text: str) -> Assumption:
+def assumption(text: str) -> ShownAssumption:
     """A sentence of what was assumed, without the option, and the control for it.
 
     >>> assumption("cluster dgx-h100 (--cluster)"), assumption("layers=4 (--set)").control
-    (Assumption(text='cluster dgx-h100', control='cluster'), '')
+    (ShownAssumption(text='cluster dgx-h100', control='cluster'), '')
     """
     match = OPTION.search(text)
     control = CONTROLS.get(match[1], "") if match else ""
-    return Assumption(text=text[: match.start()].strip() if match and control else text, control=control)
+    return ShownAssumption(text=text[: match.start()].strip() if match and control else text, control=control)
 
 
-def mined(asked: Asked, found: Answered) -> dict[str, bool]:
+def mined(asked: PlanQuestion, found: Answered) -> dict[str, bool]:
     """Which runners-up are pinned already, by their pins."""
     from optimizer.reports.answer_page.words import pins_of_plan
 

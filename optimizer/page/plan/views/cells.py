@@ -17,7 +17,7 @@ from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.memory import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import at_most_offload
@@ -57,7 +57,7 @@ class Cell:
         return self.why
 
 
-def map_view(asked: Asked) -> dict[str, Any]:
+def map_view(asked: PlanQuestion) -> dict[str, Any]:
     """The map with its table."""
     job = answered(asked).answer.job
     return {"html": fragment("map.html", **map_values(job, cells(job)))}

@@ -8,26 +8,26 @@ from io import BytesIO
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.answer_page.html import plan_html
 
 REFUSED = "NOT-WRITTEN.txt"
 
 
-def answer_json(asked: Asked) -> bytes:
+def answer_json(asked: PlanQuestion) -> bytes:
     """What `optimize --json` prints for the question; `optimize check` reads it."""
     found = answered(asked, whole=True)
     return (json_text(found.answer, found.assumed) + "\n").encode()
 
 
-def report(asked: Asked) -> bytes:
+def report(asked: PlanQuestion) -> bytes:
     """The report that `optimize --html` writes, with the days and dollars of the run."""
     found = answered(asked, whole=True)
     return plan_html(found.answer, asked.flags(), found.assumed, found.budget).encode()
 
 
-def launch_folder(asked: Asked) -> bytes:
+def launch_folder(asked: PlanQuestion) -> bytes:
     """The files of `optimize --export` in a zip, those that cannot be had with the reason in a file of their own.
 
     Raises InputError when there is no plan or no file can be written.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.downloads import answer_json, launch_folder, report
@@ -17,9 +17,9 @@ from optimizer.page.plan.views.scaling import scaling_view
 from optimizer.page.plan.views.sensitivity import sensitivity_view
 
 if TYPE_CHECKING:
-    from optimizer.page.plan.workers import Task
+    from optimizer.page.plan.workers import PageTask
 
-VIEWS: Mapping[str, Callable[[Asked], Any]] = {
+VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
     "answer": answer_view,
     "proven": proven_view,
     "mine": mine_view,
@@ -35,6 +35,6 @@ VIEWS: Mapping[str, Callable[[Asked], Any]] = {
 PASTE = "paste"
 
 
-def result(task: Task) -> Any:
+def result(task: PageTask) -> Any:
     """What a view says of a question; raises OptimizerError as the engine does."""
     return paste_view(task.asked, task.body) if task.view == PASTE else VIEWS[task.view](task.asked)

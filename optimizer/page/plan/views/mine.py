@@ -8,7 +8,7 @@ from typing import Any
 from optimizer.base.units import seconds
 from optimizer.constraints.pin_text import pins_of
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.comparison_report import NOTICEABLE, signed, verdict
@@ -20,7 +20,7 @@ from optimizer.search.why.comparison import Comparison, Difference, why_not
 ROW = 30  # height of a bar [px]
 
 
-def mine_view(asked: Asked) -> dict[str, Any]:
+def mine_view(asked: PlanQuestion) -> dict[str, Any]:
     """Every plan held against the best of the question, best first."""
     answer = answered(asked).answer
     if answer.plan is None:

@@ -26,7 +26,7 @@ from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.own_files import FILE, described_as, kind_of, name_of, packed
 from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
-from optimizer.page.plan.question import FILES, Asked, asked
+from optimizer.page.plan.question import FILES, PlanQuestion, asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.answer_page.words import pins_of_plan
@@ -54,7 +54,7 @@ class Read:
     taken: str = ""
 
 
-def paste_view(before: Asked, body: bytes) -> dict[str, Any]:
+def paste_view(before: PlanQuestion, body: bytes) -> dict[str, Any]:
     """What was pasted, and the address of the question that it asks.
 
     Nothing of it is run, no file that it names is opened. Raises InputError for what is no launch, log, model or
@@ -129,7 +129,7 @@ def _parted(files: Sequence[tuple[str, bytes]]) -> tuple[list[tuple[str, bytes]]
     return rest, own
 
 
-def _of_own(asks: Asked, own: Own) -> dict[str, Any]:
+def _of_own(asks: PlanQuestion, own: Own) -> dict[str, Any]:
     """A model or a cluster alone: the room's question about it."""
     job = answered(asks).answer.job
     rows = [(kind, f"{getattr(job, kind).name}, of your file") for kind in KINDS_OF_FILES if kind in own]
@@ -139,7 +139,7 @@ def _of_own(asks: Asked, own: Own) -> dict[str, Any]:
     }
 
 
-def _launch(before: Asked, files: Sequence[tuple[str, bytes]], own: Own, folder: Path) -> Read | str:
+def _launch(before: PlanQuestion, files: Sequence[tuple[str, bytes]], own: Own, folder: Path) -> Read | str:
     """The launch, or why it is none: the reason of the kind that it looks like, else of a bash script.
 
     A text without a name is tried as each kind of file; files with names are what their names say.
@@ -165,7 +165,7 @@ def _named(files: Sequence[tuple[str, bytes]], kind: str, folder: Path) -> list[
     return [File(str(folder / name), data) for name, (_, data) in zip(names, files, strict=True)]
 
 
-def _read_as(before: Asked, files: list[File], given: Own, reasons: list[str]) -> Read | str:
+def _read_as(before: PlanQuestion, files: list[File], given: Own, reasons: list[str]) -> Read | str:
     """The launch in these files, or why it is none, "" where they are not even of this kind.
 
     What it leaves open is taken from the room, no more than that.
@@ -194,7 +194,7 @@ def _read_as(before: Asked, files: list[File], given: Own, reasons: list[str]) -
     return first
 
 
-def _of_launch(before: Asked, read: Read, own: Own) -> dict[str, Any]:
+def _of_launch(before: PlanQuestion, read: Read, own: Own) -> dict[str, Any]:
     question, launch = read.question, read.question.launch
     found = improve(question)
     launch.kept += unset(found)
@@ -232,7 +232,7 @@ def _edits(source: Source, found: Improvement) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _asks(before: Asked, question: LaunchAsRead, own: Own) -> tuple[Asked | None, str]:
+def _asks(before: PlanQuestion, question: LaunchAsRead, own: Own) -> tuple[PlanQuestion | None, str]:
     """The question of the room that the launch asks, its plan held against the best; None where it has no such."""
     job = question.job
     values: dict[str, Any] = {
@@ -257,7 +257,7 @@ def _mine(plan: Plan) -> str:
     return ",".join((pins_of_plan(plan), f"recompute={plan.recompute}", f"zero_stage={plan.zero_stage}"))
 
 
-def _of_log(before: Asked, run: Measured) -> dict[str, Any]:
+def _of_log(before: PlanQuestion, run: Measured) -> dict[str, Any]:
     """A log: its steady step time beside the best plan of the question that it asks."""
     asks = _logged(before, run.facts)
     answer = answered(asks).answer
@@ -282,7 +282,7 @@ def _of_log(before: Asked, run: Measured) -> dict[str, Any]:
     return {"html": html, "address": asks.address()}
 
 
-def _logged(before: Asked, facts: Mapping[str, str]) -> Asked:
+def _logged(before: PlanQuestion, facts: Mapping[str, str]) -> PlanQuestion:
     """The question with what the log printed instead of the room's."""
     changes: dict[str, Any] = {}
     for name in LOGGED:

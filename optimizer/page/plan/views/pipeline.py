@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
 from optimizer.studies.report.timeline import pipeline_chart
 from optimizer.studies.timeline import timeline_of
@@ -14,7 +14,7 @@ SHOWN = 20  # micro-batches at the start, and at the end
 MOST = 4000  # passes that are drawn, each with what a pointer over it is told
 
 
-def pipeline_view(asked: Asked) -> dict[str, Any]:
+def pipeline_view(asked: PlanQuestion) -> dict[str, Any]:
     """The timeline as a chart with a table of the stages."""
     answer = answered(asked).answer
     if answer.plan is None:

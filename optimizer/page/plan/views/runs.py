@@ -14,7 +14,7 @@ from optimizer.catalog.files import presets_folder
 from optimizer.job.job import Job
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.answer_page.words import stack_words
 
@@ -22,7 +22,7 @@ SHOWN = 6
 OTHER_DEVICE = 4.0  # doublings of a size that another kind of GPU is worth
 
 
-def runs_view(asked: Asked) -> dict[str, Any]:
+def runs_view(asked: PlanQuestion) -> dict[str, Any]:
     """The nearest runs as a table."""
     job = answered(asked).answer.job
     rows = [row_of(one) for one in priced(nearest(job, measured()))]

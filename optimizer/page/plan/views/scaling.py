@@ -7,7 +7,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
 from optimizer.studies.report.scaling_page import scaling_chart
 from optimizer.studies.scaling import scaling
@@ -15,7 +15,7 @@ from optimizer.studies.scaling import scaling
 FACTORS = (0.25, 0.5, 1, 2, 4)
 
 
-def scaling_view(asked: Asked) -> dict[str, Any]:
+def scaling_view(asked: PlanQuestion) -> dict[str, Any]:
     """The study around the number of GPUs asked for, at one batch."""
     job = answered(asked).answer.job
     if "dp" in job.limits.fixed:

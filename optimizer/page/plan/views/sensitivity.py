@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import Asked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
 from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.palette import BLUE, ORANGE
@@ -15,7 +15,7 @@ from optimizer.search.why.what_binds import Sensitivity, sensitivity
 ROW = 34  # height of a bar [px]
 
 
-def sensitivity_view(asked: Asked) -> dict[str, Any]:
+def sensitivity_view(asked: PlanQuestion) -> dict[str, Any]:
     """The effects as a chart with its table."""
     found = sensitivity(answered(asked).answer.job)
     if found is None:
