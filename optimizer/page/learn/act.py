@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from optimizer.page.learn import content, markup
+from optimizer.page.learn import content_files, markup
 from optimizer.page.learn.chart import Chart, Numbers, chart_of
-from optimizer.page.learn.content import Values, filled_in, value_of
+from optimizer.page.learn.content_files import Values, filled_in, value_of
 from optimizer.page.learn.question import Question, question_of
 
 
@@ -43,11 +43,11 @@ class Act:
     @property
     def content(self) -> Values:
         """What its file says."""
-        return content.table(f"act_{self.number}.toml")
+        return content_files.table(f"act_{self.number}.toml")
 
     def text(self, name: str) -> str:
         """One of its texts, in Markdown."""
-        return content.texts(f"act_{self.number}.md")[name]
+        return content_files.texts(f"act_{self.number}.md")[name]
 
     def question(self, name: str) -> Question:
         """One of its questions."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.content import Values, filled_in
+from optimizer.page.learn.content_files import Values, filled_in
 
 PREDICTION = "prediction"
 

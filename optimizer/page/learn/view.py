@@ -14,7 +14,7 @@ from optimizer.page.learn import markup
 from optimizer.page.learn.act import Act, Shown
 from optimizer.page.learn.acts.all import ACTS
 from optimizer.page.learn.chart import Chart
-from optimizer.page.learn.content import table, texts
+from optimizer.page.learn.content_files import table, texts
 from optimizer.page.learn.contexts import CONTEXTS, SMALL
 from optimizer.page.learn.desk import Desk
 from optimizer.page.learn.ledger import LONGEST, Entry, as_csv, as_json, sheet_named

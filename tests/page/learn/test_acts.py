@@ -13,7 +13,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.files import presets_folder
 from optimizer.page.learn.acts import five, four
 from optimizer.page.learn.acts.all import ACTS
-from optimizer.page.learn.content import texts
+from optimizer.page.learn.content_files import texts
 from optimizer.page.learn.contexts import CONTEXTS, LARGE, job_of
 from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.contexts import LARGE, SMALL, job_of
 from optimizer.page.learn.once import once
 from optimizer.studies.scaling import SERIES, Point, ScalingStudy, scaling

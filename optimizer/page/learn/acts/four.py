@@ -8,7 +8,7 @@ from math import log10
 
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.contexts import CONTEXTS, job_of
 from optimizer.page.learn.once import once
 from optimizer.page.learn.priced import best

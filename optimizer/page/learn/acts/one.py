@@ -8,7 +8,7 @@ from functools import cache
 
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.measured import compared_numbers, data_parallel_runs
 from optimizer.page.learn.priced import data_parallel, nearest
 from optimizer.page.learn.textbook.data_parallel import (

@@ -6,7 +6,7 @@ from functools import cache
 
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.textbook.bus_curve import Bottleneck, Curve, Reading, half_message, printed, read_curve
 
 

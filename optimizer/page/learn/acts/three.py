@@ -9,7 +9,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.plan_operators import Operator, operators_of
 from optimizer.page.learn.priced import best
 from optimizer.page.learn.textbook.layer_roof import UTILISATION, Sheet

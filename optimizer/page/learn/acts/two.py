@@ -7,7 +7,7 @@ from functools import cache
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content import Values
+from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.measured import compared_numbers, gpt3_runs
 from optimizer.page.learn.priced import best, designed
 from optimizer.page.learn.textbook.data_parallel import LAB
