@@ -25,9 +25,9 @@ def _vendor(row: Judged, vendor: str) -> bool:
 
 TIMES: Mapping[str, Callable[[Judged], bool]] = {
     "dense": lambda row: row.category == "",
-    "mixtures": lambda row: row.category == EXPERTS,
+    "MoE": lambda row: row.category == EXPERTS,
     "below 10 % MFU": lambda row: row.category == STARVED,
-    "mixtures below 10 % MFU among them": lambda row: row.category == STARVED and _mixture(row),
+    "MoE below 10 % MFU among them": lambda row: row.category == STARVED and _moe(row),
     "NVIDIA's and AWS's runs of megatron-bridge-2025": lambda row: row.stack == "megatron-bridge-2025",
     "AMD": lambda row: _vendor(row, "AMD"),
     "TPU": lambda row: _vendor(row, "Google"),
@@ -36,13 +36,13 @@ TIMES: Mapping[str, Callable[[Judged], bool]] = {
 }
 MEMORY: Mapping[str, Callable[[Judged], bool]] = {
     "plain, nothing recomputed": lambda row: row.category == "",
-    "mixtures": lambda row: row.category == EXPERTS,
+    "MoE": lambda row: row.category == EXPERTS,
     "recomputed": lambda row: row.category == RECOMPUTED,
     "sharded weights among these": lambda row: row.run.plan is not None and row.run.plan.zero_stage >= 3,
 }
 
 
-def _mixture(row: Judged) -> bool:
+def _moe(row: Judged) -> bool:
     return row.run.job is not None and row.run.job.model.experts is not None
 
 

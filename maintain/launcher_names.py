@@ -158,6 +158,9 @@ def table(keys: Mapping[str, Iterable[str]]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Print the table of a launcher."""
     launcher, folder = arguments[0], Path(arguments[1])
+    clones = (TITAN,) if launcher == TITAN else (BRIDGE, MEGATRON)
+    if missing := [name for name in clones if not (folder / name).is_dir()]:
+        sys.exit(f"launcher_names: {folder} has no clone named {' or '.join(missing)}")
     said = "fields of its dataclasses, as maintain/launcher_names.py reads them"
     if launcher == TITAN:
         print(f"# Keys of the configuration of pytorch/torchtitan: {said}.")

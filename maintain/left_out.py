@@ -58,7 +58,7 @@ def errors_of(found: Sequence[LeftOut], quantity: str) -> dict[str, tuple[float,
         weights: dict[str, list[FloatArray]] = {}
         for some in found:
             of_kind = some.held.like if kind == INTERPOLATED else ~some.held.inside
-            # What lies outside is too little to tell mixtures from others.
+            # What lies outside is too little to tell MoE from others.
             categories = np.where((kind == EXTRAPOLATED) & (some.categories == EXPERTS), "", some.categories)
             for category in np.unique(categories[of_kind]):
                 chosen = of_kind & (categories == category)

@@ -1,8 +1,8 @@
-"""What each mechanism of mixtures explains: `python -m maintain.mechanisms --runs FILE [--runs FILE]`.
+"""What each mechanism of MoE models explains: `python -m maintain.mechanisms --runs FILE [--runs FILE]`.
 
-Every mixture of the runs is priced once more with one mechanism switched to neutral and nothing refitted. An error that
-does not grow without a mechanism says that these runs do not need it. Printed as Markdown, with the parameters of each
-stack: fitted, known, at their default, and runs for each fitted one.
+Every MoE run is priced once more with one mechanism switched to neutral and nothing refitted. An error that does not
+grow without a mechanism says that these runs do not need it. Printed as Markdown, with the parameters of each stack:
+fitted, known, at their default, and runs for each fitted one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ ALL = "all mechanisms"
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """A mechanism and what makes it neutral: features and parameters of the stack, fields of the plan and of the
-    model's experts, constants of modules.
+    """A mechanism and what makes it neutral.
+
+    Attributes:
+        name: in the table.
+        features: of the stack.
+        parameters: of the stack.
+        plan: fields of the plan.
+        experts: fields of the model's experts.
+        constants: modules, names and values.
     """
 
     name: str
@@ -64,14 +71,14 @@ MECHANISMS = (
         name="host time of a dispatcher's call over EFA",
         constants=((dispatchers, "KINDS", {name: replace(kind, proxied=0.0) for name, kind in KINDS.items()}),),
     ),
-    Mechanism(name="exchange beside other micro-batches", plan={"overlap_exchange": False}),
+    Mechanism(name="all-to-all overlapped with other micro-batches", plan={"overlap_exchange": False}),
     Mechanism(name="imbalance of real routing", features={"routing": "", "balanced_experts": True}),
     Mechanism(name="start of each expert's product", constants=((routed_rows, "GROUP_ROWS", 0.0),)),
     Mechanism(name="rate of grouped products", parameters={"expert_efficiency": 1.0}),
     Mechanism(name="rows gathered by index cost twice", constants=((routed_rows, "GATHERED", 1.0),)),
-    Mechanism(name="wait for the sizes of the exchange", features={"synchronised": False}),
+    Mechanism(name="wait for the sizes of the all-to-all", features={"synchronised": False}),
     Mechanism(name="graphs of parts of a layer", features={"graphed": (), "cuda_graphs": False}),
-    Mechanism(name="host time of eager mixtures", features={"eager_experts": False}),
+    Mechanism(name="host time of eager MoE layers", features={"eager_experts": False}),
     Mechanism(name="what a release does not fuse yet", features={"unfused": ()}),
     Mechanism(name="experts fused in their products", features={"fused_experts": False}),
     Mechanism(name="processes without cores of their own", features={"bound_host": True}),
@@ -102,36 +109,32 @@ def _constants(changes: Sequence[tuple[ModuleType, str, Any]]) -> Iterator[None]
             setattr(module, name, value)
 
 
-def mixtures(runs: Sequence[Run]) -> list[Run]:
-    """The clean runs of mixtures that have a step time."""
+def moe_runs(runs: Sequence[Run]) -> list[Run]:
+    """The clean runs of MoE models that have a step time."""
     return [run for run in runs if run.job and run.job.model.experts and run.step_time and not run.doubted]
 
 
 def mechanisms_table(runs: Sequence[Run]) -> list[str]:
     """Mean errors by stack with all mechanisms, and by how much each is larger without one, in Markdown.
 
-    Raises InputError where no run is a mixture with a step time.
+    Raises InputError where no run is of an MoE model with a step time.
     """
-    told = mixtures(runs)
-    if not told:
-        raise InputError("no row is a mixture that can be priced and has a step time; give tables of measured mixtures")
-    groups = gathered(range(len(told)), lambda place: told[place].stack_name)
+    chosen = moe_runs(runs)
+    if not chosen:
+        raise InputError("no row is of an MoE model that can be priced and has a step time; give tables of such runs")
+    groups = gathered(range(len(chosen)), lambda place: chosen[place].stack_name)
     names = [ALL, *map(str, groups)]
     lines = [f"| mean error | {' | '.join(['all stacks', *names[1:]])} |", f"|---|{'---|' * len(names)}"]
-    members = [np.arange(len(told)), *(np.array(places) for places in groups.values())]
+    members = [np.arange(len(chosen)), *(np.array(places) for places in groups.values())]
     lines.append(f"| runs | {' | '.join(str(len(some)) for some in members)} |")
-    whole = np.array(errors_without(told, None))
+    whole = np.array(errors_without(chosen, None))
     lines.append(f"| {ALL} | {' | '.join(f'{whole[some].mean():.1%}' for some in members)} |")
     for mechanism in MECHANISMS:
-        without = np.array(errors_without(told, mechanism))
-        cells = [_change(float((without - whole)[some].mean())) for some in members]
+        without = np.array(errors_without(chosen, mechanism))
+        points = [100.0 * float((without - whole)[some].mean()) for some in members]
+        cells = [f"{lost:+.1f}" if abs(lost) >= 0.05 else "" for lost in points]
         lines.append(f"| without: {mechanism.name} | {' | '.join(cells)} |")
     return lines
-
-
-def _change(points: float) -> str:
-    """Points of the mean error that are lost without a mechanism, "" where nothing changes."""
-    return f"{100.0 * points:+.1f}" if abs(points) >= 5e-4 else ""
 
 
 def parameters_table(names: Sequence[str]) -> list[str]:
@@ -149,7 +152,7 @@ def main(arguments: Sequence[str]) -> str:
     if len(arguments) < 2 or len(arguments) % 2 or set(arguments[::2]) != {"--runs"}:
         raise InputError("usage: python -m maintain.mechanisms --runs FILE.csv [--runs FILE.csv]")
     runs = [run for file in arguments[1::2] for run in read_runs(Path(file))]
-    names = sorted({run.stack_name for run in mixtures(runs)})
+    names = sorted({run.stack_name for run in moe_runs(runs)})
     return "\n".join([*mechanisms_table(runs), "", *parameters_table(names)])
 
 

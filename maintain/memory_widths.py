@@ -1,7 +1,7 @@
 """Memory intervals of a stack whose runs print no peak: `python -m maintain.memory_widths STACK FILE`.
 
 Runs of stacks that allocate as this one does are priced with its parameters of memory: what they err is what it errs
-where it has not been measured. Runs are plain, or recompute, or are mixtures, and each kind has a width of its own.
+where it has not been measured. Plain runs, runs that recompute and MoE runs have widths of their own.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ def errors_of_kind(stack: Stack, runs: Sequence[Run], kind: str) -> FloatArray:
 
     What lies outside of the allocator is that of the runs' own software and devices.
     """
-    told = [run for run in runs if run.stack_name in ALIKE[kind] and run.memory and memory_kind(run) == kind]
-    known = [run for run in told if run.job is not None and not run.doubted]
+    alike = [run for run in runs if run.stack_name in ALIKE[kind] and run.memory and memory_kind(run) == kind]
+    known = [run for run in alike if run.job is not None and not run.doubted]
     values = {name: stack[name] for name in MEMORY_PARAMETERS if name != "context_memory"}
     return memory_errors(known, values) if known else np.zeros(0)
 
 
 def memory_widths(stack: Stack, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths in log by kind: interpolated and extrapolated [1]."""
-    found: dict[str, float] = {}
+    widths: dict[str, float] = {}
     for kind in ALIKE:
         errors = errors_of_kind(stack, runs, kind)
         if len(errors) >= FEWEST:
             width = conformal(np.abs(errors))
-            found |= {f"memory{kind}_interpolated": width, f"memory{kind}_extrapolated": WIDER * width}
-            found |= {f"memory{kind}_n": float(len(errors))}
-    return found
+            widths |= {f"memory{kind}_interpolated": width, f"memory{kind}_extrapolated": WIDER * width}
+            widths |= {f"memory{kind}_n": float(len(errors))}
+    return widths
 
 
 if __name__ == "__main__":

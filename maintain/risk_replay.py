@@ -1,17 +1,102 @@
-"""How often plans at a risk of going out of memory would have: `python -m maintain.risk_replay --runs FILE`."""
+"""How often plans at a risk of going out of memory would have: `python -m maintain.risk_replay --runs FILE`.
+
+On measured runs: how often an answer at each risk goes out of memory, and what the risk costs in time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import numpy as np
 
-from optimizer.calibration.risk_replay import Replay, replay
-from optimizer.calibration.runs import read_runs
+from optimizer.calibration.groups import gathered, plan_group
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.validation import Priced, priced
 from optimizer.catalog.files import presets_folder
+from optimizer.objectives.step.safe_memory import margin
 
 RISKS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
+BATCH = 500  # runs that are priced together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The answers to groups of measured plans, each the plan predicted to be the fastest of those that the risk allows.
+
+    Attributes:
+        risk: of going out of memory [1].
+        groups: of measured plans.
+        answered: those with such a plan.
+        failed: answers that went out of memory when they were run.
+        mean_regret: measured time of answers that ran / best measured time of their group - 1, on average [1].
+        dearer: the same against the answer at even risk, over groups where that ran too [1].
+    """
+
+    risk: float
+    groups: int
+    answered: int
+    failed: int
+    mean_regret: float
+    dearer: float
+
+    @property
+    def rate(self) -> float:
+        """Share of the answers that went out of memory [1]."""
+        return self.failed / self.answered if self.answered else 0.0
+
+
+def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
+    """The answers at each risk, over groups of at least two plans of which one ran and one's memory could be too much.
+
+    A group counts where some run of it went out of memory or tells its memory.
+    """
+    chosen = [run for run in runs if run.job is not None and run.plan is not None and run.out_of_memory is not None]
+    rows = [row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])]
+    known = [row for row in rows if row.step_time and (row.run.step_time or row.run.out_of_memory)]
+    groups = [members for members in gathered(known, lambda row: plan_group(row.run)).values() if _telling(members)]
+    bold = [answer(members, 0.5) for members in groups]
+    return tuple(_replayed(groups, bold, risk) for risk in risks)
+
+
+def answer(members: Sequence[Priced], risk: float) -> Priced | None:
+    """The plan predicted to be the fastest of those that this risk allows; None without one."""
+    allowed = [row for row in members if _allowed(row, risk)]
+    return min(allowed, key=lambda row: row.step_time or np.inf, default=None)
+
+
+def _allowed(row: Priced, risk: float) -> bool:
+    job = row.run.job
+    return job is not None and row.reserved is not None and row.reserved <= job.usable_memory * margin(job, risk)
+
+
+def _telling(members: Sequence[Priced]) -> bool:
+    """Whether a group has several plans, one that ran, and something known about memory."""
+    plans = {row.run.plan for row in members}
+    ran = any(not row.run.out_of_memory for row in members)
+    return len(plans) > 1 and ran and any(row.run.out_of_memory or row.run.memory for row in members)
+
+
+def _replayed(groups: Sequence[Sequence[Priced]], bold: Sequence[Priced | None], risk: float) -> Replay:
+    answers = [answer(members, risk) for members in groups]
+    regrets, dearer = [], []
+    for members, found, other in zip(groups, answers, bold, strict=True):
+        if found is None or found.run.out_of_memory or not found.run.step_time:
+            continue
+        best = min(row.run.step_time for row in members if row.run.step_time and not row.run.out_of_memory)
+        regrets.append(found.run.step_time / best - 1.0)
+        if other is not None and not other.run.out_of_memory and other.run.step_time:
+            dearer.append(found.run.step_time / other.run.step_time - 1.0)
+    return Replay(
+        risk=risk,
+        groups=len(groups),
+        answered=sum(found is not None for found in answers),
+        failed=sum(bool(found and found.run.out_of_memory) for found in answers),
+        mean_regret=float(np.mean(regrets)) if regrets else 0.0,
+        dearer=float(np.mean(dearer)) if dearer else 0.0,
+    )
 
 
 @click.command()

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.calibration.runs import Run, read_runs
-from optimizer.trial.replay import (
+from maintain.trial_groups import (
+    FEWEST_PLANS,
     TRIALS,
     Group,
     Policy,
@@ -27,6 +27,7 @@ from optimizer.trial.replay import (
     ranking,
     together,
 )
+from optimizer.calibration.runs import Run, read_runs
 
 WRONG_SEEDS = (0, 1, 2)
 SEEDS = tuple(range(10))  # of policies that draw
@@ -128,6 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, action="append", required=True, metavar="FILE.csv", help="measured runs")
     runs = [run for path in parser.parse_args(arguments).runs for run in read_runs(path)]
     groups = scenarios(runs)
+    if not groups:
+        parser.error(f"no group of at least {FEWEST_PLANS} measured runs differs only in the plan")
     print(f"Mean regret [%] after 1 / 2 / {TRIALS} trials (groups)\n")
     print(table(curves(groups), groups))
     said = 100 * np.nanmean(expected_losses(next(iter(groups.values()))), axis=0)

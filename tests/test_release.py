@@ -64,6 +64,17 @@ def test_the_version_is_that_of_git() -> None:
     assert ".git_archival.txt export-subst" in (ROOT / ".gitattributes").read_text(encoding="utf-8")
 
 
+def test_the_wheel_holds_the_package_its_content_and_the_presets() -> None:
+    targets = PROJECT["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"]["packages"] == ["optimizer"]  # without maintain, tests and bench
+    assert targets["wheel"]["force-include"] == {"presets": "optimizer/_presets"}
+    assert "/maintain" in targets["sdist"]["include"]
+    content = [path.relative_to(ROOT).as_posix() for path in (ROOT / "optimizer/page/learn/content").iterdir()]
+    listed = subprocess.run(["git", "check-ignore", *content], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert len(content) == 14
+    assert listed.stdout == ""  # what git ignores no wheel has
+
+
 def test_the_conda_recipe_needs_what_the_package_needs() -> None:
     run = RECIPE["requirements"]["run"]
     wanted = [f"python {PROJECT['project']['requires-python']}", *map(conda, PROJECT["project"]["dependencies"])]

@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.planners.score import FORMAT, HERE
 from optimizer.calibration.row_recipe import switched_off
+from optimizer.calibration.run_notes import clean_columns
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog.files import presets_folder
 
@@ -66,7 +67,7 @@ def job_of(run: Run) -> dict[str, Any]:
         "software": {
             "framework": run.row.get("framework", ""),
             "attention": run.row.get("attention_kernel", ""),
-            "switched_off": list(switched_off(run.row)),
+            "switched_off": list(switched_off(clean_columns(run.row, []))),
         },
         "gpus": job.gpus,
         "seq_len": job.seq_len,

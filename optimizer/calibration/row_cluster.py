@@ -8,8 +8,8 @@ from functools import cache
 from math import log10
 
 from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_network import all_reduce_benchmark, named_fabric, network_bandwidth, nvlink_share
-from optimizer.calibration.row_numbers import integer
+from optimizer.calibration.row_network import named_fabric, network_bandwidth, nvlink_share
+from optimizer.calibration.row_numbers import integer, number
 from optimizer.catalog import load_cluster, load_link
 from optimizer.catalog.hardware import with_network
 from optimizer.job.hardware import Cluster
@@ -33,7 +33,7 @@ def read_cluster(row: Row) -> Cluster:
         row.get("intra_link", ""),
         row.get("inter_link", ""),
     )
-    benchmark = all_reduce_benchmark(row.get("notes", ""))
+    benchmark = number(row, "all_reduce_gb_s") * 1e9 if row.get("all_reduce_gb_s") else 0.0
     return _slowed(cluster, benchmark) if benchmark and integer(row, "gpus") > cluster.scale_up_size else cluster
 
 

@@ -116,7 +116,6 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
     gated = any(word in _plain(row.get("model", "")) for word in GATED)
     if "vocab" not in dims:
         assumed.append("vocabulary 51200")
-    learned = "position" in row.get("notes", "") or not gated
     described = Model(
         name=row.get("model") or "unnamed",
         layers=dims["layers"],
@@ -129,11 +128,11 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
         max_seq_len=integer(row, "seq_len", _context(row)),
         gated_mlp=gated,
         norm="rms" if gated else "layer",
-        position="learned" if learned and not gated else "rope",
+        position="rope" if gated else "learned",
         attention_bias=not gated,
         attention_out_bias=not gated,
         mlp_bias=not gated,
-        tied_embeddings=not gated or "tied embeddings true" in row.get("notes", "").lower(),
+        tied_embeddings=not gated or row.get("tied_embeddings") == "yes",
         experts=experts,
     )
     return possible(described)

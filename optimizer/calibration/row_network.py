@@ -58,19 +58,6 @@ def named_fabric(text: str) -> str:
     return _EFA.get(_port_speed(text), "efa-v4") if re.search(r"\befa", text.lower()) else ""
 
 
-_BENCHMARK = re.compile(r"collective bench in the same job gb/s: allreduce ([\d.]+)")
-
-
-def all_reduce_benchmark(notes: str) -> float:
-    """Bus bandwidth of the all-reduce that a run timed over all of its GPUs, 0 when it says none [B/s].
-
-    >>> all_reduce_benchmark("job 1; collective bench in the same job GB/s: AllReduce 190.5 AllGather 75") / 1e9
-    190.5
-    """
-    match = _BENCHMARK.search(notes.lower())
-    return float(match[1]) * 1e9 if match else 0.0
-
-
 def _node_speed(text: str, gpus_per_node: int) -> float:
     """One-way bandwidth per GPU of one network [B/s].
 

@@ -15,24 +15,21 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.base.units import GB, GiB
 from optimizer.calibration.row_cluster import read_cluster
-from optimizer.calibration.row_corrections import corrected
 from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_model import read_model
-from optimizer.calibration.row_numbers import flag, integer, number_problems
+from optimizer.calibration.row_numbers import flag, integer, number, number_problems
 from optimizer.calibration.row_recipe import (
     dispatcher,
     kept_away,
     number_format,
-    overlaps,
     printed_layout,
     recomputation,
-    recomputed_first,
     schedule,
     sharding,
     under_recipe,
     usual_vpp,
 )
-from optimizer.calibration.row_release import as_released
+from optimizer.calibration.run_notes import clean_columns
 from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
@@ -54,8 +51,20 @@ MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, t
 class Run:
     """One row: what was measured and, unless `refused`, the job and plan to compare it with.
 
-    `step_time` [s] and `memory` [B] are None where the source gives none; `group` names rows that differ only in the
-    plan; `assumed` lists what the row did not say.
+    Attributes:
+        id: of the row, else its line.
+        row: its cells.
+        stack_name: the preset that prices it.
+        refused: why it cannot be priced.
+        job: what was trained.
+        plan: how.
+        step_time: as measured [s]; None where the source gives none.
+        memory: as measured [B]; None where the source gives none.
+        memory_kind: what that counts.
+        out_of_memory: whether it ran out of memory; None where nothing says so.
+        doubt: why its source makes it no clean measurement.
+        group: names rows that differ only in the plan.
+        assumed: what the row did not say.
     """
 
     id: str
@@ -68,6 +77,7 @@ class Run:
     memory: float | None = None
     memory_kind: str = ""
     out_of_memory: bool | None = None
+    doubt: str = ""
     group: str = ""
     assumed: tuple[str, ...] = ()
 
@@ -76,16 +86,26 @@ class Run:
         """Why the row is no clean measurement of its plan, "" where it is: nothing is fitted to it nor judged by it."""
         if quality := self.row.get("quality", ""):
             return f"its source calls it {quality}"
-        if "tokens per step unknown" in self.row.get("notes", "").lower():
-            return "its source does not say how many tokens a step has"
+        if self.doubt:
+            return self.doubt
         return "" if self.plan is None or self.row.get("micro_batch") else "it names no micro_batch"
 
 
 def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
-    """Every row of a CSV of measured runs, in its order; `stack` overrides the one each row names.
+    """Every row of a CSV of measured runs, in its order.
 
-    Raises InvalidFile when the file cannot be read as CSV or lacks a column that nothing can replace.
+    Args:
+        path: of the table.
+        stack: overrides the one that each row names.
+
+    Raises:
+        InvalidFile: the file cannot be read as CSV or lacks a column that nothing can replace.
     """
+    return [read_run(row, index, stack) for index, row in enumerate(rows_of(path), start=2)]
+
+
+def rows_of(path: str | Path) -> list[dict[str, str]]:
+    """The rows of a CSV of measured runs without blanks around their cells. Raises InvalidFile as read_runs does."""
     try:
         reader = csv.DictReader(StringIO(decoded(read_bytes(path, MOST))))
         rows = [dict(row) for row in reader]
@@ -99,18 +119,15 @@ def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
     if missing or not ({"model", "layers"} & columns):
         need = [*missing, *([] if {"model", "layers"} & columns else ["model (or layers, hidden, heads, ...)"])]
         raise InvalidFile(path, [f"column {name} is missing" for name in need])
-    return [read_run(row, index, stack) for index, row in enumerate(rows, start=2)]
+    return [{key: (value or "").strip() for key, value in row.items() if key is not None} for row in rows]
 
 
 def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     """One row as a Run; a row that cannot be priced carries the reason instead of a job."""
-    row = {key: (value or "").strip() for key, value in row.items() if key is not None}
+    row = dict(row)
     identity = row.get("id") or f"line {line}"
     assumed: list[str] = []
-    if re.fullmatch(r"\d+ or \d+", row.get("micro_batch", "")):
-        assumed.append(f"no micro_batch: {row['micro_batch']} are two")
-        row["micro_batch"] = ""
-    recipe = as_released(corrected(row, assumed), assumed)
+    recipe = _one_step(clean_columns(row, assumed))
     row["micro_batch"] = recipe.get("micro_batch", "")
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
@@ -179,7 +196,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         raise InputError(f"model {row['model']!r} is not a decoder-only transformer")
     if "single layer" in row.get("model", "").lower():
         raise InputError(f"{row['model']!r} is one layer without embedding and head, not a training step")
-    if re.search(r"\b(lora|peft)\b", (row.get("notes", "") + _table(row)).lower()):
+    if row.get("trains") == "adapters":
         raise InputError("the run trains adapters (LoRA), not all weights")
     gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
@@ -212,10 +229,10 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         shard=shard,
         recompute=recomputation(row, assumed),
         layers_per_stage=layout[0] if layout else filled,
-        recompute_first=recomputed_first(row),
+        recompute_first=integer(row, "recompute_first", 0) if row.get("recompute") == "full" else 0,
         schedule=schedule(row, vpp),
         dispatcher=dispatcher(row, stack) if model.experts and ep > 1 else DISPATCHERS[0],
-        overlap_exchange=bool(model.experts and ep > 1 and overlaps(row)),
+        overlap_exchange=bool(model.experts and ep > 1 and row.get("ep_overlap", "").lower() == "on"),
     )
     job = Job(
         model=model,
@@ -261,19 +278,24 @@ def chips(row: Row, assumed: list[str]) -> int:
 def _measured(row: Row) -> dict[str, Any]:
     status = row.get("status", "ok") or "ok"
     step = float(row["step_time_s"]) if row.get("step_time_s") else None
-    memory = float(row["mem_gb"]) * memory_unit(row) if row.get("mem_gb") else None
+    unit = GiB if row.get("mem_gb_unit") == "GiB" else GB
+    memory = float(row["mem_gb"]) * unit if row.get("mem_gb") else None
     oom = True if status == "oom" else (False if status == "ok" and step else None)
-    return {"step_time": step, "memory": memory, "memory_kind": row.get("mem_kind", ""), "out_of_memory": oom}
+    known = {"step_time": step, "memory": memory, "out_of_memory": oom}
+    return known | {"memory_kind": row.get("mem_kind", ""), "doubt": row.get("doubt", "")}
 
 
-def memory_unit(row: Row) -> float:
-    """Bytes of one mem_gb: 1e9, or 2^30 where its kind, or notes of a row without one, say GiB [B].
+def _one_step(row: Row) -> Row:
+    """One of the `steps` that a row calls one.
 
-    >>> memory_unit({"mem_kind": "torch allocated", "notes": "GiB"}), memory_unit({"notes": "mem GiB"})
-    (1000000000.0, 1073741824.0)
+    >>> one = _one_step({"steps": "8", "global_batch": "2048.0", "step_time_s": "44.0"})
+    >>> one["global_batch"], one["step_time_s"]
+    ('256.0', '5.5')
     """
-    named = row.get("mem_kind") or row.get("notes", "")
-    return GiB if re.search(r"\bgib\b", named.lower()) else GB
+    if not row.get("steps"):
+        return row
+    cells = {name: row[name] for name in ("global_batch", "step_time_s") if row.get(name)}
+    return {**row, **{name: str(number(row, name) / integer(row, "steps")) for name in cells}}
 
 
 def _group(row: Row) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maintain.trial_groups import expected_losses
 from maintain.trial_replay import curves, scenarios, table
 from optimizer.calibration.runs import read_runs
-from optimizer.trial.replay import expected_losses
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "measured"
 FILES = [MEASURED / "runs.csv", MEASURED / "moe_runs.csv"]

@@ -11,10 +11,10 @@ from optimizer.calibration.row_recipe import (
     number_format,
     printed_layout,
     recomputation,
-    recomputed_first,
     under_recipe,
     usual_vpp,
 )
+from optimizer.calibration.run_notes import clean_columns
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_cluster, load_model
 from optimizer.job.stack import Features, Stack
@@ -25,8 +25,12 @@ COLUMNS = (
 )
 
 
+def with_notes(row: dict[str, str], stack: Stack) -> Stack:
+    return under_recipe(clean_columns(row, []), stack)
+
+
 def features(notes: str, **columns: str) -> Features:
-    return under_recipe({"notes": notes, **columns}, Stack(name="mine")).features
+    return with_notes({"notes": notes, **columns}, Stack(name="mine")).features
 
 
 def read(folder: Path, row: str) -> Run:
@@ -50,21 +54,21 @@ def test_graphs(words: str, graphs: bool) -> None:
 def test_balanced_experts_override_the_fitted_imbalance() -> None:
     stack = Stack(name="mine", parameters={"expert_imbalance": 1.4})
     assert stack.imbalance == 1.4
-    assert under_recipe({"notes": "experts force-balanced"}, stack).imbalance == 1.0
+    assert with_notes({"notes": "experts force-balanced"}, stack).imbalance == 1.0
 
 
 def test_maxtext_keeps_the_projections_into_attention_and_says_so() -> None:
     assumed: list[str] = []
-    assert recomputation({"framework": "MaxText"}, assumed) == "selective"
+    assert recomputation(clean_columns({"framework": "MaxText"}, []), assumed) == "selective"
     assert "MaxText" in assumed[0]
     assert features("", framework="MaxText").selective == "qkv"
     assert recomputation({"framework": "MaxText", "recompute": "full"}, []) == "full"
 
 
 def test_only_full_recomputation_counts_layers() -> None:
-    assert recomputed_first({"recompute": "full", "notes": "recompute_num_layers=3"}) == 3
-    assert recomputed_first({"recompute": "selective", "notes": "recompute_num_layers=3"}) == 0
-    assert recomputed_first({"recompute": "full", "notes": ""}) == 0
+    notes = "recompute_num_layers=3"
+    assert clean_columns({"recompute": "full", "notes": notes}, [])["recompute_first"] == "3"
+    assert "recompute_first" not in clean_columns({"recompute": "selective", "notes": notes}, [])
 
 
 def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
@@ -147,14 +151,17 @@ def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:
 def test_real_routing_is_a_trained_router_whatever_the_column_says() -> None:
     assert features("real routing (dropless), as in the forced-balance row", balance="forced").routing == "trained"
     assert features("", balance="real").routing == "trained"
-    assert under_recipe({"balance": "forced"}, Stack(name="mine")).imbalance == 1.0
+    assert with_notes({"balance": "forced"}, Stack(name="mine")).imbalance == 1.0
 
 
 def test_a_printed_layout_is_read_with_its_prediction_layers() -> None:
-    assert printed_layout({"notes": "layout Et|(tt|)*30L (32 stages)"}, 61, 32) == ((1, *(2,) * 30, 0), False)
-    assert printed_layout({"notes": "layout Et|tt|tmL"}, 4, 3) == ((1, 2, 1), True)
-    assert printed_layout({"notes": "layout Et|tt|tmL"}, 5, 3) is None
-    assert printed_layout({"notes": "no layout"}, 5, 3) is None
+    assert printed_layout(clean_columns({"notes": "layout Et|(tt|)*30L (32 stages)"}, []), 61, 32) == (
+        (1, *(2,) * 30, 0),
+        False,
+    )
+    assert printed_layout({"layout": "Et|tt|tmL"}, 4, 3) == ((1, 2, 1), True)
+    assert printed_layout({"layout": "Et|tt|tmL"}, 5, 3) is None
+    assert printed_layout(clean_columns({"notes": "no layout"}, []), 5, 3) is None
 
 
 def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
@@ -169,10 +176,10 @@ def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
 
 def test_asynchronous_tensor_parallelism_hides_a_quarter() -> None:
     stack = Stack(name="mine", parameters={"tp_overlap": 0.1})
-    assert under_recipe({"notes": "async TP; torch.compile"}, stack)["tp_overlap"] == 0.25
-    assert under_recipe({"notes": "vanilla TP; torch.compile"}, stack)["tp_overlap"] == 0.1
+    assert with_notes({"notes": "async TP; torch.compile"}, stack)["tp_overlap"] == 0.25
+    assert with_notes({"notes": "vanilla TP; torch.compile"}, stack)["tp_overlap"] == 0.1
     more = Stack(name="mine", parameters={"tp_overlap": 0.7})
-    assert under_recipe({"notes": "async TP"}, more)["tp_overlap"] == 0.7
+    assert with_notes({"notes": "async TP"}, more)["tp_overlap"] == 0.7
 
 
 def test_the_recipe_of_a_narrow_format_is_the_rows() -> None:
@@ -206,32 +213,32 @@ def test_a_graph_of_parts_replays_these_alone(scope: str, whole: bool, parts: tu
 )
 def test_a_host_waits_for_nothing_where_tokens_are_dropped(notes: str, table: str, waits: bool) -> None:
     stack = Stack(name="mine", features=Features(synchronised=True))
-    assert under_recipe({"notes": notes, "table": table}, stack).features.synchronised is waits
+    assert with_notes({"notes": notes, "table": table}, stack).features.synchronised is waits
 
 
 def test_benchmarks_of_torchtitan_have_an_untrained_router_unless_balance_is_forced() -> None:
     row = {"stack": "torchtitan-2025", "experts": "16"}
-    assert under_recipe(row, Stack(name="mine")).features.routing == "fresh"
-    assert under_recipe({**row, "balance": "forced"}, Stack(name="mine")).features.routing == ""
-    assert under_recipe({"stack": "torchtitan-2025"}, Stack(name="mine")).features.routing == ""
+    assert with_notes(row, Stack(name="mine")).features.routing == "fresh"
+    assert with_notes({**row, "balance": "forced"}, Stack(name="mine")).features.routing == ""
+    assert with_notes({"stack": "torchtitan-2025"}, Stack(name="mine")).features.routing == ""
 
 
 def test_states_of_fewer_bytes_are_read() -> None:
-    features = under_recipe({"notes": "BF16 Adam moments, FP8 primary weights"}, Stack(name="mine")).features
+    features = with_notes({"notes": "BF16 Adam moments, FP8 primary weights"}, Stack(name="mine")).features
     assert (features.optimizer_bytes, features.param_bytes) == (8, 1)
-    features = under_recipe({"notes": "weight_dtype=bfloat16"}, Stack(name="mine")).features
+    features = with_notes({"notes": "weight_dtype=bfloat16"}, Stack(name="mine")).features
     assert (features.optimizer_bytes, features.grad_bytes) == (6, 2)
 
 
 def test_overlaps_that_a_launch_had_switched_off_hide_no_more_than_without_them() -> None:
     stack = Stack(name="mine", parameters={"tp_overlap": 0.8, "p2p_overlap": 0.5, "dp_overlap": 0.9})
-    found = under_recipe({"notes": "ub_tp_comm_overlap=False, overlap_p2p_comm=False"}, stack)
+    found = with_notes({"notes": "ub_tp_comm_overlap=False, overlap_p2p_comm=False"}, stack)
     # Megatron-LM hides four of ten collectives of a layer without being told.
     assert (found["tp_overlap"], found["p2p_overlap"], found["dp_overlap"]) == (0.4, 0.0, 0.9)
-    assert under_recipe({"notes": "TP_COMM_OVERLAP=True"}, stack) is stack
+    assert with_notes({"notes": "TP_COMM_OVERLAP=True"}, stack) is stack
 
 
 def test_an_older_release_recomputes_to_the_end() -> None:
     stack = Stack(name="mine", features=Features(stops_early=True))
-    assert under_recipe({"notes": "torch 1.13"}, stack).features.stops_early is False
-    assert under_recipe({"notes": "torch 2.1"}, stack).features.stops_early
+    assert with_notes({"notes": "torch 1.13"}, stack).features.stops_early is False
+    assert with_notes({"notes": "torch 2.1"}, stack).features.stops_early

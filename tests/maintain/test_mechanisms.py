@@ -39,11 +39,11 @@ def run() -> Run:
 def test_without_a_mechanism_a_run_that_needs_it_is_missed(run: Run) -> None:
     assert errors_without([run], None)[0] == pytest.approx(0.0, abs=1e-9)
     missed = {mechanism.name: errors_without([run], mechanism)[0] for mechanism in MECHANISMS}
-    for name in ("wait for the sizes of the exchange", "rate of grouped products", "launches"):
+    for name in ("wait for the sizes of the all-to-all", "rate of grouped products", "launches"):
         assert missed[name] > 0.01, name
     assert missed["start of each expert's product"] > 1e-3
     # This plan overlaps nothing, this stack is not eager and this release fuses what it can.
-    for name in ("exchange beside other micro-batches", "host time of eager mixtures"):
+    for name in ("all-to-all overlapped with other micro-batches", "host time of eager MoE layers"):
         assert missed[name] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -73,7 +73,7 @@ def test_other_arguments_are_refused(arguments: list[str]) -> None:
         main(arguments)
 
 
-def test_a_table_without_mixtures_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_moe_models_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("model,gpu,gpus\nllama3-8b,h100,8\n")
-    with pytest.raises(InputError, match="mixture"):
+    with pytest.raises(InputError, match="MoE"):
         main(["--runs", str(tmp_path / "runs.csv")])

@@ -9,9 +9,9 @@ from secrets import token_hex
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.ledger import Entry, Visitor, answered, designed, gather, with_entry
 from optimizer.page.learn.question import Question
+from optimizer.page.learn.textbook.design import Design
 
 Change = Callable[[Callable[[Any], Any]], None]
 

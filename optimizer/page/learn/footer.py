@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.ledger import tier
+from optimizer.page.learn.textbook.design import Design
 
 ACTS = {f"act-{at}": f"Act {roman}" for at, roman in enumerate(("I", "II", "III", "IV", "V", "VI"), 1)}
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.act_two import Design
 from optimizer.page.learn.question import Question
+from optimizer.page.learn.textbook.design import Design
 
 SHEET = "learn_out"  # in what the server tells its rooms
 DESIGN = "design"
@@ -94,7 +94,7 @@ def designed(visitor: Visitor, design: Design) -> Entry:
         memory_gb=f"{design.memory / 1e9:.2f}",
         bubble_percent=f"{100 * design.bubble:.3f}",
         mfu_percent=f"{100 * design.mfu:.2f}",
-        failures="; ".join(failure.kind for failure in design.failures),
+        failures="; ".join(design.failures),
     )
 
 

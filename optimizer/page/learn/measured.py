@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from optimizer.calibration.runs import Run, read_runs
@@ -10,12 +10,14 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
-from optimizer.page.learn.act_one import LAB, Constants, DataParallel
-from optimizer.page.learn.act_two import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
-from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
+from optimizer.page.learn.chart import Numbers, Series
 from optimizer.page.learn.once import once
+from optimizer.page.learn.textbook.data_parallel import LAB, Constants, DataParallel
+from optimizer.page.learn.textbook.design import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
+from optimizer.page.learn.textbook.first_order import rule_of_thumb_mfu, sharded_memory
 
 FILE = "published.csv"
+PREDICTED = ("textbook", "priced")  # fields of Compared
 SAME = ("source", "model", "stack", "gpu", "seq_len", "dtype", "framework")  # of the runs of one series
 
 
@@ -109,6 +111,27 @@ def error(found: Iterable[Compared], name: str) -> float:
     """
     errors = [abs(float(getattr(each, name)) / each.measured - 1.0) for each in found]
     return sum(errors) / len(errors)
+
+
+def compared_numbers(runs: Sequence[Compared]) -> Numbers:
+    """MFU by the textbook and by the cost model against the measured one [%]; on the diagonal they agree."""
+    top = 5 + 100 * max(max(each.measured, each.textbook, each.priced) for each in runs)
+    measured, names = (
+        [100 * each.measured for each in runs],
+        [f"{each.run.id}, {each.job.gpus:,} GPUs" for each in runs],
+    )
+    series = {
+        name: Series(x=measured, y=[100 * float(getattr(each, name)) for each in runs], text=names)
+        for name in PREDICTED
+    }
+    rows = [{"run": each, "plan": each.plan.summary(), "verdict": "" if each.fits else ", too much"} for each in runs]
+    errors = {name: error(runs, name) for name in PREDICTED}
+    refused = sum(not each.fits for each in runs)
+    return Numbers(
+        series={"diagonal": Series(x=[0, top], y=[0, top]), **series},
+        rows=rows,
+        values={"count": len(runs), "refused": refused, **errors},
+    )
 
 
 def constants_of(job: Job) -> Constants:

@@ -10,10 +10,10 @@ from optimizer.answer.answer import Answer
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.page.learn.act_one import COUNTS, SEQUENCE
-from optimizer.page.learn.act_two import GPUS, Design
 from optimizer.page.learn.contexts import LARGE, job_of
 from optimizer.page.learn.once import once
+from optimizer.page.learn.textbook.data_parallel import COUNTS, SEQUENCE
+from optimizer.page.learn.textbook.design import GPUS, Design
 from optimizer.studies.scaling import Point, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
 

@@ -6,25 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.base.errors import InputError
+from optimizer.page.learn.content_files import Values, filled_in
 
-PREDICTION, REFLECTION = "prediction", "reflection"
+PREDICTION = "prediction"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One choice: its letter, what it says, and what is said of it once it is taken.
+    """One choice.
 
-    A `reveal` that takes work to find is a function, called when it is shown.
+    Attributes:
+        key: its letter.
+        text: what it says.
+        reveal: what is shown once it is taken; called then, as its numbers may take work.
     """
 
     key: str
     text: str
-    reveal: str | Callable[[], str]
-
-    @property
-    def revealed(self) -> str:
-        """What is said of it."""
-        return self.reveal if isinstance(self.reveal, str) else self.reveal()
+    reveal: Callable[[], str]
 
     @property
     def label(self) -> str:
@@ -34,12 +33,20 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question of an act, `name` being its identity in ledgers; exactly one choice, `right`, is right.
+    """A question of an act; exactly one choice, `right`, is right.
 
-    >>> ask = Question(name="q", act="I", kind=PREDICTION, text="?", right="A",
-    ...     choices=(Choice(key="A", text="yes", reveal="so"), Choice(key="B", text="no", reveal="not so")))
-    >>> ask.options, ask.choice("B").revealed, ask.is_right("B")
-    ({'A. yes': 'A', 'B. no': 'B'}, 'not so', False)
+    Attributes:
+        name: its identity in ledgers.
+        act: the act's Roman number.
+        kind: prediction or reflection.
+        text: what is asked.
+        right: the letter of the right choice.
+        choices: in their order.
+
+    >>> ask = question_of({"name": "q", "kind": PREDICTION, "text": "{n}?", "right": "A", "choice": [
+    ...     {"key": "A", "text": "yes", "reveal": "so"}, {"key": "B", "text": "no", "reveal": "{n}"}]}, "I", {"n": 2})
+    >>> ask.text, ask.options, ask.choice("B").reveal(), ask.is_right("B")
+    ('2?', {'A. yes': 'A', 'B. no': 'B'}, '2', False)
     """
 
     name: str
@@ -64,3 +71,17 @@ class Question:
     def is_right(self, key: str) -> bool:
         """Whether this letter is the right one."""
         return self.choice(key).key == self.right
+
+
+def question_of(content: Values, act: str, facts: Values) -> Question:
+    """The question that an entry of an act's [[question]] describes, its blanks filled in with these facts."""
+    choices = tuple(
+        Choice(
+            key=each["key"],
+            text=filled_in(each["text"], facts),
+            reveal=lambda template=each["reveal"]: filled_in(template, facts),  # type: ignore[misc]
+        )
+        for each in content["choice"]
+    )
+    plain = {name: content[name] for name in ("name", "kind", "right")}
+    return Question(**plain, act=act, text=filled_in(content["text"], facts), choices=choices)

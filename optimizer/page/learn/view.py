@@ -1,9 +1,9 @@
-"""The page's pieces as marimo shows them: questions that lock, what they reveal, charts with their tables."""
+"""The page's pieces as marimo shows them: the blocks of an act's file, the ledger and what goes with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,20 @@ from typing import Any
 import marimo as mo
 
 from optimizer.page.learn import markup
-from optimizer.page.learn.act_six import Curve
-from optimizer.page.learn.act_two import Design
+from optimizer.page.learn.act import Act, Shown
+from optimizer.page.learn.acts.all import ACTS
 from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.content_files import table, texts
+from optimizer.page.learn.contexts import CONTEXTS, SMALL
 from optimizer.page.learn.desk import Desk
-from optimizer.page.learn.ledger import Entry, as_csv, as_json, sheet_named
+from optimizer.page.learn.ledger import LONGEST, Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
-from optimizer.page.learn.texts import GATHERED
+from optimizer.page.learn.textbook.bus_curve import LARGEST, read_curve
+from optimizer.page.learn.textbook.design import Design
 from optimizer.reports.charts.drawing import drawing
 from optimizer.reports.render.html import filled
+
+Answers = Mapping[str, str]  # letters by the name of the question
 
 
 def sheet() -> Path | None:
@@ -34,21 +39,57 @@ def html(text: str) -> Any:
     return mo.Html(text)
 
 
-def look() -> Any:
-    """The look of charts, which reports have too."""
-    return html(f"<style>{filled('optimizer.reports', 'drawn.css')}</style>")
+def text(name: str) -> Any:
+    """A text of the lab."""
+    return mo.md(texts("lab.md")[name])
+
+
+def header() -> Any:
+    """What introduces the lab, and the look of its charts, which reports have too."""
+    reading = [(each["title"], each["text"]) for each in table("lab.toml")["reading"]]
+    look = html(f"<style>{filled('optimizer.reports', 'drawn.css')}</style>")
+    return mo.vstack([look, text("header"), mo.md("## Read first"), html(markup.listed(reading, "reading"))])
+
+
+def context_choice() -> Any:
+    """The switch between the two contexts."""
+    titles = {each.title: name for name, each in CONTEXTS.items()}
+    return mo.ui.radio(options=titles, value=CONTEXTS[SMALL].title, label=table("lab.toml")["context"])
+
+
+def student_name() -> Any:
+    """The field for a name."""
+    return mo.ui.text(label=table("lab.toml")["student"], max_length=LONGEST)
+
+
+def setters(
+    changes: Mapping[int, Callable[[Callable[[Answers], Answers]], None]],
+) -> Mapping[str, Callable[[str], None]]:
+    """What sets the letter of each question, by its name, from what changes the answers of each act."""
+
+    def setter(number: int, name: str) -> Callable[[str], None]:
+        return lambda key: changes[number](lambda answers: {**answers, name: key})
+
+    return {
+        each["name"]: setter(number, each["name"]) for number in changes for each in ACTS[number].content["question"]
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The choices of a question, and the button that makes the picked one final; without a choice it does nothing."""
+    """A question, its choices, and the button that makes the picked one final; without a choice it does nothing."""
 
+    question: Question
     picked: Any
     button: Any
 
 
-def form(question: Question, desk: Desk) -> Form:
-    """The choices and the button, as elements that answer for as long as somebody holds them."""
+def forms(desk: Desk) -> Mapping[str, Form]:
+    """The form of every question by its name, as elements that answer for as long as somebody holds them."""
+    return {question.name: _form(question, desk) for act in ACTS.values() for question in act.questions}
+
+
+def _form(question: Question, desk: Desk) -> Form:
     word = "prediction" if question.kind == PREDICTION else "answer"
     picked = mo.ui.radio(options=dict(question.options), label=question.text)
 
@@ -56,32 +97,129 @@ def form(question: Question, desk: Desk) -> Form:
         if picked.value is not None:
             desk.answer(question, picked.value)
 
-    return Form(picked=picked, button=mo.ui.button(label=f"Lock my {word}", on_click=take))
+    return Form(question=question, picked=picked, button=mo.ui.button(label=f"Lock my {word}", on_click=take))
 
 
-def saving(desk: Desk, tp: Any, pp: Any, microbatches: Any) -> Any:
-    """The button that saves the design that three sliders show."""
+def saving(desk: Desk, controls: Any) -> Any:
+    """The button that saves the design that the sliders of Act II show."""
 
     def save(_: Any) -> None:
-        desk.save(Design(tp=tp.value, pp=pp.value, microbatches=microbatches.value))
+        desk.save(design_of(controls))
 
     return mo.ui.button(label="Save this design", on_click=save)
 
 
-def asked(question: Question, answer: str, form: Form) -> Any:
+def design_of(controls: Any) -> Design:
+    """The design that the sliders of Act II show."""
+    return Design(**{name: controls.value[name] for name in ("tp", "pp", "microbatches")})
+
+
+def control(act: int, name: str, **more: Any) -> Any:
+    """A slider or the like as the act's file describes it; `more` is what depends on other choices."""
+    said = {**ACTS[act].control(name), **more}
+    kind, label = said["kind"], said["label"]
+    if kind == "slider":
+        first, last, step = said["range"]
+        return mo.ui.slider(first, last, step, value=said["value"], label=label, include_input=True)
+    if kind == "steps":
+        return mo.ui.slider(steps=said["steps"], value=said["value"], label=label, show_value=True)
+    if kind == "dropdown":
+        return mo.ui.dropdown(said["options"], value=next(iter(said["options"])), label=label)
+    if kind == "text_area":
+        return mo.ui.text_area(label=label, max_length=LARGEST, rows=4, full_width=True, debounce=True)
+    return getattr(mo.ui, kind)(label=label)
+
+
+def controls(act: int, *apart: str, **more: Mapping[str, Any]) -> Any:
+    """The controls of an act but those `apart`, in one element; `more` is what depends on other choices, by name."""
+    names = [each["name"] for each in ACTS[act].content["control"] if each["name"] not in apart]
+    return mo.ui.dictionary({name: control(act, name, **more.get(name, {})) for name in names})
+
+
+def line_of(pasted: str) -> Any:
+    """A slider over the lines of a table; at first the last but one."""
+    last = len(read_curve(pasted).readings)
+    return control(6, "line", range=[1, last, 1], value=last - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """An act on the page of one visitor.
+
+    Attributes:
+        act: what is placed.
+        answers: of its questions, as far as they are locked.
+        forms: of every question.
+        elements: its controls by name.
+        shown: what it shows with their values; None while nothing needs it.
+    """
+
+    act: Act
+    answers: Answers
+    forms: Mapping[str, Form]
+    elements: Mapping[str, Any] = field(default_factory=dict)
+    shown: Shown | None = None
+
+    def placed(self, blocks: Sequence[str]) -> Any:
+        """Blocks of the act's file below each other."""
+        return mo.vstack([piece for block in blocks for piece in self.pieces(*block.split())])
+
+    def pieces(self, kind: str, *names: str) -> Sequence[Any]:
+        """The elements of a block: its kind, and what it names."""
+        first = names[0] if names else ""
+        if kind == "when":
+            return self.pieces(*names[1:]) if self.elements[first].value else ()
+        if kind == "controls":
+            return (arranged(*(self.elements[name] for name in names)),)
+        if kind == "control":
+            return (self.elements[first],)
+        if kind == "html":
+            assert self.shown
+            return (html("".join(self.act.html(name, self.shown) for name in names)),)
+        if kind == "chart":
+            assert self.shown
+            return chart(self.act.chart(first, self.shown))
+        if kind == "ask":
+            return (asked(self.forms[first], self.answers.get(first, "")),)
+        if kind == "reveal":
+            return (reveal(self.forms[first].question, self.answers.get(first, "")),)
+        if kind == "slips":
+            return (html(markup.listed(self.act.slips, first)),)
+        if kind == "message":
+            return (html(markup.message(**self.act.content["message"])),)
+        return (mo.md(self.act.text(first)),)
+
+
+def opening(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
+    """How an act begins: its texts and its prediction."""
+    return Page(act=ACTS[act], answers=answers, forms=forms).placed(ACTS[act].content["opening"])
+
+
+def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, controls: Any, **apart: Any) -> Any:
+    """What an act shows with the values of its controls; a banner until its prediction is locked."""
+    question = ACTS[act].content["question"][0]
+    if question["name"] not in answers:
+        what = "a prediction" if question["kind"] == PREDICTION else "an answer"
+        return html(markup.banner(markup.PLAIN, "Locked.", f"Lock {what} above to see what comes here."))
+    elements = {**controls.elements, **apart}
+    values = {**controls.value, **{name: element.value for name, element in apart.items()}, "context": context}
+    shown = ACTS[act].shown(values)
+    page = Page(act=ACTS[act], answers=answers, forms=forms, elements=elements, shown=shown)
+    return page.placed(ACTS[act].content["panel"])
+
+
+def closing(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
+    """How an act ends once its prediction is locked: what its document slips in, and its reflection."""
+    page = Page(act=ACTS[act], answers=answers, forms=forms)
+    return page.placed(ACTS[act].content["closing"]) if answers else html("")
+
+
+def asked(form: Form, answer: str) -> Any:
     """The question while it is open; once it is locked, what was chosen."""
     if answer:
-        choice = question.choice(answer)
-        return html(markup.banner(markup.PLAIN, "Locked in:", choice.label, f"{question.name}-locked"))
+        label = form.question.choice(answer).label
+        return html(markup.banner(markup.PLAIN, "Locked in:", label, f"{form.question.name}-locked"))
     return mo.vstack([form.picked, form.button])
-
-
-def waiting(question: Question, answer: str) -> Any | None:
-    """What stands in place of what the question hides; None once it is locked."""
-    if answer:
-        return None
-    what = "a prediction" if question.kind == PREDICTION else "an answer"
-    return html(markup.banner(markup.PLAIN, "Locked.", f"Lock {what} above to see what comes here."))
 
 
 def reveal(question: Question, key: str) -> Any:
@@ -89,12 +227,11 @@ def reveal(question: Question, key: str) -> Any:
     if not key:
         return html("")
     right = question.is_right(key)
-    chosen = question.choice(key)
     title = f"{key} is right." if right else f"{key} is not it; {question.right} is."
-    others = [(choice.label.rstrip("."), choice.revealed) for choice in question.choices if choice.key != key]
+    others = [(choice.label.rstrip("."), choice.reveal()) for choice in question.choices if choice.key != key]
     state = markup.FINE if right else markup.WARNED
     return html(
-        markup.banner(state, title, chosen.revealed, f"{question.name}-reveal")
+        markup.banner(state, title, question.choice(key).reveal(), f"{question.name}-reveal")
         + markup.details("What the other choices reveal", markup.listed(others, f"{question.name}-others"))
     )
 
@@ -106,7 +243,7 @@ def chart(shown: Chart) -> tuple[Any, ...]:
     """
     title = f"<figcaption>{escape(shown.title)}</figcaption>"
     return (
-        html(f'<figure class="learn-chart" id="{shown.name}">{title}{drawing(shown.figure.data, shown.name)}</figure>'),
+        html(f'<figure class="learn-chart" id="{shown.name}">{title}{drawing(shown.figure, shown.name)}</figure>'),
         html(
             markup.paragraph(shown.words, f"{shown.name}-words")
             + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
@@ -114,25 +251,19 @@ def chart(shown: Chart) -> tuple[Any, ...]:
     )
 
 
-def when(asked_for: bool, shown: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-    """These pieces where they are asked for; nothing is worked out otherwise."""
-    return shown() if asked_for else ()
-
-
-def line_of(curve: Curve) -> Any:
-    """A slider over the lines of a table; at first the last but one."""
-    last = len(curve.readings)
-    return mo.ui.slider(1, last, 1, value=last - 1, label="Line of the table", include_input=True)
-
-
-def controls(*elements: Any) -> Any:
+def arranged(*elements: Any) -> Any:
     """Sliders and the like, wrapping where the page is narrow."""
     return mo.hstack(list(elements), wrap=True, justify="start", gap=1.5)
 
 
-def rightness(answers: Mapping[Question, str]) -> Mapping[str, bool]:
-    """Whether each locked answer is right, by question; open ones are left out."""
-    return {question.name: question.is_right(key) for question, key in answers.items() if key}
+def rightness(forms: Mapping[str, Form], *answers: Answers) -> Mapping[str, bool]:
+    """Whether each locked prediction is right, by question; open ones are left out."""
+    locked = {name: key for each in answers for name, key in each.items()}
+    return {
+        name: form.question.is_right(locked[name])
+        for name, form in forms.items()
+        if name in locked and form.question.kind == PREDICTION
+    }
 
 
 def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
@@ -142,7 +273,7 @@ def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
     columns = [column.replace("_", " ") for column in shown]
     parts = [
         markup.banner(markup.FAILED, "Not gathered.", trouble, "ledger-trouble") if trouble else "",
-        markup.paragraph(GATHERED, "ledger-gathered") if gathered else "",
+        markup.paragraph(table("lab.toml")["gathered"], "ledger-gathered") if gathered else "",
         markup.table(f"{len(entries)} entries", columns, rows)
         if rows
         else markup.paragraph("Nothing yet.", "ledger-empty"),
@@ -153,7 +284,7 @@ def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
 def downloads(entries: Sequence[Entry]) -> Any:
     """The ledger to take away, as CSV and as JSON."""
     files = (("CSV", "text/csv", as_csv(entries)), ("JSON", "application/json", as_json(entries)))
-    return controls(
+    return arranged(
         *(
             mo.download(text.encode(), f"ledger.{kind.lower()}", mimetype=mimetype, label=f"Ledger as {kind}")
             for kind, mimetype, text in files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,32 +11,30 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.files import presets_folder
-from optimizer.page.learn import charts_five, charts_four, charts_six, charts_three, questions_one, questions_two
-from optimizer.page.learn.act_four import Volumes, hop_rows
-from optimizer.page.learn.act_one import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
-from optimizer.page.learn.act_six import ALL_REDUCE, LARGEST, pasted, printed, read_curve
-from optimizer.page.learn.act_two import CEILING, GPUS, HBM, Design
-from optimizer.page.learn.charts_one import mfu_chart
-from optimizer.page.learn.charts_priced import data_parallel_chart, gpt3_chart
-from optimizer.page.learn.charts_two import bubble_chart
+from optimizer.page.learn.acts import five, four
+from optimizer.page.learn.acts.all import ACTS
+from optimizer.page.learn.content_files import texts
 from optimizer.page.learn.contexts import CONTEXTS, LARGE, job_of
 from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of
 from optimizer.page.learn.priced import best, designed, nearest
 from optimizer.page.learn.question import Question
+from optimizer.page.learn.textbook.bus_curve import ALL_REDUCE, LARGEST, pasted, printed, read_curve
+from optimizer.page.learn.textbook.data_parallel import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
+from optimizer.page.learn.textbook.design import CEILING, GPUS, HBM, Design
+from optimizer.page.learn.textbook.volumes import Volumes, hop_rows
 from optimizer.reports.charts.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]
-QUESTIONS = (
-    questions_one.prediction(),
-    questions_one.reflection(),
-    questions_two.prediction(),
-    questions_two.reflection(),
-    charts_three.prediction(),
-    charts_four.prediction(),
-    charts_five.prediction(),
-    charts_six.prediction(),
-)
+QUESTIONS = {question.name: question for act in ACTS.values() for question in act.questions}
+CHOSEN = {
+    1: {"billions": 7, "gpus": 8, "batch": 32, "fabric": NVLINK, "constants": "document", "priced": True},
+    2: {"tp": 8, "pp": 4, "microbatches": 8, "priced": True},
+    3: {"tp_in": 8, "tp_out": 40, "replicas": 32, "tokens": 32768, "width": 2, "one_way": False},
+    4: {"ranks": 8, "sequences": 32, "passing": 32},
+    5: {"mode": "strong", "count": 256},
+    6: {"paste": "", "line": 4, "rate": 300, "billions": 2},
+}
 LINES = (
     "# nccl-tests version 2.13.6\n# Using devices\n"
     "#  Rank  0 Group  0 Pid 1 on node1 device  0 [0x00] NVIDIA A100\n"
@@ -48,9 +47,9 @@ ROW = "{size} 256 float sum -1 {time} 0.1 0.1 0 {time} 0.1 0.1 0\n"
 END = "# Avg bus bandwidth    : 0.1\n"
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=lambda question: question.name)
 def test_every_choice_of_every_question_reveals_something_of_its_own(question: Question) -> None:
-    revealed = [choice.revealed for choice in question.choices]
+    revealed = [choice.reveal() for choice in question.choices]
     assert len(set(revealed)) == len(revealed) >= 3
     assert question.choice(question.right).key == question.right
     assert all(len(text) > 60 for text in revealed)
@@ -59,17 +58,17 @@ def test_every_choice_of_every_question_reveals_something_of_its_own(question: Q
 
 
 def test_no_question_has_the_identity_of_another() -> None:
-    assert len({question.name for question in QUESTIONS}) == len(QUESTIONS)
+    assert len(QUESTIONS) == sum(len(act.questions) for act in ACTS.values()) == 8
 
 
 def test_reveals_have_the_numbers_of_the_formulas() -> None:
-    two = questions_two.prediction()
-    assert all(text in two.choice("B").revealed for text in ("118.69 GB", "77.67 GB", "9.375 %", "11.719 %", "36.05 %"))
-    slips = dict(questions_one.slips())
+    revealed = QUESTIONS["act-2"].choice("B").reveal()
+    assert all(text in revealed for text in ("118.69 GB", "77.67 GB", "9.375 %", "11.719 %", "36.05 %"))
+    slips = dict(ACTS[1].slips)
     assert "2.67 s" in slips["The sequence length is forgotten"]
     assert "51.5 / 50.7 / 50.7 %" in slips["Restored, the formula does not explain the message either"]
     assert "1,979" in slips["The peak is the one with sparsity"]
-    needed = dict(questions_two.slips())["The bubble is counted too small"]
+    needed = dict(ACTS[2].slips)["The bubble is counted too small"]
     assert "27.3 %" in needed
     assert "m = 27 at PP 4, and 135 at PP 16" in needed
 
@@ -93,7 +92,7 @@ def test_the_model_size_cancels_and_the_batch_does_not() -> None:
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
 def test_failures_are_the_limits_that_are_broken(tp: int, pp: int, microbatches: int) -> None:
     design = Design(tp=tp, pp=pp, microbatches=microbatches)
-    kinds = {failure.kind for failure in design.failures}
+    kinds = set(design.failures)
     assert ("out of memory" in kinds) == (design.memory > HBM)
     assert ("bubble over its ceiling" in kinds) == (design.bubble > CEILING)
     assert ("tensor parallelism crosses nodes" in kinds) == (tp > 8)
@@ -162,8 +161,8 @@ def test_operators_stay_under_the_roof(context: str) -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_what_a_real_plan_sends_is_what_the_study_says(context: str) -> None:
-    study = charts_four.study_of(context)
-    caption, columns, rows = charts_four.plan_rows(context)
+    study = four.study_of(context)
+    caption, columns, rows = four.plan_rows(context)
     assert study.plan.summary() in caption
     assert len(rows) == len(study.rows)
     assert {len(row) for row in rows} == {len(columns)}
@@ -194,7 +193,7 @@ def test_hops_are_the_documents() -> None:
 
 
 def test_weak_scaling_keeps_more_than_strong() -> None:
-    strong, weak = (charts_five.study_of(LARGE, mode) for mode in ("strong", "weak"))
+    strong, weak = (five.study_of(LARGE, mode) for mode in ("strong", "weak"))
     last = [study.efficiency(study.series("best plan")[-1]) for study in (strong, weak)]
     assert last[0] < last[1] <= 1.05
     assert strong.job.global_batch == weak.points[-1].global_batch == 1024
@@ -224,32 +223,55 @@ def test_a_pasted_table_is_read_and_others_are_refused() -> None:
     assert not Path("pasted table").exists()
 
 
-def charts() -> list[object]:
-    readings = printed()
-    study = charts_five.study_of(LARGE, "strong")
-    from optimizer.page.learn.act_three import Sheet
-
-    return [
-        mfu_chart(DataParallel()),
-        mfu_chart(DataParallel(), {8: 0.5, 64: 0.4}),
-        bubble_chart(Design()),
-        data_parallel_chart(data_parallel_runs()),
-        gpt3_chart(gpt3_runs()),
-        charts_three.context_chart(Sheet(), LARGE),
-        charts_four.volume_chart(Volumes()),
-        charts_four.hop_chart(),
-        charts_five.chart(study, 256),
-        charts_six.chart(readings, readings[3], "This"),
-    ]
-
-
 def test_every_chart_has_words_and_the_same_numbers_as_a_table() -> None:
-    for chart in charts():
-        assert len(chart.words) > 40  # type: ignore[attr-defined]
-        assert chart.rows  # type: ignore[attr-defined]
-        assert {len(row) for row in chart.rows} == {len(chart.columns)}  # type: ignore[attr-defined]
-        found = drawing(chart.figure.data, chart.name)  # type: ignore[attr-defined]
-        assert found.count("<path") + found.count("<rect") + found.count("<line") > len(chart.rows)  # type: ignore[attr-defined]
+    for number, act in ACTS.items():
+        shown = act.shown({**CHOSEN[number], "context": LARGE})
+        assert set(shown.charts) == {each["name"] for each in act.content["chart"]}
+        for name in shown.charts:
+            chart = act.chart(name, shown)
+            assert len(chart.words) > 40
+            assert chart.rows
+            assert {len(row) for row in chart.rows} == {len(chart.columns)}
+            found = drawing(chart.figure, chart.name)
+            assert found.count("<path") + found.count("<rect") + found.count("<line") > len(chart.rows)
+
+
+@pytest.mark.parametrize("number", ACTS)
+def test_every_blank_of_an_act_has_a_value(number: int) -> None:
+    act = ACTS[number]
+    shown = act.shown({**CHOSEN[number], "context": LARGE})
+    parts = [act.html(name, shown) for name in (*act.content["parts"], *shown.tables)]
+    assert not any("{" in part or "}" in part for part in parts)
+    assert {each["name"] for each in act.content["control"]} == set(CHOSEN[number])
+
+
+@pytest.mark.parametrize("number", ACTS)
+def test_every_block_of_an_act_is_in_its_files(number: int) -> None:
+    act = ACTS[number]
+    shown = act.shown({**CHOSEN[number], "context": LARGE})
+    known = {
+        "text": set(texts(f"act_{number}.md")),
+        "controls": {*CHOSEN[number], "save"},
+        "html": {*act.content["parts"], *shown.tables},
+        "chart": set(shown.charts),
+        "ask": set(QUESTIONS),
+    }
+    known |= {"control": known["controls"], "reveal": known["ask"]}
+    blocks = [block for part in ("opening", "panel", "closing") for block in act.content.get(part, ())]
+    named = [
+        (kind, name)
+        for kind, *names in (re.sub(r"^when \w+ ", "", block).split() for block in blocks)
+        for name in names
+    ]
+    assert [(kind, name) for kind, name in named if name not in known.get(kind, {name})] == []
+    assert {name for kind, name in named if kind == "text"} == known["text"]
+
+
+def test_content_and_numbers_need_no_notebook() -> None:
+    """Only app.py and view.py know what shows the page."""
+    folder = ROOT / "optimizer/page/learn"
+    with_marimo = {path.name for path in folder.rglob("*.py") if "marimo" in path.read_text(encoding="utf-8")}
+    assert with_marimo == {"app.py", "view.py"}
 
 
 def test_the_page_for_teachers_says_how_far_off_the_textbook_is() -> None:

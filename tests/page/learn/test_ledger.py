@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn import questions_one
-from optimizer.page.learn.act_two import Design
+from optimizer.page.learn.acts.all import ACTS
 from optimizer.page.learn.desk import Desk, new_key
 from optimizer.page.learn.footer import footer
 from optimizer.page.learn.ledger import (
@@ -33,6 +32,7 @@ from optimizer.page.learn.ledger import (
     tier,
     with_entry,
 )
+from optimizer.page.learn.textbook.design import Design
 
 ANNA = Visitor(key="k", name="Anna", context="data parallel")
 
@@ -56,7 +56,7 @@ def desk(sheet: Path | None = None) -> tuple[Desk, dict[str, State]]:
 
 
 def test_what_is_kept_of_an_answer_and_a_design() -> None:
-    entry = answered(ANNA, questions_one.prediction(), "A")
+    entry = answered(ANNA, ACTS[1].question("act-1"), "A")
     assert (entry.name, entry.act, entry.kind, entry.question, entry.answer) == (
         "Anna",
         "I",
@@ -64,7 +64,7 @@ def test_what_is_kept_of_an_answer_and_a_design() -> None:
         "act-1",
         "A",
     )
-    assert (entry.right, answered(ANNA, questions_one.prediction(), "B").right) == ("no", "yes")
+    assert (entry.right, answered(ANNA, ACTS[1].question("act-1"), "B").right) == ("no", "yes")
     design = designed(ANNA, Design(tp=8, pp=4, microbatches=8))
     assert (design.memory_gb, design.bubble_percent, design.mfu_percent) == ("118.69", "9.375", "36.05")
     assert (design.dp, design.failures, design.right) == ("32", "out of memory", "no")
@@ -74,7 +74,7 @@ def test_what_is_kept_of_an_answer_and_a_design() -> None:
 
 @given(st.text())
 def test_no_cell_begins_like_a_formula_and_every_row_is_read_again(name: str) -> None:
-    entry = answered(Visitor(key="k", name=name), questions_one.prediction(), "A")
+    entry = answered(Visitor(key="k", name=name), ACTS[1].question("act-1"), "A")
     (row,) = csv.DictReader(io.StringIO(as_csv([entry])))
     assert not row["name"].startswith(("=", "+", "-", "@", "\t", "\r"))
     assert row["name"].removeprefix("'") == entry.name.removeprefix("'")
@@ -120,7 +120,7 @@ def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
 
 def test_a_sheet_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     one, states = desk(tmp_path / "no" / "sheet.csv")
-    one.answer(questions_one.prediction(), "B")
+    one.answer(ACTS[1].question("act-1"), "B")
     assert "cannot be written" in states["trouble"].value
     assert states["answers"].value == {"act-1": "B"}
     assert len(states["entries"].value) == 1
@@ -128,8 +128,8 @@ def test_a_sheet_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Pa
 
 def test_the_first_answer_stays() -> None:
     one, states = desk()
-    one.answer(questions_one.prediction(), "C")
-    one.answer(questions_one.prediction(), "B")
+    one.answer(ACTS[1].question("act-1"), "C")
+    one.answer(ACTS[1].question("act-1"), "B")
     assert states["answers"].value == {"act-1": "C"}
     assert [entry.answer for entry in states["entries"].value] == ["C"]
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from maintain.risk_replay import RISKS, table
-from optimizer.calibration.risk_replay import answer, replay
+from maintain.risk_replay import RISKS, answer, replay, table
 from optimizer.calibration.runs import Run
 from optimizer.calibration.validation import Priced
 from optimizer.job.job import Job

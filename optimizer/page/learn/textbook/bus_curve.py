@@ -8,7 +8,7 @@ from pathlib import Path
 from optimizer.base.errors import InputError
 from optimizer.catalog.readers.nccl_tests import CollectiveSample, nccl_samples
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.page.learn.first_order import dense_flops
+from optimizer.page.learn.textbook.first_order import dense_flops
 
 # size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one node of eight A100, as the article
 # on networks behind this act prints them

@@ -7,12 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maintain.trial_replay import main, tpe
-from optimizer.calibration.runs import read_runs
-from optimizer.catalog import load_stack
-from optimizer.job.plan import Plan
-from optimizer.trial.belief import Belief, Gaussian
-from optimizer.trial.replay import (
+from maintain.trial_groups import (
     Group,
     adaptive,
     at_random,
@@ -23,6 +18,11 @@ from optimizer.trial.replay import (
     ranking,
     together,
 )
+from maintain.trial_replay import main, tpe
+from optimizer.calibration.runs import read_runs
+from optimizer.catalog import load_stack
+from optimizer.job.plan import Plan
+from optimizer.trial.belief import Belief, Gaussian
 
 TABLE = """id,source,table,stack,model,layers,hidden,ffn_hidden,heads,vocab,seq_len,gpu,gpu_mem_gb,gpus,gpus_per_node,\
 tp,pp,dp,micro_batch,global_batch,recompute,dtype,step_time_s,status,group

@@ -19,13 +19,12 @@ MANY = 10**6  # ranks for which (N - 1) / N is 1
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """What one GPU sends in a step [B], in how many messages; `formula` and `values` say how it comes about."""
+    """What one GPU sends in a step [B], in how many messages, by which formula."""
 
     strategy: str
     volume: float
     messages: int
     formula: str
-    values: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,37 +65,24 @@ class Volumes:
     @property
     def sent(self) -> tuple[Sent, ...]:
         """Each strategy: DP, FSDP, TP and an inner stage of PP."""
-        n, part = self.ranks, f"{self.ranks - 1:,}/{self.ranks:,}"
-        weights, out = self.weights, self.activations
-        gathered = float(volume_per_rank("all_gather", weights, n))
+        gathered = float(volume_per_rank("all_gather", self.weights, self.ranks))
+        scattered = float(volume_per_rank("reduce_scatter", self.weights, self.ranks))
+        sums, weights = (float(volume_per_rank("all_reduce", n, self.ranks)) for n in (self.activations, self.weights))
+        inner = 2.0 * self.activations if self.ranks > 1 else 0.0
         return (
-            Sent(
-                strategy="DP",
-                volume=float(volume_per_rank("all_reduce", weights, n)),
-                messages=1,
-                formula="2 P (N - 1) / N",
-                values=f"2 x {weights / 1e9:.0f} GB x {part}",
-            ),
-            Sent(
-                strategy="FSDP",
-                volume=2.0 * gathered + float(volume_per_rank("reduce_scatter", weights, n)),
-                messages=3 * LAYERS,
-                formula="3 P (N - 1) / N",
-                values=f"3 x {weights / 1e9:.0f} GB x {part}",
-            ),
+            Sent(strategy="DP", volume=weights, messages=1, formula="2 P (N - 1) / N"),
+            Sent(strategy="FSDP", volume=2.0 * gathered + scattered, messages=3 * LAYERS, formula="3 P (N - 1) / N"),
             Sent(
                 strategy="TP",
-                volume=4 * LAYERS * float(volume_per_rank("all_reduce", out, n)),
+                volume=4 * LAYERS * sums,
                 messages=4 * LAYERS,
                 formula="4 L x 2 x (2 B S H) (N - 1) / N",
-                values=f"4 x {LAYERS} x 2 x {out / 1e9:.2f} GB x {part}",
             ),
             Sent(
                 strategy="PP",
-                volume=2.0 * out if n > 1 else 0.0,
+                volume=inner,
                 messages=2 * self.microbatches,
                 formula="2 M x (2 B S H) / M, of an inner stage",
-                values=f"2 x {out / 1e9:.2f} GB",
             ),
         )
 
@@ -138,38 +124,30 @@ def hop_rows() -> Sequence[HopRow]:
 
     llama, cluster = load_model("llama3-8b"), two_nodes()
     out = float(WIDTH * 2048 * llama.hidden)
-    pair = span(cluster, 2, 1)
-    rows = []
     matrices = {"attention": 2.0 * llama.attention_weights, "MLP": 2.0 * 2 * llama.hidden * llama.ffn_hidden}
-    for layer, message in matrices.items():
-        for ranks in (8, 16):
-            group = span(cluster, ranks, 1)
-            rows.append(
-                HopRow(
-                    layer=layer,
-                    mode=f"DP on {ranks}",
-                    volume=float(volume_per_rank("reduce_scatter", message, ranks)),
-                    latency=float(ring_time("all_reduce", message, group, cluster)),
-                    energy=float(network_energy("all_reduce", message, group, cluster)),
-                )
-            )
-    rows.append(
+    summed = [
         HopRow(
-            layer="attention, MLP",
-            mode="TP on 8",
-            volume=2 * out,
-            latency=2 * float(path_time(out, path(cluster, 0), cluster)),
-            energy=2 * float(network_energy("point_to_point", out, pair, cluster)),
+            layer=layer,
+            mode=f"DP on {ranks}",
+            volume=float(volume_per_rank("reduce_scatter", message, ranks)),
+            latency=float(ring_time("all_reduce", message, span(cluster, ranks, 1), cluster)),
+            energy=float(network_energy("all_reduce", message, span(cluster, ranks, 1), cluster)),
         )
-    )
-    for tier, stride, where in ((0, 1, "over NVLink"), (1, 8, "across nodes")):
-        rows.append(
-            HopRow(
-                layer="block",
-                mode=f"PP {where}",
-                volume=out,
-                latency=float(path_time(out, path(cluster, tier), cluster)),
-                energy=float(network_energy("point_to_point", out, span(cluster, 2, stride), cluster)),
-            )
+        for layer, message in matrices.items()
+        for ranks in (8, 16)
+    ]
+    passed = [
+        HopRow(
+            layer=layer,
+            mode=mode,
+            volume=messages * out,
+            latency=messages * float(path_time(out, path(cluster, tier), cluster)),
+            energy=messages * float(network_energy("point_to_point", out, span(cluster, 2, stride), cluster)),
         )
-    return tuple(rows)
+        for layer, mode, messages, tier, stride in (
+            ("attention, MLP", "TP on 8", 2, 0, 1),
+            ("block", "PP over NVLink", 1, 0, 1),
+            ("block", "PP across nodes", 1, 1, 8),
+        )
+    ]
+    return (*summed, *passed)

@@ -12,7 +12,7 @@ from functools import cache
 
 from optimizer.base.errors import InputError
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
-from optimizer.page.learn.first_order import dense_flops, serial_mfu
+from optimizer.page.learn.textbook.first_order import dense_flops, serial_mfu
 
 GRADIENT_BYTES = 2  # per parameter, in half precision
 SEQUENCE = 2048  # tokens, which the document names and its FLOPs forget

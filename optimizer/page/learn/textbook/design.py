@@ -1,18 +1,16 @@
 """Act II: a design TP x PP x DP for GPT-3 on 1,024 H100, by a textbook's rules.
 
-The rules are the document's, slips included; what is wrong with each is said in `slips`, and the same design priced by
-the cost model in `calibrated`.
+The rules are the document's, slips included; what is wrong with each is said in the slips of content/act_2.toml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from optimizer.base.errors import InputError
 from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.page.learn.act_one import LAB
-from optimizer.page.learn.first_order import rule_of_thumb_mfu, sharded_memory
+from optimizer.page.learn.textbook.data_parallel import LAB
+from optimizer.page.learn.textbook.first_order import rule_of_thumb_mfu, sharded_memory
 
 GPUS = 1024
 PARAMS = 175e9
@@ -22,15 +20,13 @@ CEILING = 0.10  # largest bubble
 WEIGHT_BYTES, STATE_BYTES, ACTIVATIONS = 2, 8, 8e9
 DEGREES = 64  # largest tp, pp and number of micro-batches offered
 GOOD = 0.40  # MFU from which on a design counts as good
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """One way in which a design fails: `kind` in a word or two, `text` with the numbers, and whether it cannot run."""
-
-    kind: str
-    text: str
-    fatal: bool
+# what can be wrong with a design, what cannot run first
+KINDS = (
+    "product does not divide",
+    "out of memory",
+    "tensor parallelism crosses nodes",
+    "bubble over its ceiling",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,40 +133,14 @@ class Design:
         return self.passes and self.mfu >= GOOD
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
-        """Everything that is wrong with it, what cannot run first.
+    def failures(self) -> tuple[str, ...]:
+        """Everything that is wrong with it, of KINDS.
 
-        >>> [failure.kind for failure in Design(tp=16, pp=3, microbatches=1).failures]
-        ['product does not divide', 'out of memory', 'tensor parallelism crosses nodes', 'bubble over its ceiling']
+        >>> Design(tp=16, pp=3, microbatches=1).failures == KINDS
+        True
         """
-        return tuple(self._failures())
-
-    def _failures(self) -> Iterator[Failure]:
-        if not self.divides:
-            text = f"TP x PP = {self.tp} x {self.pp} = {self.ranks} does not divide {GPUS:,}: GPUs are left over."
-            yield Failure(kind="product does not divide", text=text, fatal=True)
-        if not self.fits:
-            text = (
-                f"A GPU needs {self.memory / 1e9:.2f} GB of {HBM / 1e9:.0f} GB: {self.weights / 1e9:.2f} GB of "
-                f"weights, {self.states / 1e9:.2f} GB of optimizer states, {self.activations / 1e9:.0f} GB of "
-                "activations."
-            )
-            yield Failure(kind="out of memory", text=text, fatal=True)
-        if self.crosses:
-            text = (
-                f"TP = {self.tp} spans more than the {LAB.node} GPUs of a node, so that every layer's sums cross "
-                f"InfiniBand at {LAB.infiniband / 1e9:.0f} instead of {LAB.nvlink / 1e9:.0f} GB/s: "
-                f"{self.slowdown:.2f} times the loss."
-            )
-            yield Failure(kind="tensor parallelism crosses nodes", text=text, fatal=False)
-        if self.bubble > CEILING:
-            text = f"Stages wait {100 * self.bubble:.3f} % of the time; {CEILING:.0%} was the most allowed."
-            yield Failure(kind="bubble over its ceiling", text=text, fatal=False)
-
-
-def bubbles(stages: range, microbatches: int) -> tuple[float, ...]:
-    """The document's bubble at each number of stages [1]."""
-    return tuple(Design(pp=pp, microbatches=microbatches).bubble for pp in stages)
+        failed = (not self.divides, not self.fits, self.crosses, self.bubble > CEILING)
+        return tuple(kind for kind, is_so in zip(KINDS, failed, strict=True) if is_so)
 
 
 def best_by_rule() -> Design:
