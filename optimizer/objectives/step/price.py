@@ -26,7 +26,7 @@ from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of,
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.flops import causal_score_flops, model_flops
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
 from optimizer.objectives.step.stalled import stalled
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers

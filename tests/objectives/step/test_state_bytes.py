@@ -15,7 +15,8 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.host_room import holds, host_room, on_host
-from optimizer.objectives.step.memory import largest_matrix, stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
+from optimizer.objectives.step.memory_terms import largest_matrix
 from optimizer.objectives.step.price import price
 from optimizer.search.check.plan_rules import rule_findings
 
