@@ -132,10 +132,15 @@ class PerElement(Takes):
 
 @dataclass(frozen=True)
 class PerLayer(Takes):
-    """Bytes of each layer, whatever is in flight. free_early: see Takes.freed."""
+    """Bytes of each layer, whatever is in flight.
+
+    Attributes:
+        each: of a layer [B].
+        free_early: see Takes.freed; for terms that fragment.
+    """
 
     each: OfLayer
-    free_early: Callable[[Bill], bool] = lambda bill: False
+    free_early: Callable[[Bill], bool] | None = None
 
     @property
     def executed(self) -> Callable[..., FloatArray]:
@@ -158,7 +163,7 @@ class PerLayer(Takes):
 
     def freed(self, bill: Bill) -> bool:
         """As `free_early` says."""
-        return self.free_early(bill)
+        return self.free_early is not None and self.free_early(bill)
 
 
 @dataclass(frozen=True)
@@ -284,6 +289,8 @@ class MemoryTerm(Term):
     def __post_init__(self) -> None:
         if self.offloadable and (self.fragments or not isinstance(self.takes, PerElement | PerLayer)):
             raise ValueError(f"{self.name}: what is offloadable takes bytes per element or layer and does not fragment")
+        if isinstance(self.takes, PerLayer) and self.takes.free_early and not self.fragments:
+            raise ValueError(f"{self.name}: what is freed before anything is recomputed fragments as that does")
 
 
 def memory_term(
