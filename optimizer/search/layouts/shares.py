@@ -14,9 +14,9 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import kinds_of, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.linear_stage import linear_stage, states_of_model
+from optimizer.objectives.step.once import update_time
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.objectives.step.time_terms import optimizer
 from optimizer.search.lattice.knobs import columns, least_offload, taken
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
@@ -152,10 +152,7 @@ def least_share(bill: Bill) -> FloatArray:
 
 def slower_there(job: Job) -> bool:
     """Whether an update takes longer on the host than on the device."""
-    rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
-    device, host = (
-        optimizer(np.ones(1), *rate, np.asarray(share), np.asarray(job.cluster.host_bandwidth)) for share in (0.0, 1.0)
-    )
+    device, host = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
     return bool(host[0] >= device[0])
 
 

@@ -16,7 +16,7 @@ from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import Runs
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, mapped, recomputing
-from optimizer.objectives.step.time_terms import optimizer
+from optimizer.objectives.step.once import update_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +105,9 @@ def stage_costs(
         An entry per plan; what is always recomputed is in `backward` and in the bytes in flight.
     """
     job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
-    offload, host = np.asarray(knobs.offload), np.asarray(job.cluster.host_bandwidth)
-    rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
-    update = optimizer(np.ones(1), *rate, offload, host)
-    slower = np.maximum(update - optimizer(np.ones(1), *rate, np.minimum(least, offload), host), 0.0)
+    offload = np.asarray(knobs.offload)
+    update = update_time(job, offload)
+    slower = np.maximum(update - update_time(job, np.minimum(least, offload)), 0.0)
     kinds = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
