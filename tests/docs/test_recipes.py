@@ -71,6 +71,14 @@ def degrees(answer):
         raise InputError("there is no plan")
     return f"tp={answer.plan.tp} pp={answer.plan.pp}\\n"
 '''
+TERM = '''
+
+def ring_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Rings that a communicator keeps for each layer [B]: 64 MB. Source: made up."""
+    return np.full(len(bill), 64e6 * (kind in LAYERS))
+
+
+'''
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
@@ -86,6 +94,15 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/objectives/pipeline/schedules.py": (
             ("from __future__ import annotations\n", "from optimizer.objectives.pipeline.gpipe import GPIPE\n"),
             ("ZERO_BUBBLE_2P, DUALPIPE", ", GPIPE"),
+        ),
+    },
+    "A memory term": {
+        "optimizer/objectives/step/memory_terms.py": (
+            ("    return rate * dynamic\n", TERM),
+            (
+                "    term.name: term\n    for term in (\n",
+                '        memory_term("rings", "rings", PerLayer(ring_bytes), fragments=True),\n',
+            ),
         ),
     },
     "A collective": {
@@ -124,6 +141,9 @@ from optimizer.objectives.pipeline import schedules
 from optimizer.catalog import device_names, load_cluster, load_model, model_names
 from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
+from optimizer.objectives.step.explain import explain
+from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.problem import layout_problem
 from tests.constraints.test_rules import test_check_equals_post_on_every_plan
 from tests.search.jobs import small_job
 
@@ -135,6 +155,8 @@ piped = plan(small_job(8, features=offered, fixed={"pp": 2, "schedule": "gpipe"}
 cluster = load_cluster("dgx-chip")
 group = span(cluster, 4, 1)
 kinds = ("broadcast", "all_gather")
+rings = next(term for term in explain(found.job, found.plan) if term.name == "rings")
+layout = best_assignment(layout_problem(found.job, found.plan, found.knobs))
 seconds = [float(collective_time(kind, 1e9, group, cluster)) for kind in kinds]
 seen = {
     "tp": found.plan.tp,
@@ -145,6 +167,9 @@ seen = {
     "unsaid": sorted(exported(piped).refused),
     "sent": float(volume_per_rank("broadcast", 3e9, 4)),
     "seconds": seconds,
+    "rings": [found.estimate.memory["rings"], rings.value, rings.formula, rings.source],
+    "layers_held": max(layout.layers_per_stage),
+    "peaks": [found.estimate.reserved, max(layout.memory)],
     "kinds": "broadcast" in KINDS and "broadcast" in _KINDS,
     "text": exported(found).texts["degrees.txt"],
     "counts": [len(device_names()), len(model_names())],
@@ -209,6 +234,13 @@ def test_a_schedule_runs_and_exports_that_do_not_know_it_refuse(copied: dict[str
     assert copied["passes"] == ["FFBB", "FFBB"]
     assert {"megatron.args", "torchtitan.toml"} <= set(copied["unsaid"])
     assert copied["forgotten"] == "'forgotten'"
+
+
+def test_a_memory_term_is_priced_assigned_and_explained(copied: dict[str, Any]) -> None:
+    priced, explained, formula, source = copied["rings"]
+    assert priced == explained == pytest.approx(64e6 * copied["layers_held"])
+    assert (formula, source) == ("total(layers * static)", "made up")
+    assert copied["peaks"][0] == pytest.approx(copied["peaks"][1])
 
 
 def test_a_collective_is_priced_as_its_factor_and_one_pass_round_a_ring(copied: dict[str, Any]) -> None:
