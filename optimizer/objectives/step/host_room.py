@@ -9,6 +9,7 @@ from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import hosted_bytes, keeps_there
+from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.linear_stage import activations_on_host, stage_memory, states_of_model
@@ -58,10 +59,10 @@ def least_activations_there(job: Job, plans: Plans) -> FloatArray:
     >>> (least_activations_there(job, Plans.of([plan])) / 1e9).round(2).tolist()
     [6.03]
     """
-    counts, mixture = kinds_of(job.model), job.model.experts is not None
-    whole = counts[DENSE] * hosted_bytes(job, plans, moe=False)
+    counts, shapes = kinds_of(job.model), shapes_of(job, plans)
+    whole = counts[DENSE] * hosted_bytes(job, plans, shapes, moe=False)
     if more := counts.get(MOE, 0.0) + counts.get(MTP, 0.0):
-        whole = whole + more * hosted_bytes(job, plans, moe=mixture)
+        whole = whole + more * hosted_bytes(job, plans, shapes, moe=job.model.experts is not None)
     number = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
     flying = in_flight(plans, np.minimum(number, plans.pp - 1))
     return np.asarray(whole / np.sum(np.where(number < plans.pp, 1.0 / flying, 0.0), axis=0))
