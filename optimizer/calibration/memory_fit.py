@@ -14,7 +14,7 @@ from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
 # what the framework took from the device, what tensors took of that, and all that is used of it, with its context

@@ -18,7 +18,7 @@ from optimizer.job.plan import KnobColumns, Plans
 from optimizer.job.stack import Stack
 from optimizer.job.target import AT
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.knobs import columns, joined_knobs
 from optimizer.trial.belief import Likeness

@@ -152,6 +152,14 @@ READS = """    config=ConfigFormat(
     ),
 """
 IMPORTS = "from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys\n"
+TERM = '''
+
+def ring_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Rings that a communicator keeps for each layer [B]: 64 MB. Source: made up."""
+    return np.full(len(bill), 64e6 * (kind in LAYERS))
+
+
+'''
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
@@ -167,6 +175,15 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/objectives/pipeline/schedules.py": (
             ("from __future__ import annotations\n", "from optimizer.objectives.pipeline.gpipe import GPIPE\n"),
             ("ZERO_BUBBLE_2P, DUALPIPE", ", GPIPE"),
+        ),
+    },
+    "A memory term": {
+        "optimizer/objectives/step/memory_terms.py": (
+            ("    return rate * dynamic\n", TERM),
+            (
+                "    term.name: term\n    for term in (\n",
+                '        memory_term("rings", "rings", PerLayer(ring_bytes), fragments=True),\n',
+            ),
         ),
     },
     "A collective": {
@@ -251,6 +268,9 @@ from optimizer.objectives.pipeline import schedules
 from optimizer.catalog import device_names, load_cluster, load_model, model_names
 from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
+from optimizer.objectives.step.explain import explain
+from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.problem import layout_problem
 from tests.constraints.test_rules import test_check_equals_post_on_every_plan
 from tests.search.jobs import small_job
 
@@ -286,6 +306,8 @@ edited = [next(source.edited(changes))["quill.json"].decode(), named.plan.micro_
 Path("quill.log").write_text("".join(f"quill {step}: 2.5 s\\n" for step in range(1, 9)))
 (run,) = read_log("quill.log")
 aimed_plan = plan(**asked, target="quill", fix={"pp": 1, "cp": 1})
+rings = next(term for term in explain(found.job, found.plan) if term.name == "rings")
+layout = best_assignment(layout_problem(found.job, found.plan, found.knobs))
 seconds = [float(collective_time(kind, 1e9, group, cluster)) for kind in kinds]
 seen = {
     "tp": found.plan.tp,
@@ -296,6 +318,9 @@ seen = {
     "unsaid": sorted(exported(piped).refused),
     "sent": float(volume_per_rank("broadcast", 3e9, 4)),
     "seconds": seconds,
+    "rings": [found.estimate.memory["rings"], rings.value, rings.formula, rings.source],
+    "layers_held": max(layout.layers_per_stage),
+    "peaks": [found.estimate.reserved, max(layout.memory)],
     "kinds": "broadcast" in KINDS and "broadcast" in _KINDS,
     "read": [named.framework.name, named.plan.tp, named.plan.dp, named.job.global_batch],
     "edited": edited,
@@ -366,6 +391,13 @@ def test_a_schedule_runs_and_exports_that_do_not_know_it_refuse(copied: dict[str
     assert copied["passes"] == ["FFBB", "FFBB"]
     assert {"megatron.args", "torchtitan.toml"} <= set(copied["unsaid"])
     assert copied["forgotten"] == "'forgotten'"
+
+
+def test_a_memory_term_is_priced_assigned_and_explained(copied: dict[str, Any]) -> None:
+    priced, explained, formula, source = copied["rings"]
+    assert priced == explained == pytest.approx(64e6 * copied["layers_held"])
+    assert (formula, source) == ("total(layers * static)", "made up")
+    assert copied["peaks"][0] == pytest.approx(copied["peaks"][1])
 
 
 def test_a_collective_is_priced_as_its_factor_and_one_pass_round_a_ring(copied: dict[str, Any]) -> None:

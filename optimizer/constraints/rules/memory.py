@@ -12,7 +12,7 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import FIELDS, Knobs, Plans
-from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.safe_memory import chance_to_fit, margin, reach, risk_of, safe_memory
 
 PERCENT = 100

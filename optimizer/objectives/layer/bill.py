@@ -28,6 +28,7 @@ from optimizer.objectives.layer.parameters import (
 from optimizer.objectives.layer.pipelined_host import pipelined_wait
 from optimizer.objectives.layer.shapes import (
     BILL_KEYS,
+    LAYER_KEYS,
     REPLICA_KEYS,
     SHAPE_KEYS,
     TRANSFER_KEYS,
@@ -212,8 +213,10 @@ def bill_of(job: Job, plans: Plans) -> Bill:
     """
     some, at = distinct(plans, BILL_KEYS)
     few, rows = distinct(some, SHAPE_KEYS)
-    costs = costs_of(job, few)
+    layers, layer_rows = distinct(few, LAYER_KEYS)
     one_of, replicas = distinct(some, REPLICA_KEYS)
+    senders, sent = distinct(some, TRANSFER_KEYS)
+    costs = costs_of(job, few, layers, layer_rows)
     elements = parameters(job.model, one_of)
     exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
     shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
@@ -233,7 +236,7 @@ def bill_of(job: Job, plans: Plans) -> Bill:
         job=job,
         plans=plans,
         entries=entries,
-        beside=stage_extras(job, plans, some, at),
+        beside=stage_extras(job, plans, senders, sent[at]),
         replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
 
@@ -250,18 +253,17 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
     return by_kind
 
 
-def stage_extras(job: Job, plans: Plans, some: Plans, at: IntArray) -> dict[str, FloatArray]:
+def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
 
-    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `some` are
-    the plans that differ in more than virtual stages, micro-batches and schedule, `at` the one of each plan.
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
+    the plans whose transfers differ, `rows` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
-    few, rows = distinct(some, TRANSFER_KEYS)
-    sent = sum((message.seconds(job) for message in boundary_messages(job, few)), np.zeros(len(few)))
+    sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
     return {
-        "pp_communication": plans.vpp * sent[rows[at]] * (1 - job.stack["p2p_overlap"]),
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
 

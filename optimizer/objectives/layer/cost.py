@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
-from optimizer.objectives.arrays import BoolArray, FloatArray, distinct
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
     kept_bytes,
@@ -22,11 +22,12 @@ from optimizer.objectives.kernels.activations import (
     selective_bytes,
 )
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
+from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.host import host_passes
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.phases import TERMS
 from optimizer.objectives.layer.seconds import head_time, layer_time
-from optimizer.objectives.layer.shapes import LAYER_KEYS, shapes_of, without_full
+from optimizer.objectives.layer.shapes import shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 
 HOST_TRANSFER = "host_transfer"
@@ -71,19 +72,28 @@ class Cost:
     hosted: FloatArray
 
 
-def costs_of(job: Job, plans: Plans) -> dict[str, Cost]:
-    """Costs of one of every kind for plans of distinct shapes; the head counts its pass for each prediction layer too.
+def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Cost]:
+    """Costs of one of every kind for plans of distinct shapes; the head counts its pass for each MTP layer too.
+
+    Args:
+        job: what is trained.
+        plans: of distinct shapes.
+        few: those of them whose products and messages differ.
+        rows: for each plan, which of the few is like it.
+
+    Returns:
+        Costs by kind, an entry for each of the plans.
 
     Source: DeepSeek-V3, arXiv 2412.19437, section 2.2, and Megatron-LM, megatron/core/models/gpt/gpt_model.py.
     """
     model = job.model
-    few, rows = distinct(plans, LAYER_KEYS)
-    head = _head_cost(job, few, rows)
-    by_kind = {EMBEDDING: _embedding_cost(job, plans), DENSE: _layer_cost(job, plans, few, rows, False)}
+    shapes, local = shapes_of(job, plans), shapes_of(job, few)
+    head = _head_cost(job, local, rows)
+    by_kind = {EMBEDDING: _embedding_cost(job, shapes), DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
     if model.experts:
-        by_kind[MOE] = _layer_cost(job, plans, few, rows, True)
+        by_kind[MOE] = _layer_cost(job, plans, shapes, local, rows, True)
     if model.mtp_layers:
-        # A prediction layer is one more of the last kind, behind a projection of 2 hidden x hidden.
+        # An MTP layer is one more of the last kind, behind a projection of 2 hidden x hidden.
         by_kind[MTP] = _plus(by_kind.get(MOE, by_kind[DENSE]), head, 2.0 * model.hidden / model.vocab)
     return by_kind | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
 
@@ -108,9 +118,8 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
     )
 
 
-def _head_cost(job: Job, few: Plans, rows: IntArray) -> Cost:
+def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
     """One pass through the head and the loss, and the logits that it holds."""
-    shapes = shapes_of(job, few)
     time = head_time(job, head_operators(job.model, shapes, job.stack), shapes).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
@@ -125,30 +134,28 @@ def _head_cost(job: Job, few: Plans, rows: IntArray) -> Cost:
     )
 
 
-def _embedding_cost(job: Job, plans: Plans) -> Cost:
-    """The embedding takes no time that counts; its output is kept in flight, 2 t h / sp."""
-    shapes = shapes_of(job, plans)
+def _embedding_cost(job: Job, shapes: Shapes) -> Cost:
+    """The embedding takes no time that counts; its output is resident in flight, 2 t h / sp."""
     kept = ELEMENT * shapes.tokens * job.model.hidden / shapes.sp
-    return replace(_free(len(plans)), kept=kept)
+    return replace(_free(len(kept)), kept=kept)
 
 
-def _layer_cost(job: Job, plans: Plans, few: Plans, rows: IntArray, moe: bool) -> Cost:
+def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
     """A dense layer or a mixture for plans of distinct shapes, whose products and messages the few determine.
 
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
-    model, stack, local = job.model, job.stack, shapes_of(job, few)
+    model, stack = job.model, job.stack
     layer, named = layer_operators(model, local, stack, moe, job.row_multiple), modules_in(plans.recompute)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
     lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
     more, terms = time.again(lean), {}
     for name in TERMS:
         terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
-    shapes = shapes_of(job, plans)
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
     away = stack.features.selective_on_host
     factor = stack["activation_factor"]
-    hosted = hosted_bytes(job, plans, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
+    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
     passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(hosted):
         passes = host_passes(job, time, lean, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
@@ -187,19 +194,19 @@ def modules_in(recompute: IntArray) -> frozenset[str]:
     return frozenset(module for mode in modes for module in modules_of(RECOMPUTE[mode]))
 
 
-def hosted_bytes(job: Job, plans: Plans, moe: bool) -> FloatArray:
-    """What one layer of each plan, dense or a mixture, keeps on the host for one micro-batch [B].
+def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArray:
+    """What one layer of each plan, dense or MoE, keeps on the host for one micro-batch [B].
 
     >>> from optimizer.job.plan import Plan
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=8, seq_len=2048, global_batch=8)
     >>> plans = Plans.of([Plan(tp=8, activation_offload=share) for share in (0, 50)])
-    >>> (hosted_bytes(job, plans, moe=False) / job.stack["activation_factor"] / 2048).tolist()
+    >>> (hosted_bytes(job, plans, shapes_of(job, plans), moe=False) / job.stack["activation_factor"] / 2048).tolist()
     [0.0, 6144.0]
     """
     kept_input, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
-    shapes, stack = shapes_of(job, plans), job.stack
+    stack = job.stack
     movable = movable_bytes(job.model, shapes, moe, stack.imbalance, kept_input)
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
     if stack.features.selective_on_host:

@@ -205,7 +205,7 @@ def _layers_on_stages(model: Model, placed: Placement, pp: int, vpp: int, recomp
     for row, kind in enumerate((DENSE, MOE, MTP)):
         columns[row] = here[kind].reshape(vpp, pp).sum(axis=0) if kind in here else 0.0
     if recomputes and placed.first:
-        counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
+        counts = (here[DENSE] + here.get(MOE, 0.0)).astype(np.int64)
         moe_before = np.concatenate([[0], np.cumsum(moe_pattern(model))])
         recomputed, starts = np.minimum(counts, placed.first), np.minimum(np.cumsum(counts) - counts, model.layers)
         moe_recomputed = moe_before[np.minimum(starts + recomputed, model.layers)] - moe_before[starts]

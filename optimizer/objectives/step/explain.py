@@ -19,7 +19,7 @@ from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
 from optimizer.objectives.step.formula import Formula, Inputs, Term, is_expression
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.time_terms import TIME_TERMS

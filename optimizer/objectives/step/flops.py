@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from optimizer.job.job import Job
 from optimizer.job.model import Model
+from optimizer.job.plan import Plans
+from optimizer.objectives.arrays import FloatArray, pick
+from optimizer.objectives.kernels.modes import modes, recomputes
+from optimizer.objectives.kernels.modules import module_flops
 from optimizer.objectives.kernels.operators import context_share
+from optimizer.objectives.pipeline.stages import Stages
 
 CAUSAL, ALL_SCORES, PARAMETERS = "causal", "megatron-2021", "6n"
 CONVENTIONS = (CAUSAL, ALL_SCORES, PARAMETERS)  # the first is the one that is printed
@@ -62,3 +70,30 @@ def causal_score_flops(model: Model, seq_len: int) -> float:
 def score_flops(model: Model, seq_len: int) -> float:
     """Operations of all attention scores and of what they weigh for one token, masked ones counted [FLOP]."""
     return 6.0 * seq_len * (model.layers + model.mtp_layers) * (model.q_dim + model.v_dim)
+
+
+def recomputed_flops(job: Job, plans: Plans, stages: Stages) -> FloatArray:
+    """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
+
+    Modules add two operations for each of their parameters and token (`module_flops`). Of plans that place their layers
+    it is the layers that their stages recompute. Masked scores are not computed, and do not count.
+
+    Args:
+        job: what is trained.
+        plans: the plans.
+        stages: theirs, all of them where plans place their layers.
+
+    Returns:
+        An entry per plan [FLOP].
+
+    Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
+    """
+    model, scores = job.model, causal_score_flops(job.model, job.seq_len)
+    layers = model_flops(model, job.seq_len, 1.0) - 6.0 * (1 + model.mtp_layers) * model.vocab * model.hidden
+    share = np.ones(len(plans))
+    if plans.placements is not None:
+        share = sum((n.sum(axis=0) for n in stages.recomputed.values()), 0 * share) / (model.layers + model.mtp_layers)
+    again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
+    for module, operations in module_flops(model, scores / 3).items():
+        again = again + np.where(recomputes(plans.recompute, module), operations, 0.0)
+    return plans.global_batch * job.seq_len * again

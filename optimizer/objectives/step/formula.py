@@ -22,9 +22,15 @@ COMPUTE, STREAM, WAIT = "compute", "stream", "wait"  # what a GPU burns its powe
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A function whose body is one expression of its arguments; its docstring gives units and source."""
+    """A function whose body is one expression of its arguments, printed with units and source.
+
+    Attributes:
+        function: what is executed.
+        documented: whose docstring gives units and source, where it is not the function's own.
+    """
 
     function: Callable[..., Any]
+    documented: Callable[..., Any] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -52,12 +58,12 @@ class Formula:
     @property
     def about(self) -> str:
         """The docstring before its source."""
-        return _parts(self.function)[0]
+        return _parts(self.documented or self.function)[0]
 
     @property
     def source(self) -> str:
         """Where the formula comes from."""
-        return _parts(self.function)[1]
+        return _parts(self.documented or self.function)[1]
 
     def __call__(self, inputs: Inputs) -> FloatArray:
         """The value, with the arguments found among the inputs by name."""

@@ -9,9 +9,10 @@ from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import hosted_bytes, keeps_there
+from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Stages, even_stages, kinds_of, stages_of
-from optimizer.objectives.step.memory import stage_memory, state_bytes
+from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, even_stages, kinds_of, stages_of
+from optimizer.objectives.step.linear_stage import activations_on_host, stage_memory, states_of_model
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
@@ -45,28 +46,6 @@ def node_memory(job: Job, room: float) -> float:
     return room * job.cluster.gpus_per_node / FREE
 
 
-def activations_there(bill: Bill, stages: Stages) -> FloatArray:
-    """Activations that each stage of every plan keeps on the host for a GPU [B].
-
-    micro-batches in flight x layers by kind x what one of the kind keeps there for a micro-batch. What whole layers
-    recompute is never there.
-
-    Source: NVIDIA/Megatron-LM, fine-grained activation offloading: what is offloaded stays on the host until its
-    backward pass; that no micro-batch is spared is assumed, and errs to the safe side.
-
-    >>> from optimizer.catalog import load_cluster, load_model, load_stack
-    >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
-    ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
-    >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
-    >>> bill = bill_of(job, Plans.of([plan]))
-    >>> (activations_there(bill, stages_of(job.model, bill.plans)) / 1e9).round(2).tolist()
-    [[11.13], [9.99], [3.33]]
-    """
-    hosted = {kind: entry.gathered(entry.cost.hosted) for kind, entry in bill.entries.items()}
-    kept = sum((stages.counts[kind] * each for kind, each in hosted.items() if np.any(each)), np.zeros(1))
-    return np.asarray(stages.exists * stages.in_flight * kept)
-
-
 def least_activations_there(job: Job, plans: Plans) -> FloatArray:
     """Room on the host that the activations of each plan take under any layout of its layers [B].
 
@@ -80,10 +59,10 @@ def least_activations_there(job: Job, plans: Plans) -> FloatArray:
     >>> (least_activations_there(job, Plans.of([plan])) / 1e9).round(2).tolist()
     [6.03]
     """
-    counts, mixture = kinds_of(job.model), job.model.experts is not None
-    whole = counts[DENSE] * hosted_bytes(job, plans, moe=False)
+    counts, shapes = kinds_of(job.model), shapes_of(job, plans)
+    whole = counts[DENSE] * hosted_bytes(job, plans, shapes, moe=False)
     if more := counts.get(MOE, 0.0) + counts.get(MTP, 0.0):
-        whole = whole + more * hosted_bytes(job, plans, moe=mixture)
+        whole = whole + more * hosted_bytes(job, plans, shapes, moe=job.model.experts is not None)
     number = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
     flying = in_flight(plans, np.minimum(number, plans.pp - 1))
     return np.asarray(whole / np.sum(np.where(number < plans.pp, 1.0 / flying, 0.0), axis=0))
@@ -115,12 +94,10 @@ def most_offload(bill: Bill) -> FloatArray:
     most = np.where((plans.zero_stage >= 1) | (plans.dp * plans.cp == 1), job.most_offload, 0.0)
     if not job.most_offload or not job.cluster.host_memory:
         return most
-    whole = bill.replicas.whole.take(bill.replicas.rows)
-    shared, experts = state_bytes(job, plans)["optimizer"]
-    mean = (whole.shared * shared + whole.experts * experts) / plans.pp
+    mean = states_of_model(bill, offloadable=True) / plans.pp
     room = np.full(len(plans), host_room(job))
     if np.any(keeps_there(job, plans)):
-        room = np.maximum(room - activations_there(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
+        room = np.maximum(room - activations_on_host(bill, even_stages(job.model, plans)).max(axis=0), 0.0)
     share = np.minimum(most, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
     return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
 
@@ -138,9 +115,9 @@ def on_host(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
     [65.6]
     """
     stages = stages_of(bill.job.model, bill.plans)
-    kept = stage_memory(bill, stages).terms["optimizer"] * stages.exists * knobs.offload
+    kept = stage_memory(bill, stages).offloadable * knobs.offload
     if np.any(keeps_there(bill.job, bill.plans)):
-        kept = kept + activations_there(bill, stages)
+        kept = kept + activations_on_host(bill, stages)
     return np.asarray(kept.max(axis=0))
 
 

@@ -1,58 +1,108 @@
-"""The bytes of a stage, term by term; each function is the formula that is executed and printed.
+"""The memory of a stage, term by term: what each term takes of elements, layers, micro-batches or the stage itself.
 
-Arrays of layers have a row for each kind (embedding, dense, MoE, prediction layer, head).
+A new term is one entry of MEMORY_TERMS; prices, bounds, CP-SAT and the search for the least memory read all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer.objectives.arrays import FloatArray, total
+import numpy as np
+
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import activations as kernels
-from optimizer.objectives.step.formula import BYTES, Formula, Term
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.messages import ELEMENT
+from optimizer.objectives.layer.parameters import groups, shard_ranks
+from optimizer.objectives.pipeline.schedules import copies
+from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
+from optimizer.objectives.step.formula import BYTES, Formula
+from optimizer.objectives.step.memory_term import (
+    InFlight,
+    MemoryTerm,
+    PerElement,
+    PerLayer,
+    PerStage,
+    activations,
+    memory_term,
+    states,
+)
 
 
-def states(shared: FloatArray, shared_bytes: FloatArray, experts: FloatArray, expert_bytes: FloatArray) -> FloatArray:
-    """Weights, gradients or optimizer state of a stage [B].
+def weight_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+    """Weights that a rank keeps for each element of the shared parameters and of the experts [B].
 
-    shared, experts: elements that a rank holds or shards with others [1]; shared_bytes, expert_bytes: bytes for each
-    that the rank keeps of it [B].
+    A software that keeps no copy of its weights beside the master copy (param_bytes 0) has one in half precision while
+    it computes, for good wherever it is not gathered and freed again.
 
-    ZeRO-1 divides the optimizer state by the sharding ranks, ZeRO-2 the gradients, ZeRO-3 the weights as well.
-
-    Source: Rajbhandari et al., arXiv 1910.02054, section 5 and figure 1.
-
-    >>> import numpy as np
-    >>> float(states(np.array(1e9), np.array(2.0), np.array(0.0), np.array(2.0)))
-    2000000000.0
+    Source: Zhao et al., arXiv 2304.11277, section 3.
     """
-    return shared * shared_bytes + experts * expert_bytes
+    size = bill.job.stack.features.param_bytes
+    return _sharded(bill, size, 3, size or ELEMENT)
 
 
-def activations(
-    in_flight: FloatArray,
-    layers: FloatArray,
-    kept: FloatArray,
-    recomputed: FloatArray,
-    kept_recomputed: FloatArray,
-    once: FloatArray,
-) -> FloatArray:
-    """Activations of a stage at its peak [B].
+def gradient_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+    """Gradients that a rank keeps for each element [B]. Source: as `states`."""
+    return _sharded(bill, bill.job.stack.features.grad_bytes, 2)
 
-    in_flight: micro-batches [1]; layers: by kind, kept: bytes of each for one micro-batch; recomputed: layers that full
-    recomputation recomputes, kept_recomputed: bytes of each of these; once: the largest that is being recomputed [B].
 
-    Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4 for a layer.
+def optimizer_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+    """Optimizer state that a rank keeps for each element, sharded over the copies of the weights too [B].
+
+    Source: as `states`.
     """
-    return in_flight * (total(layers * kept) + total(recomputed * (kept_recomputed - kept))) + once
+    shared, experts = _sharded(bill, bill.job.stack.features.optimizer_bytes, 1)
+    several = np.where(bill.plans.zero_stage >= 1, copies(bill.plans), 1.0)
+    return shared / several, experts / several
 
 
-def logits(layers: FloatArray, static: FloatArray) -> FloatArray:
+def _sharded(bill: Bill, size: float, stage: int, whole: float | None = None) -> tuple[FloatArray, FloatArray]:
+    """Bytes of an element that is sharded from a ZeRO stage on, and takes the `whole` size before [B]."""
+    sharded = bill.plans.zero_stage >= stage
+    shared, experts = (
+        np.where(sharded, size / shard_ranks(bill.plans, ranks), size if whole is None else whole)
+        for _, ranks, _ in groups(bill.plans)
+    )
+    return shared, experts
+
+
+def activation_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Activations of a layer that is not recomputed [B]."""
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.kept)
+
+
+def recomputed_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Activations of a layer that is recomputed [B]."""
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.kept_recomputed)
+
+
+def module_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Activations that modules have while they are recomputed [B]."""
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.once)
+
+
+def whole_layer_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Activations that a whole layer has while it is recomputed [B]."""
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.once_whole)
+
+
+def hosted_bytes(bill: Bill, kind: str) -> FloatArray:
+    """Activations of a layer on the host [B]; see `activations_on_host`."""
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.hosted)
+
+
+def logit_bytes(bill: Bill, kind: str) -> FloatArray:
     """Logits of the loss, those of prediction layers too [B]: layers by kind, static: bytes of each [B].
 
     Source: Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py; bytes per logit are fitted (logit_memory).
     """
-    return total(layers * static)
+    entry = bill.entries[kind]
+    return entry.gathered(entry.cost.static)
 
 
 def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) -> FloatArray:
@@ -65,28 +115,94 @@ def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) 
     return workspace + unsharded + gathered
 
 
+def workspace_bytes(bill: Bill) -> FloatArray:
+    """Workspaces of libraries [B]."""
+    return np.full(len(bill), bill.job.stack["workspace"])
+
+
+def gathered_bytes(bill: Bill) -> FloatArray:
+    """Tokens that sequence parallelism gathers before a product, t h 2 B [B]."""
+    plans = bill.plans
+    tokens = plans.micro_batch * bill.job.seq_len / plans.cp
+    return np.where(plans.sequence_parallel, ELEMENT * tokens * bill.job.model.hidden, 0.0)
+
+
+def unsharded_bytes(bill: Bill) -> FloatArray:
+    """Two gathered units and an unsharded gradient under ZeRO-3, the gradient alone under ZeRO-2 [B].
+
+    A unit is a layer, the embedding or the head; the largest and the largest layer are gathered together. Where a
+    compiler gathers for every product, a layer counts as its largest matrix.
+
+    Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
+    """
+    zero = bill.plans.zero_stage
+    if not np.any(zero >= 2):
+        return np.zeros(len(zero))
+    features = bill.job.stack.features
+    units = {kind: entry.shared + entry.experts for kind, entry in bill.entries.items()}
+    layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
+    if not features.gathers_layers:
+        layer = largest_matrix(bill)
+    largest = np.maximum(layer, units[EMBEDDING])
+    # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
+    gradient = np.where(zero >= 2, largest * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
+    return gradient + np.where(zero >= 3, (layer + largest) * ELEMENT, 0.0)
+
+
+def largest_matrix(bill: Bill) -> FloatArray:
+    """Elements of the largest matrix of a layer on a rank: of its MLP or its experts, or into attention [elements]."""
+    model, plans = bill.job.model, bill.plans
+    largest = model.hidden * np.maximum(model.ffn_hidden if model.dense_layers else 0, model.q_dim) / plans.tp
+    if model.experts:
+        each = model.hidden * model.experts.ffn_hidden * model.experts.count
+        largest = np.maximum(largest, each / (plans.ep * plans.etp))
+    return np.asarray(largest)
+
+
 def fragmentation(rate: FloatArray, dynamic: FloatArray) -> FloatArray:
     """What the allocator reserves beyond its peak: a share of the dynamic terms [B]. Source: fitted."""
     return rate * dynamic
 
 
-MEMORY_TERMS: Mapping[str, Term] = {
+MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
-        Term(name="weights", label="weights", unit=BYTES, formula=Formula(function=states)),
-        Term(name="gradients", label="gradients", unit=BYTES, formula=Formula(function=states)),
-        Term(name="optimizer", label="optimizer", unit=BYTES, formula=Formula(function=states), knobs=("offload",)),
-        Term(
-            name="activations",
-            label="activations",
-            unit=BYTES,
-            formula=Formula(function=activations),
+        memory_term("weights", "weights", PerElement(weight_bytes), formula=states),
+        memory_term("gradients", "gradients", PerElement(gradient_bytes), formula=states),
+        memory_term(
+            "optimizer",
+            "optimizer",
+            PerElement(optimizer_bytes),
+            formula=states,
+            offloadable=True,
+            knobs=("offload",),
+        ),
+        memory_term(
+            "activations",
+            "activations",
+            InFlight(activation_bytes, recomputed_bytes, module_bytes, whole_layer_bytes, hosted_bytes),
+            formula=activations,
+            fragments=True,
             parameters=("activation_factor",),
             kernels=(kernels.activation_bytes, kernels.norm_bytes),
         ),
-        Term(name="logits", label="logits", unit=BYTES, formula=Formula(function=logits), parameters=("logit_memory",)),
-        Term(name="buffers", label="buffers", unit=BYTES, formula=Formula(function=buffers), parameters=("workspace",)),
-        Term(
+        memory_term(
+            "logits",
+            "logits",
+            # A compiler lays what is recomputed where the logits were.
+            PerLayer(logit_bytes, free_early=lambda bill: not bill.job.stack.features.gathers_layers),
+            fragments=True,
+            parameters=("logit_memory",),
+        ),
+        memory_term(
+            "buffers",
+            "buffers",
+            PerStage(workspace=workspace_bytes, unsharded=unsharded_bytes, gathered=gathered_bytes),
+            formula=buffers,
+            fragments=True,
+            parameters=("workspace",),
+        ),
+        MemoryTerm(
             name="fragmentation",
             label="fragmentation",
             unit=BYTES,

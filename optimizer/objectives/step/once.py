@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
@@ -19,11 +20,10 @@ from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import Stages
 from optimizer.objectives.step.buckets import rates_of
-from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer
+from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer, update_bytes
 
 FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
 COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")
-DEVICE = ("updated", "passes", "bandwidth", "offload", "host_bandwidth")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
         exists=exists,
         shown=data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
         slowed=contention(hides, inputs["comm_sm_share"]),
-        updating=optimizer(*(inputs[name] for name in DEVICE)),
+        updating=inputs["updated"] * update_time(work.bill.job, inputs["offload"]),
         hides=exists * hides,
         inputs=inputs,
     )
@@ -104,9 +104,7 @@ def least_once(work: Work, offload: FloatArray) -> FloatArray:
     """
     inputs = once_inputs(work, FASTEST)
     hides = hidden(*(inputs[name] for name in ("reduce", *COVERED)))
-    updating = np.minimum(
-        *(optimizer(*({**inputs, "offload": share}[name] for name in DEVICE)) for share in (offload, np.ones(1)))
-    )
+    updating = inputs["updated"] * np.minimum(*(update_time(work.bill.job, share) for share in (offload, np.ones(1))))
     return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
 
 
@@ -129,9 +127,24 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
         "vpp": work.bill.plans.vpp,
         "pp": work.bill.plans.pp,
         "comm_sm_share": np.asarray(knobs.comm_sm_share),
-        "offload": np.asarray(knobs.offload),
+        **_update_inputs(job, np.asarray(knobs.offload)),
+    }
+
+
+def update_time(job: Job, offload: FloatArray) -> FloatArray:
+    """What the optimizer takes for one element, with this share of its state on the host [s]."""
+    return optimizer(np.ones(1), **_update_inputs(job, offload))
+
+
+def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
+    features = job.stack.features
+    traffic = update_bytes(features.optimizer_bytes, features.grad_bytes, features.param_bytes)
+    return {
+        "traffic": np.asarray(float(traffic)),
         "passes": np.asarray(job.stack["optimizer_passes"]),
         "bandwidth": np.asarray(job.cluster.device.memory_bandwidth),
+        "offload": offload,
+        "host_traffic": np.asarray(float(traffic + features.grad_bytes)),
         "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
     }
 

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans, virtual_stages
-from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.kernels.modules import module_flops
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import HOST_TRANSFER
 from optimizer.objectives.pipeline import dualpipe
@@ -24,9 +22,9 @@ from optimizer.objectives.pipeline.closed_form import bubble_fraction
 from optimizer.objectives.pipeline.schedules import both_ways, bubble_left, filled_passes
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of
 from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.flops import causal_score_flops, model_flops
+from optimizer.objectives.step.flops import model_flops, recomputed_flops
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
 from optimizer.objectives.step.stalled import stalled
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
@@ -53,6 +51,7 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
     fullest = memory.reserved.argmax(axis=0)
     reserved = memory.reserved.max(axis=0)
     useful = model_flops(job.model, job.seq_len, 1.0) * plans.global_batch * job.seq_len
+    again = recomputed_flops(job, plans, step.stages)
     available = step.seconds * plans.gpus * job.peak_flops
     left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
     return Costs(
@@ -62,7 +61,7 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
         reserved=reserved,
         allocated=reserved - _of_stage(memory.terms["fragmentation"], fullest),
         mfu=useful / available,
-        hfu=(useful + recomputed_flops(job, plans)) / available,
+        hfu=(useful + again) / available,
         bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, left),
         overlappable=step.overlappable,
     )
@@ -289,33 +288,6 @@ def _filled_both_ways(bill: Bill, weights: FloatArray) -> FloatArray:
         gain, seconds = gain + share * entry.gain, seconds + share * (entry.seconds + again)
     pp = plans.pp.astype(np.float64)
     return np.asarray((pp - 1) * seconds - dualpipe.bubble(pp, forward, backward, weights, gain))
-
-
-def recomputed_flops(job: Job, plans: Plans) -> FloatArray:
-    """Operations that recomputation adds to a step: a third of the layers' under full, of the scores' under selective.
-
-    Modules add two operations for each of their parameters and token (`module_flops`). Prediction layers are recomputed
-    whenever recomputation is full, but where only the first layers of the virtual stages are. Masked scores are not
-    computed, and do not count.
-
-    Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
-    """
-    mtp = job.model.mtp_layers
-    scores = causal_score_flops(job.model, job.seq_len)
-    layers = model_flops(job.model, job.seq_len, 1.0) - 6.0 * (1 + mtp) * job.model.vocab * job.model.hidden
-    tokens = plans.global_batch * job.seq_len
-    share = np.ones(len(plans))
-    if plans.placements is not None:
-        whole = job.model.layers + mtp
-        share = np.array([(sum(p.recomputed) + mtp) / whole if p.recomputed else 1.0 for p in plans.placements])
-        for index in [index for index, placed in enumerate(plans.placements) if placed.first]:
-            placed, pp, vpp = plans.placements[index], int(plans.pp[index]), int(plans.vpp[index])
-            counts = virtual_stages(placed.layers, job.model.layers, pp, vpp)
-            share[index] = sum(min(placed.first, count) for count in counts) / whole
-    again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
-    for module, operations in module_flops(job.model, scores / 3).items():
-        again = again + np.where(recomputes(plans.recompute, module), operations, 0.0)
-    return tokens * again
 
 
 def _of_stage(values: FloatArray, stage: IntArray) -> FloatArray:

@@ -140,21 +140,44 @@ def contention(hides: FloatArray, comm_sm_share: FloatArray) -> FloatArray:
     return hides * comm_sm_share
 
 
+def update_bytes(optimizer_bytes: float, grad_bytes: float, param_bytes: float) -> float:
+    """Traffic of the optimizer's update of one element on the device [B].
+
+    2 x optimizer_bytes + grad_bytes + param_bytes: master weight and moments are read and written, the gradient is
+    read, the weight that lies beside the master copy written. On the host the gradient is written before, grad_bytes
+    more. The bytes are those that memory counts (`Features`).
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 for the state; Ren et al., arXiv 2101.06840, section 4,
+    for the host.
+
+    >>> update_bytes(12, 4, 2), update_bytes(8, 2, 2)
+    (30, 20)
+    """
+    return 2 * optimizer_bytes + grad_bytes + param_bytes
+
+
 def optimizer(
-    updated: FloatArray, passes: FloatArray, bandwidth: FloatArray, offload: FloatArray, host_bandwidth: FloatArray
+    updated: FloatArray,
+    traffic: FloatArray,
+    passes: FloatArray,
+    bandwidth: FloatArray,
+    offload: FloatArray,
+    host_traffic: FloatArray,
+    host_bandwidth: FloatArray,
 ) -> FloatArray:
     """Adam on the elements that a rank updates [s].
 
-    updated: elements [1]; passes: HBM traffic over one read and write (stack); bandwidth: of HBM, host_bandwidth: of
-    the host link [B/s]; offload: share of the state on the host [1]. 30 B an element: gradient, master weight and two
-    moments are read, the last three and the weight written; 34 B over the host link and in its memory.
+    updated: elements [1]; traffic, host_traffic: bytes of each in HBM, and over the host link and in the host's memory
+    [B]; passes: HBM traffic over one read and write (stack) [1]; bandwidth: of HBM, host_bandwidth: of the host link
+    [B/s]; offload: share of the state on the host [1].
 
-    Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 for the state; Ren et al., arXiv 2101.06840 for offload.
+    Source: as `update_bytes`.
 
-    >>> float(optimizer(np.array(1e9), np.array(1.0), np.array(3e12), np.array(0.0), np.array(1e11)))
+    >>> numbers = (1e9, 30.0, 1.0, 3e12, 0.0, 34.0, 1e11)
+    >>> float(optimizer(*map(np.array, numbers)))
     0.01
     """
-    return updated * (30.0 * passes / bandwidth * (1.0 - offload) + 34.0 / host_bandwidth * offload)
+    return updated * (traffic * passes / bandwidth * (1.0 - offload) + host_traffic / host_bandwidth * offload)
 
 
 def overhead(step_overhead: FloatArray) -> FloatArray:
@@ -273,6 +296,7 @@ TIME_TERMS: Mapping[str, Term] = {
             knobs=("offload",),
             parameters=("optimizer_passes",),
             quantities=("memory_bandwidth",),
+            kernels=(update_bytes,),
         ),
         _term(overhead, "step overhead", phase="step", parameters=("step_overhead",)),
         _term(stragglers, "stragglers", phase="step", parameters=("straggler",)),

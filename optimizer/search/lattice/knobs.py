@@ -20,7 +20,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.once import Work, once_per_step, work_of
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -96,7 +96,7 @@ def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
     too much.
     """
     memory = stage_memory(bill, stages, Knobs())
-    state = memory.terms["optimizer"] * stages.exists
+    state = memory.offloadable
     excess = np.maximum(memory.reserved - safe_memory(bill.job), 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
     most = most_offload(bill)

@@ -18,7 +18,7 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.host_room import held, most_offload
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.once import least_once, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -138,7 +138,7 @@ def _points(bill: Bill, fixed: Knobs | None) -> Points:
     seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         most = most_offload(bill)
-        without = memory.reserved - most * stages.exists * memory.terms["optimizer"]
+        without = memory.reserved - most * memory.offloadable
         rescued = ~fits & there & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):
             some = bill.take(rescued)

@@ -35,7 +35,7 @@ from optimizer.search.layouts.shares import (
     some_there,
 )
 from optimizer.search.layouts.solved import Solved
-from optimizer.search.layouts.table import layer_table
+from optimizer.search.layouts.table import stage_costs
 
 SLICE = 1024  # plans of the band whose knobs and memory are looked at together
 EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
@@ -190,8 +190,8 @@ def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, bes
 def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
     """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits [s]."""
     any_knobs = tuning.fixed is None
-    table = layer_table(bill, tuning.fixed or at_most_offload(bill))
-    slowest = fitting_slowest(bill.job, floor, table, bill.plans, limit, any_knobs=any_knobs)
+    costs = stage_costs(bill, tuning.fixed or at_most_offload(bill))
+    slowest = fitting_slowest(bill.job, floor, costs, bill.plans, limit, any_knobs=any_knobs)
     return floor.step_time(slowest, any_knobs=any_knobs)
 
 
@@ -343,7 +343,7 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
     """
     floor, bound = prospects.floor, float(prospects.bounds[index])
     plan = floor.plans.plan(index)
-    problem = problem_of(search.job, plan, prospects.table.row(index))
+    problem = problem_of(search.job, plan, prospects.costs.row(index))
 
     def candidate(layout: Layout) -> Candidate:
         seconds, least = (floor.step_of(pipeline, index) for pipeline in (layout.objective, layout.least))

@@ -12,7 +12,7 @@ from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
-from optimizer.objectives.step.memory import state_bytes
+from optimizer.objectives.step.linear_stage import recomputing, states_of_model
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -20,7 +20,7 @@ from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import needed_offload
 from optimizer.search.layouts.room import obliged_layers, room_of
 from optimizer.search.layouts.stage_needs import SLACK, common
-from optimizer.search.layouts.table import LayerTable, recomputing
+from optimizer.search.layouts.table import StageCosts
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
@@ -156,13 +156,10 @@ def host_share(bill: Bill) -> FloatArray:
     All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage holds its
     activations besides, and leaves most room where it recomputes whatever may be.
     """
-    job, plans, whole = bill.job, bill.plans, bill.replicas.whole.take(bill.replicas.rows)
-    states = {
-        name: whole.shared * shared + whole.experts * experts
-        for name, (shared, experts) in state_bytes(job, plans).items()
-    }
+    job, plans = bill.job, bill.plans
     room = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    share = np.clip((sum(states.values()) - room) / np.maximum(states["optimizer"], 1.0), 0.0, 1.0)
+    offloadable = states_of_model(bill, offloadable=True)
+    share = np.clip((states_of_model(bill) - room) / np.maximum(offloadable, 1.0), 0.0, 1.0)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = bill.take(alone)
@@ -184,7 +181,13 @@ def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:
 
 
 def fitting_slowest(
-    job: Job, floor: StepFloor, table: LayerTable, plans: Plans, limit: float = np.inf, *, any_knobs: bool = False
+    job: Job,
+    floor: StepFloor,
+    costs: StageCosts[FloatArray],
+    plans: Plans,
+    limit: float = np.inf,
+    *,
+    any_knobs: bool = False,
 ) -> FloatArray:
     """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
 
@@ -197,7 +200,7 @@ def fitting_slowest(
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
     count = common(job.model).count
-    room = room_of(job, table, plans)
+    room = room_of(job, costs, plans)
     possible = room.layers(high) >= count
     found = np.where(possible, low, beyond)
     tight = np.flatnonzero(possible & (room.layers(low) < count))

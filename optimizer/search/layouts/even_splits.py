@@ -14,7 +14,7 @@ from optimizer.job.plan import KnobColumns, Knobs, Placement, Plans, virtual_sta
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import FULL, layer_sequence, moe_pattern, placed_stages
-from optimizer.objectives.step.memory import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.search.layouts.problem import firsts
 
 

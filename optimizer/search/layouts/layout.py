@@ -29,15 +29,22 @@ FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Layers on stages. `kinds` are the runs on each virtual stage in the order of the forward pass.
+    """Layers on stages.
 
-    recomputed: runs of layers that each stage recomputes in the backward pass. stage_seconds: time of each stage for a
-    micro-batch [s]. memory: bytes each stage reserves, there: keeps on the host [B]. pipeline: its time; stalled: what
-    of it virtual stages of unlike length add [s]; objective: with what the slowest stage does once per step [s].
-    proven: no other layout that is searched is faster (by more than the rounding of times to 1e-7 of a micro-batch),
-    least: none has a lower objective than this, where a search found that [s]. chosen: a layer may be recomputed or
-    spared on each stage. first: the first so many layers of every virtual stage are recomputed (0: all, or as
-    `recomputed` says).
+    Attributes:
+        kinds: runs on each virtual stage in the order of the forward pass.
+        pp: stages.
+        recomputed: runs of layers that each stage recomputes in the backward pass.
+        stage_seconds: time of each stage for a micro-batch [s].
+        memory: what each stage reserves [B].
+        pipeline: time of the pipeline [s].
+        objective: with what the slowest stage does once per step [s].
+        stalled: what virtual stages of unlike length add to the pipeline [s].
+        least: no layout has a lower objective, where a search says that [s].
+        on_host: what each stage keeps on the host [B].
+        proven: no other layout that is searched is faster, by more than the rounding of times to 1e-7 of a micro-batch.
+        chosen: a layer may be recomputed or not on each stage.
+        first: so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says.
     """
 
     kinds: tuple[Runs, ...]
@@ -49,7 +56,7 @@ class Layout:
     objective: float
     stalled: float = 0.0
     least: float = 0.0
-    there: tuple[float, ...] = ()
+    on_host: tuple[float, ...] = ()
     proven: bool = False
     chosen: bool = False
     first: int = 0
@@ -61,7 +68,7 @@ class Layout:
 
     def fits(self, problem: LayoutProblem) -> bool:
         """Whether every stage fits in the memory of the device and of the host."""
-        return max(self.memory) <= problem.usable and max(self.there) <= problem.host_room * (1 + ROUNDING)
+        return max(self.memory) <= problem.usable and max(self.on_host) <= problem.host_room * (1 + ROUNDING)
 
     @property
     def recomputed_per_stage(self) -> tuple[int, ...]:
@@ -235,7 +242,7 @@ def assess(
         pipeline=float(loads.pipeline[0]) + waits,
         objective=float(loads.pipeline[0] + loads.once()[0]) + waits,
         stalled=waits,
-        there=tuple(loads.there[0].tolist()),
+        on_host=tuple(loads.on_host[0].tolist()),
         proven=proven,
         chosen=bool(recomputable(problem)) and not problem.alike,
         first=first,
@@ -251,10 +258,11 @@ def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> La
 
 
 def _why(problem: LayoutProblem) -> str:
-    bytes_of = problem.kinds
-    states = sum(n * bytes_of[kind].static for kind, n in problem.sequence) / problem.pp + problem.fixed
-    kept = sum(n * bytes_of[kind].kept_recomputed for kind, n in problem.sequence) / problem.pp
-    need = states + kept * float(np.mean(problem.in_flight))
+    memory, in_flight = problem.memory, float(np.mean(problem.in_flight))
+    states, need = (
+        memory.fixed + sum(n * memory.of(kind, passes, recomputed=True) for kind, n in problem.sequence) / problem.pp
+        for passes in (0.0, in_flight)
+    )
     return (
         f"no layout fits: {problem.pp} stages of {problem.usable / 1e9:.1f} GB, of which an average stage needs at "
         f"least {need / 1e9:.1f} GB ({states / 1e9:.1f} GB of states); use more stages, a larger tp, or recomputation"

@@ -15,15 +15,14 @@ from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import activations_held, most_offload
-from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.linear_stage import LinearStage, linear_stage, reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.knobs import columns, taken
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
-from optimizer.search.layouts.problem import problem_of
+from optimizer.search.layouts.problem import memory_problem
 from optimizer.search.layouts.stage_needs import Needs, mean_need, needs_of
-from optimizer.search.layouts.table import LayerTable, byte_table
 
 BATCH = 512  # plans whose stages are looked at together
 CLOSE = 0.05e9  # bytes to which the least memory is told
@@ -82,10 +81,10 @@ class LeastMemory:
             return self.bounds(job, plans) <= usable
         bill = bill_of(job, plans)
         knobs = self.at(bill)
-        table = byte_table(bill, knobs)
-        low = np.flatnonzero(mean_need(job, plans, table) <= usable)
+        memory = linear_stage(bill, knobs)
+        low = np.flatnonzero(mean_need(job, plans, memory) <= usable)
         if len(low):
-            needs = needs_of(job, plans.take(low), table.take(low))
+            needs = needs_of(job, plans.take(low), memory.take(low))
             low = low[(needs.bound() <= usable) & needs.have_room(usable)]
         alike = only_even(job, plans.take(low))
         found = np.zeros(len(plans), dtype=np.bool_)
@@ -126,13 +125,13 @@ class LeastMemory:
             if bounds[part[0]] > _telling(job, best):
                 break
             some = plans.take(part)
-            table, needs = self._tables(job, some)
+            memory, needs = self._needs(job, some)
             room = needs.have_room(_telling(job, best))
             for index, bound in enumerate(bounds[part].tolist()):
                 if not room[index] or bound > _telling(job, best):
                     continue
                 self.deadline.go_on()
-                problem = problem_of(job, some.plan(index), table.row(index))
+                problem = memory_problem(job, some.plan(index), memory.row(index))
                 problem = replace(problem, usable=_telling(job, best))
                 layout = leanest_layout(problem, bound, self.deadline.left)
                 if layout is not None:
@@ -148,30 +147,30 @@ class LeastMemory:
         if job.layout_given:
             return reserved_memory(job, plans, self.at(bill_of(job, plans)))
         bill = bill_of(job, plans)
-        table = byte_table(bill, self.at(bill))
-        low = np.flatnonzero(mean_need(job, plans, table) <= at_most)
+        memory = linear_stage(bill, self.at(bill))
+        low = np.flatnonzero(mean_need(job, plans, memory) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
-            found[low] = needs_of(job, plans.take(low), table.take(low)).bound()
+            found[low] = needs_of(job, plans.take(low), memory.take(low)).bound()
         return found
 
-    def _tables(self, job: Job, plans: Plans) -> tuple[LayerTable, Needs]:
+    def _needs(self, job: Job, plans: Plans) -> tuple[LinearStage[FloatArray], Needs]:
         bill = bill_of(job, plans)
-        table = byte_table(bill, self.at(bill))
-        return table, needs_of(job, plans, table)
+        memory = linear_stage(bill, self.at(bill))
+        return memory, needs_of(job, plans, memory)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:
         """The plans that the solver finds a layout for, those with the leanest bounds first."""
         if not len(plans):
             return
-        table, needs = self._tables(job, plans)
+        memory, needs = self._needs(job, plans)
         room = needs.have_room(safe_memory(job))
         for index in np.argsort(needs.bound(), kind="stable").tolist():
             key = plans.plan(index), safe_memory(job), job.recomputes_all
             if not room[index] or key in self.unfit:
                 continue
             self.deadline.go_on()
-            if fitting_layout(problem_of(job, key[0], table.row(index)), self.deadline.left):
+            if fitting_layout(memory_problem(job, key[0], memory.row(index)), self.deadline.left):
                 yield plans.take([index])
             else:
                 self.unfit.add(key)

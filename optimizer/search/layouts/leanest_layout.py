@@ -93,7 +93,7 @@ def leanest_recomputed(problem: LayoutProblem, layout: Layout) -> Layout:
     again = recomputable(problem)
     for stage, runs in enumerate(held):
         others = {kind: n for kind, n in runs if kind not in (DENSE, MOE)}
-        chosen.append(_leanest(problem, stage, {**others, **counts[stage]}, again)[1])
+        chosen.append(_least(problem, stage, {**others, **counts[stage]}, again)[1])
     return assess(problem, layout.kinds, chosen)
 
 
@@ -124,7 +124,7 @@ def _filled(
                 chosen = {DENSE: min(first or middle, middle) - mixed, MOE: mixed, MTP: 0 if first else ends[MTP]}
                 space = _reserved(problem, stage, held, {kind: chosen[kind] for kind in again})
             else:
-                space = _leanest(problem, stage, held, again)[0]
+                space = _least(problem, stage, held, again)[0]
             low, high = (middle, high) if space <= problem.usable else (low, middle - 1)
         if low < least[stage]:
             return None
@@ -133,34 +133,19 @@ def _filled(
     return tuple(counts) if start == len(names) else None
 
 
-def _reserved(problem: LayoutProblem, stage: int, held: Mapping[str, int], recomputed: Mapping[str, int]) -> float:
-    """What a stage with these layers reserves when it recomputes those [B]."""
-    flying, costs = problem.in_flight[stage], problem.kinds
-    here = {kind: n for kind, n in held.items() if n}
-    space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in here.items())
-    space -= sum(n * flying * (costs[kind].kept - costs[kind].kept_recomputed) for kind, n in recomputed.items() if n)
-    once = [costs[kind].held_once for kind in here if recomputed.get(kind) or not costs[kind].recomputes]
-    return space + max(once, default=0.0)
-
-
-def _leanest(
-    problem: LayoutProblem, stage: int, held: Mapping[str, int], again: Sequence[str]
+def _least(
+    problem: LayoutProblem, stage: int, counts: Mapping[str, int], recomputable: Sequence[str]
 ) -> tuple[float, dict[str, int]]:
     """The least that a stage with these layers reserves [B], and the layers it recomputes then: none or all of a kind.
 
-    Those of the kinds in `again` may be recomputed, mixtures before dense layers.
+    Those of the kinds that are recomputable may be, MoE layers before dense ones.
     """
-    flying, costs = problem.in_flight[stage], problem.kinds
-    here = {kind: n for kind, n in held.items() if n}
-    space = problem.fixed + sum(n * (costs[kind].static + flying * costs[kind].kept) for kind, n in here.items())
-    once = max((costs[kind].held_once for kind in here if not costs[kind].recomputes), default=0.0)
-    least, chosen = space + once, dict.fromkeys(again, 0)
-    recomputed = dict(chosen)
-    for kind in sorted(recomputed, key=(MOE, DENSE).index):
-        if kind in here:
-            space -= here[kind] * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-            once = max(once, costs[kind].held_once)
-            recomputed[kind] = here[kind]
-        if space + once < least:
-            least, chosen = space + once, dict(recomputed)
-    return least, chosen
+    kinds = sorted(recomputable, key=(MOE, DENSE).index)
+    choices = [dict.fromkeys(kinds, 0) | {kind: counts[kind] for kind in kinds[:n]} for n in range(len(kinds) + 1)]
+    return min(((_reserved(problem, stage, counts, some), some) for some in choices), key=lambda choice: choice[0])
+
+
+def _reserved(problem: LayoutProblem, stage: int, counts: Mapping[str, int], recomputed: Mapping[str, int]) -> float:
+    """What a stage with these layers reserves when it recomputes those [B]."""
+    present = {kind: n for kind, n in counts.items() if n}
+    return float(problem.memory.reserved(present, recomputed, problem.in_flight[stage]))

@@ -41,30 +41,18 @@ class Loads:
     @cached_property
     def memory(self) -> FloatArray:
         """What each stage reserves [B]."""
-        problem, costs = self.problem, self.problem.kinds
-        flying, once = np.array(problem.in_flight), np.zeros(1)
-        found = np.full((1, problem.pp), problem.fixed)
-        for kind, n in self.stages.items():
-            found = found + n * (costs[kind].static + flying * costs[kind].kept)
-            again = n if not costs[kind].recomputes else self.recomputed.get(kind, np.zeros(1))
-            once = np.maximum(once, (again > 0) * costs[kind].held_once)
-        for kind, n in self.recomputed.items():
-            found = found - n * flying * (costs[kind].kept - costs[kind].kept_recomputed)
-        return np.asarray(found + once)
+        return np.asarray(self.problem.memory.reserved(self.stages, self.recomputed, np.array(self.problem.in_flight)))
 
     @cached_property
-    def there(self) -> FloatArray:
+    def on_host(self) -> FloatArray:
         """What each stage keeps on the host [B]."""
-        flying = np.array(self.problem.in_flight)
-        costs = self.problem.kinds
-        kept = (n * (costs[kind].states_there + flying * costs[kind].kept_there) for kind, n in self.stages.items())
-        return np.asarray(sum(kept, np.zeros(1)))
+        return np.asarray(self.problem.memory.hosted(self.stages, np.array(self.problem.in_flight)))
 
     @property
     def fits(self) -> BoolArray:
         """Whether every stage fits in the memory of the device and of the host."""
         room = self.problem.host_room * (1 + ROUNDING)
-        return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.there.max(axis=1) <= room))
+        return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.on_host.max(axis=1) <= room))
 
     @cached_property
     def again(self) -> FloatArray:

@@ -27,9 +27,10 @@ from optimizer.objectives.pipeline.stages import (
     layer_sequence,
 )
 from optimizer.objectives.step.host_room import host_room
+from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
-from optimizer.search.layouts.table import LayerCosts, StageCosts, layer_table
+from optimizer.search.layouts.table import FREE, LayerSeconds, StageCosts, stage_costs
 
 RECOMPUTED_BY = {
     BY_STAGE: "",
@@ -52,7 +53,8 @@ class LayoutProblem:
     the first so many layers of every virtual stage, equally many on all, or all with the prediction layers.
     """
 
-    kinds: Mapping[str, LayerCosts]
+    kinds: Mapping[str, LayerSeconds[float]]
+    memory: LinearStage[float]
     sequence: Runs
     pp: int
     vpp: int = 1
@@ -61,7 +63,6 @@ class LayoutProblem:
     usable: float
     host_room: float = inf
     seconds: float = 0.0
-    fixed: float = 0.0
     filled: float = 0.0
     hides: float = 0.0
     even: bool = False
@@ -71,7 +72,7 @@ class LayoutProblem:
         problems = []
         if len(self.in_flight) != self.pp:
             problems.append(f"in_flight needs one value for each of {self.pp} stages, but got {len(self.in_flight)}")
-        problems += [f"{kind!r} has no costs" for kind, _ in self.sequence if kind not in self.kinds]
+        problems += [f"{kind!r} has no bytes" for kind, _ in self.sequence if kind not in self.memory.layers]
         layers = self.layers
         if self.pp * self.vpp > layers + 2:
             problems.append(f"{layers} layers cannot fill {self.pp} x {self.vpp} virtual stages")
@@ -99,7 +100,7 @@ class LayoutProblem:
         """What stages do once per step, beside what hides [s]; `total`: a field of LayerCosts, summed over a stage."""
         reduced, gathered, backward, forward = map(total, ("reduced", "gathered", "cover_backward", "cover_forward"))
         rest = (np.asarray(value) for value in (self.hides, self.vpp, self.pp))
-        return np.asarray(total("once") - hidden(reduced, backward, gathered, forward, *rest))
+        return np.asarray(total("per_step") - hidden(reduced, backward, gathered, forward, *rest))
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
@@ -107,12 +108,12 @@ def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProble
     return problem_of(job, plan, layer_costs(job, plan, knobs))
 
 
-def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts:
+def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts[float]:
     """What the stages of one plan are made of."""
-    return layer_table(bill_of(job, Plans.of([plan])), knobs).row(0)
+    return stage_costs(bill_of(job, Plans.of([plan])), knobs).row(0)
 
 
-def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
+def problem_of(job: Job, plan: Plan, costs: StageCosts[float]) -> LayoutProblem:
     """The problem of a plan whose layers cost so much."""
     flying = in_flight(Plans.of([plan] * plan.pp), np.arange(plan.pp, dtype=np.float64))
     counts = kinds_of(job.model)
@@ -120,6 +121,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
     passes = filled_passes(SCHEDULES.index(plan.schedule), plan.pp, plan.num_microbatches)
     return LayoutProblem(
         kinds=costs.kinds,
+        memory=costs.memory,
         sequence=layer_sequence(job.model),
         pp=plan.pp,
         vpp=plan.vpp,
@@ -128,17 +130,23 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts) -> LayoutProblem:
         usable=safe_memory(job),
         host_room=host_room(job),
         seconds=costs.seconds,
-        fixed=costs.fixed,
         filled=float(passes) * mean,
         hides=costs.hides,
         even=not job.stack.features.uneven_stages,
-        alike=job.recomputes_alike and any(cost.recomputes for cost in costs.kinds.values()),
+        alike=job.recomputes_alike and any(layer.chosen for layer in costs.memory.layers.values()),
+    )
+
+
+def memory_problem(job: Job, plan: Plan, memory: LinearStage[float]) -> LayoutProblem:
+    """The problem of a plan of which only the memory is asked: nothing takes time."""
+    return problem_of(
+        job, plan, StageCosts(kinds=dict.fromkeys(memory.layers, FREE), memory=memory, seconds=0.0, hides=0.0)
     )
 
 
 def recomputable(problem: LayoutProblem) -> tuple[str, ...]:
     """Kinds of layers that may be recomputed."""
-    return tuple(kind for kind in dict.fromkeys(kind for kind, _ in problem.sequence) if problem.kinds[kind].recomputes)
+    return tuple(kind for kind in dict(problem.sequence) if problem.memory.layers[kind].chosen)
 
 
 def firsts(sequence: Runs) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from math import ceil, inf
+from math import ceil, floor, inf
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class LayoutProgram:
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
-        self.tick, self.grain = one_pass / TIME_STEPS, problem.usable / MEMORY_STEPS
+        self.tick, self.grain = one_pass / TIME_STEPS or 1.0, problem.usable / MEMORY_STEPS
         self.ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
         self.extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
         self.whole_ticks = sum(n * self.ticks[kind] for kind, n in problem.sequence)
@@ -57,7 +57,7 @@ class LayoutProgram:
         self.peak = self.program.variable(0, MEMORY_STEPS) if lean else self.program.choice((MEMORY_STEPS,))
         for stage in range(problem.pp):
             self._fit(stage)
-            self._fit_there(stage)
+            self._fit_on_host(stage)
         if lean:
             self.program.minimise([(self.peak, 1)])
         else:
@@ -194,31 +194,28 @@ class LayoutProgram:
 
     def _fit(self, stage: int) -> None:
         """The stage's bytes stay within its memory, with the largest layer that is being recomputed."""
-        problem, flying = self.problem, self.problem.in_flight[stage]
-        terms: list[Term] = []
-        for kind, held in self.held[stage].items():
-            costs = problem.kinds[kind]
-            terms.append((held, ceil((costs.static + flying * costs.kept) / self.grain)))
-        for kind, recomputed in self.recomputed[stage].items():
-            costs = problem.kinds[kind]
-            terms.append((recomputed, -int(flying * (costs.kept - costs.kept_recomputed) / self.grain)))
+        memory, in_flight = self.problem.memory, self.problem.in_flight[stage]
+        held, layers = self.held[stage], memory.layers
+        terms: list[Term] = [(n, ceil(memory.of(kind, in_flight) / self.grain)) for kind, n in held.items()]
+        terms += [(n, -floor(memory.saved(kind, in_flight) / self.grain)) for kind, n in self.recomputed[stage].items()]
         terms.append((self.peak, -1))
-        room = -ceil(problem.fixed / self.grain)
+        room = -ceil(memory.fixed / self.grain)
         self.program.linear(terms, None, room)
-        always = {kind: held for kind, held in self.held[stage].items() if not problem.kinds[kind].recomputes}
+        freed: list[Term] = [(n, -floor(layers[kind].freed / self.grain)) for kind, n in held.items()]
+        always = {kind: n for kind, n in held.items() if not layers[kind].chosen}
         for kind, recomputed in {**self.recomputed[stage], **always}.items():
-            if not problem.kinds[kind].held_once:
+            if not layers[kind].once:
                 continue
-            total = sum(n for name, n in problem.sequence if name == kind)
+            total = sum(n for name, n in self.problem.sequence if name == kind)
             any_recomputed = self.program.variable(0, 1)
             self.program.linear([(recomputed, 1), (any_recomputed, -total)], None, 0)
-            extra = ceil(problem.kinds[kind].held_once / self.grain)
-            self.program.linear([*terms, (any_recomputed, extra)], None, room)
+            extra = ceil(layers[kind].once / self.grain)
+            self.program.linear([*terms, *freed, (any_recomputed, extra)], None, room)
 
-    def _fit_there(self, stage: int) -> None:
+    def _fit_on_host(self, stage: int) -> None:
         """What the stage keeps on the host stays within the host's room for a GPU."""
-        problem, flying = self.problem, self.problem.in_flight[stage]
-        each = {k: cost.states_there + flying * cost.kept_there for k, cost in problem.kinds.items()}
+        problem = self.problem
+        each = {kind: problem.memory.on_host(kind, problem.in_flight[stage]) for kind in problem.memory.layers}
         if problem.host_room == inf or not any(each.values()):
             return
         grain = max(problem.host_room, 1.0) / MEMORY_STEPS
@@ -298,7 +295,7 @@ class LayoutProgram:
                     costs = self.problem.kinds[kind]
                     gradients = reduced * costs.reduced + backward * costs.cover_backward
                     weights = gathered * costs.gathered + forward * costs.cover_forward
-                    seconds = costs.once - spared * costs.spared - hides * (gradients + weights)
+                    seconds = costs.per_step - spared * costs.spared - hides * (gradients + weights)
                     terms.append((layers, round(seconds / self.tick)))
                 self.program.linear([*terms, (longest, -1)], None, 0)
         return longest

@@ -12,10 +12,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MOE, MTP
+from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.stage_needs import SLACK, common, entries, needs_of
-from optimizer.search.layouts.table import LayerTable
+from optimizer.search.layouts.stage_needs import SLACK, both_kinds, common, entries, needs_of
+from optimizer.search.layouts.table import StageCosts
 
 FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
 
@@ -118,57 +118,48 @@ class Room:
         return rooms
 
 
-def room_of(job: Job, table: LayerTable, plans: Plans) -> Room:
+def room_of(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Room:
     """The room on every stage of every plan."""
-    usual, needs = common(job.model), needs_of(job, plans, table)
+    usual, needs = common(job.model), needs_of(job, plans, costs.memory)
     plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
-    table, obliged = table.take(plan), obliged_layers(job, plans)[0][plan]
+    costs, obliged = costs.take(plan), obliged_layers(job, plans)[0][plan]
     plans = plans.take(plan)
-    flying, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
-
-    def seconds(kind: str) -> FloatArray:
-        return table.kinds[kind]["forward"] + table.kinds[kind]["backward"]
-
-    def held(kind: str, *kept: str) -> FloatArray:
-        each = np.minimum.reduce([table.kinds[kind][name] for name in kept])
-        return np.asarray(table.kinds[kind]["static"] + flying * each)
-
-    both = (DENSE, MOE) if MOE in table.kinds else (DENSE, DENSE)
-    kinds, shares = [table.kinds[kind] for kind in both], (1 - usual.share, usual.share)
-    saved = [kind["kept"] - kind["kept_recomputed"] for kind in kinds]
-    times, wholes = [seconds(kind) for kind in both], [held(kind, "kept") for kind in both]
-    again = np.minimum(*(kind["recompute"] for kind in kinds))
-    memory, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
-    rare, others, predicted = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
-    least = "kept", "kept_recomputed"
+    passes, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
+    both, memory = both_kinds(costs.memory), costs.memory
+    kinds, shares = [costs.kinds[kind] for kind in both], (1 - usual.share, usual.share)
+    saved, wholes = ([part(kind, passes) for kind in both] for part in (memory.saved, memory.of))
+    times = [kind.seconds for kind in kinds]
+    again = np.minimum(*(kind.recompute for kind in kinds))
+    left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
+    rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
     return Room(
         others=others if others <= FEW else 0,
-        predicts=predicted > 0,
+        predicts=mtp > 0,
         first=needs.first,
         plan=plan,
-        lost=memory < 0,
-        beside=table.seconds + np.where(last, seconds(HEAD), 0.0),
+        lost=left < 0,
+        beside=costs.seconds + np.where(last, costs.kinds[HEAD].seconds, 0.0),
         less=plans.vpp * usual.less(*times),
         layer=usual.mean(*times),
         again=obliged * again,
         again_each=again,
-        memory=memory,
+        memory=left,
         fewer=plans.vpp * usual.less(*wholes),
         spare=needs.spare,
         whole=usual.mean(*wholes),
         leanest=needs.layer,
         per_byte=np.minimum.reduce(
             [
-                kind["recompute"] / np.maximum(flying * less, 1.0)
+                kind.recompute / np.maximum(less, 1.0)
                 for kind, less, share in zip(kinds, saved, shares, strict=True)
                 if share
             ]
         ),
         recomputes=usual.mean(*saved) > 0,
-        other=seconds(rare),
-        other_bytes=held(rare, *least),
-        predicted=predicted * seconds(MTP) if predicted else nothing,
-        predicted_bytes=predicted * held(MTP, *least) if predicted else nothing,
+        other=costs.kinds[rare].seconds,
+        other_bytes=memory.least(rare, passes),
+        predicted=mtp * costs.kinds[MTP].seconds if mtp else nothing,
+        predicted_bytes=mtp * memory.least(MTP, passes) if mtp else nothing,
     )
 
 

@@ -11,24 +11,12 @@ import numpy as np
 from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
+from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
 from optimizer.search.layouts.loads import Loads, by_stage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.shapes import Shapes, shapes_of
-from optimizer.search.layouts.table import LayerCosts
 
 AT_ONCE = 64  # shapes whose schedules are run together
-SECONDS = (  # fields of LayerCosts that no memory depends on
-    "forward",
-    "backward",
-    "recompute",
-    "weight",
-    "once",
-    "spared",
-    "reduced",
-    "gathered",
-    "cover_backward",
-    "cover_forward",
-)
 SAME = 1e-9  # relative: times that are equal but for rounding
 
 
@@ -75,32 +63,31 @@ def leanest(problem: LayoutProblem) -> Shaped | None:
     """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, mixtures before dense
     layers, or all virtual stages their first layers. It may not fit; None where there is no shape.
     """
-    kinds = tuple((kind, replace(cost, **dict.fromkeys(SECONDS, 0.0))) for kind, cost in problem.kinds.items())
-    rest = problem.sequence, problem.pp, problem.vpp, problem.in_flight, problem.fixed, problem.even, problem.alike
-    return _leanest(kinds, *rest)
+    rest = problem.sequence, problem.pp, problem.vpp, problem.in_flight, problem.even, problem.alike
+    return _leanest(tuple(problem.memory.layers.items()), problem.memory.fixed, *rest)
 
 
 @lru_cache(maxsize=256)
 def _leanest(
-    kinds: tuple[tuple[str, LayerCosts], ...],
+    layers: tuple[tuple[str, LayerBytes[float]], ...],
+    fixed: float,
     sequence: Runs,
     pp: int,
     vpp: int,
     in_flight: tuple[float, ...],
-    fixed: float,
     even: bool,
     alike: bool,
 ) -> Shaped | None:
     """The same, of the fields of LayoutProblem that decide about memory: thousands of plans share a few of these."""
     problem = LayoutProblem(
-        kinds=dict(kinds),
+        kinds={},
+        memory=LinearStage(layers=dict(layers), fixed=fixed),
         sequence=sequence,
         pp=pp,
         vpp=vpp,
         microbatches=1,
         in_flight=in_flight,
         usable=0.0,
-        fixed=fixed,
         even=even,
         alike=alike,
     )
@@ -155,9 +142,9 @@ def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArra
         return loads, first
     flying = np.array(problem.in_flight)
     for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
-        held, costs = loads.stages[kind], problem.kinds[kind]
+        held = loads.stages[kind]
         one = replace(loads, recomputed={**loads.recomputed, kind: np.minimum(held, 1)})
-        more = np.ceil((one.memory - problem.usable) / np.maximum(flying * (costs.kept - costs.kept_recomputed), 1.0))
+        more = np.ceil((one.memory - problem.usable) / np.maximum(problem.memory.saved(kind, flying), 1.0))
         needed = np.where(loads.memory > problem.usable, np.clip(1 + more, 0, held), 0)
         loads = replace(loads, recomputed={**loads.recomputed, kind: needed.astype(np.int64)})
     return loads, first

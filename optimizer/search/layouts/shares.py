@@ -13,14 +13,15 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.pipeline.stages import kinds_of, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
+from optimizer.objectives.step.linear_stage import linear_stage, states_of_model
+from optimizer.objectives.step.once import update_time
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.objectives.step.time_terms import optimizer
 from optimizer.search.lattice.knobs import columns, least_offload, taken
 from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
 from optimizer.search.layouts.even_splits import even_memory, only_even
 from optimizer.search.layouts.stage_needs import SLACK
-from optimizer.search.layouts.table import LayerTable, byte_table, layer_table
+from optimizer.search.layouts.table import StageCosts, stage_costs
 
 WHOLE = 10_000  # multiples of OFFLOAD_STEP in all of the state
 GRID = 625  # multiples of OFFLOAD_STEP between the shares that bounds are asked about, of any job
@@ -88,7 +89,7 @@ class Prospects:
     shares: Shares
     knobs: KnobColumns
     floor: StepFloor
-    table: LayerTable
+    costs: StageCosts[FloatArray]
     bounds: FloatArray
 
     @cached_property
@@ -103,7 +104,7 @@ class Prospects:
             shares=self.shares.take(index),
             knobs=taken(self.knobs, index),
             floor=self.floor.take(index),
-            table=self.table.take(index),
+            costs=self.costs.take(index),
             bounds=self.bounds[index],
         )
 
@@ -126,15 +127,15 @@ def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> 
 def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns | None, limit: float) -> Prospects:
     job, plans = bill.job, bill.plans
     least = knobs.offload if most is None else least_share(bill)
-    floor, table = step_floor(bill, knobs), layer_table(bill, knobs, least)
+    floor, costs = step_floor(bill, knobs), stage_costs(bill, knobs, least)
     if most is not None and np.any(most.offload > knobs.offload):
-        table = table.holding(byte_table(bill, most))
-    bounds = floor.step_time(fitting_slowest(job, floor, table, plans, limit))
+        costs = replace(costs, memory=linear_stage(bill, most))
+    bounds = floor.step_time(fitting_slowest(job, floor, costs, plans, limit))
     few = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
     if len(few):
         fits = even_memory(bill.take(few), taken(most or knobs, few)) <= safe_memory(job)
         bounds[few[~fits]] = np.inf
-    return Prospects(job=job, shares=shares, knobs=knobs, floor=floor, table=table, bounds=bounds)
+    return Prospects(job=job, shares=shares, knobs=knobs, floor=floor, costs=costs, bounds=bounds)
 
 
 def least_share(bill: Bill) -> FloatArray:
@@ -142,21 +143,16 @@ def least_share(bill: Bill) -> FloatArray:
 
     As host_share, where every layer keeps the activations of a micro-batch at least, recomputed if it may be.
     """
-    here, there = byte_table(bill), byte_table(bill, Knobs(offload=1.0))
-    need, state = bill.plans.pp * (here.fixed - safe_memory(bill.job)), np.zeros(len(bill))
+    memory, state = linear_stage(bill), states_of_model(bill, offloadable=True)
+    need = bill.plans.pp * (memory.fixed - safe_memory(bill.job))
     for kind, count in kinds_of(bill.job.model).items():
-        costs = here.kinds[kind]
-        need = need + count * (costs["static"] + np.minimum(costs["kept"], costs["kept_recomputed"]))
-        state = state + count * there.kinds[kind]["states_there"]
+        need = need + count * memory.least(kind, 1.0)
     return np.maximum(host_share(bill), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
 
 
 def slower_there(job: Job) -> bool:
     """Whether an update takes longer on the host than on the device."""
-    rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
-    device, host = (
-        optimizer(np.ones(1), *rate, np.asarray(share), np.asarray(job.cluster.host_bandwidth)) for share in (0.0, 1.0)
-    )
+    device, host = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
     return bool(host[0] >= device[0])
 
 

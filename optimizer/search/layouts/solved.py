@@ -47,5 +47,5 @@ class Solved:
 
 def _costs(problem: LayoutProblem) -> Hashable:
     """All that decides about layouts."""
-    rest = (getattr(problem, each.name) for each in fields(problem) if each.name != "kinds")
-    return tuple(problem.kinds.items()), *rest
+    rest = (getattr(problem, each.name) for each in fields(problem) if each.name not in ("kinds", "memory"))
+    return tuple(problem.kinds.items()), tuple(problem.memory.layers.items()), problem.memory.fixed, *rest

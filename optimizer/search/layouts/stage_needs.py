@@ -13,7 +13,7 @@ from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
-from optimizer.search.layouts.table import LayerTable
+from optimizer.objectives.step.linear_stage import LinearStage
 
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 
@@ -95,40 +95,40 @@ class Needs:
         return np.asarray(fits & ~np.logical_or.reduceat(self.bare > usable, self.first))
 
 
-def needs_of(job: Job, plans: Plans, table: LayerTable) -> Needs:
+def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
     """What the stages of these plans need."""
     usual = common(job.model)
     first, plan, stage = entries(plans.pp)
-
-    def column(kind: str, name: str) -> FloatArray:
-        return table.kinds.get(kind, table.kinds[DENSE])[name][plan]
-
-    flying = in_flight(plans.take(plan), stage.astype(np.float64))
-    least, whole = (
-        [column(kind, "static") + flying * column(kind, kept) for kind in (DENSE, MOE)]
-        for kept in ("kept_recomputed", "kept")
-    )
-    held = [column(kind, "held_once") for kind, share in ((DENSE, 1 - usual.share), (MOE, usual.share)) if share]
-    head = np.where(plans.pp[plan] == stage + 1, column(HEAD, "static"), 0.0)
-    embedding = column(EMBEDDING, "static") + flying * column(EMBEDDING, "kept")
+    memory, passes = memory.take(plan), in_flight(plans.take(plan), stage.astype(np.float64))
+    kinds = both_kinds(memory)
+    least, whole = ([memory.of(kind, passes, recomputed) for kind in kinds] for recomputed in (True, False))
+    once = [
+        memory.layers[kind].once for kind, share in zip(kinds, (1 - usual.share, usual.share), strict=True) if share
+    ]
+    ends = (stage == 0) * memory.of(EMBEDDING, passes) + (plans.pp[plan] == stage + 1) * memory.of(HEAD, passes)
+    freed = sum(layer.freed for layer in memory.layers.values())
     return Needs(
         first=first,
         plan=plan,
-        bare=table.fixed[plan] + head + (stage == 0) * embedding,
+        bare=memory.fixed + ends,
         layer=usual.mean(*least),
         whole=usual.mean(*whole),
-        again=np.minimum.reduce(held),
+        again=np.where(freed > 0, 0.0, np.minimum.reduce(once)),
         spare=plans.vpp[plan].astype(np.float64) * np.maximum(usual.less(*least), usual.less(*whole)),
-        chosen=column(DENSE, "recomputes") > 0,
+        chosen=memory.layers[DENSE].chosen > 0,
         count=usual.count,
     )
 
 
-def mean_need(job: Job, plans: Plans, table: LayerTable) -> FloatArray:
+def mean_need(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> FloatArray:
     """What stages reserve at least in the mean, each with one micro-batch in flight: a looser bound, soon known [B]."""
     usual = common(job.model)
-    dense, moe = table.kinds[DENSE], table.kinds.get(MOE, table.kinds[DENSE])
-    least = [kind["static"] + kind["kept_recomputed"] for kind in (dense, moe)]
+    least = [memory.of(kind, 1.0, recomputed=True) for kind in both_kinds(memory)]
     layers = usual.count * usual.mean(*least) - plans.pp * plans.vpp * usual.less(*least)
-    ends = table.kinds[HEAD]["static"] + table.kinds[EMBEDDING]["static"]
-    return np.asarray((table.fixed + (layers + ends) / plans.pp) * (1 - SLACK))
+    ends = memory.layers[HEAD].static + memory.layers[EMBEDDING].static
+    return np.asarray((memory.fixed + (layers + ends) / plans.pp) * (1 - SLACK))
+
+
+def both_kinds(memory: LinearStage[FloatArray]) -> tuple[str, str]:
+    """Dense and MoE layers, or dense ones twice where a model has no others."""
+    return DENSE, MOE if MOE in memory.layers else DENSE

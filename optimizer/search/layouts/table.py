@@ -1,9 +1,10 @@
-"""What layouts are made of: the bill of many plans as columns of plain numbers, and of one plan as values."""
+"""What layouts are made of: seconds and bytes of one layer of every kind, of many plans or of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from typing import Generic
 
 import numpy as np
 
@@ -12,176 +13,125 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.pipeline.simulator import PassTimes
-from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Runs
+from optimizer.objectives.pipeline.stages import Runs
 from optimizer.objectives.step.buckets import rates_of
-from optimizer.objectives.step.memory import gathered_bytes, state_bytes, unsharded_bytes
-from optimizer.objectives.step.time_terms import optimizer
+from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, mapped, recomputing
+from optimizer.objectives.step.once import update_time
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerCosts:
-    """One layer for one micro-batch on one GPU.
+class LayerSeconds(Generic[N]):
+    """One layer of a kind for one micro-batch on one GPU.
 
-    forward, backward, recompute: seconds; the last is what recomputing its activations adds [s]. weight: the part of
-    `backward` that computes the weights' gradients [s]. once: what it adds to a step once, nothing hidden: gradients,
-    weights and optimizer; spared: by how much less with the least optimizer state on the host; reduced, gathered: the
-    parts of `once` that can hide, under the computation of cover_backward and cover_forward [s]. static: weights,
-    gradients, optimizer state and logits [B]. kept: activations per micro-batch in flight, kept_recomputed: the same
-    when they are recomputed, held_once: what a stage holds while it recomputes a layer [B]. states_there: optimizer
-    state of it on the host [B], kept_there: activations there per micro-batch in flight [B]. recomputes: 1 where it may
-    be recomputed or spared; else what is recomputed always is.
+    Attributes:
+        forward: forward pass [s].
+        backward: backward pass, with what is always recomputed [s].
+        recompute: what recomputing its activations by choice adds [s].
+        weight: the part of `backward` that computes the gradients of weights [s].
+        per_step: what it adds to a step once, nothing overlapped: gradients, weights and optimizer [s].
+        spared: by how much less with the least optimizer state on the host [s].
+        reduced: the part of `per_step` that can overlap with the computation of cover_backward [s].
+        gathered: the part of `per_step` that can overlap with the computation of cover_forward [s].
+        cover_backward: computation of a backward pass [s].
+        cover_forward: computation of a forward pass [s].
     """
 
-    forward: float = 0.0
-    backward: float = 0.0
-    recompute: float = 0.0
-    weight: float = 0.0
-    once: float = 0.0
-    spared: float = 0.0
-    reduced: float = 0.0
-    gathered: float = 0.0
-    cover_backward: float = 0.0
-    cover_forward: float = 0.0
-    static: float = 0.0
-    kept: float = 0.0
-    kept_recomputed: float = 0.0
-    held_once: float = 0.0
-    states_there: float = 0.0
-    kept_there: float = 0.0
-    recomputes: float = 0.0
+    forward: N
+    backward: N
+    recompute: N
+    weight: N
+    per_step: N
+    spared: N
+    reduced: N
+    gathered: N
+    cover_backward: N
+    cover_forward: N
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> N:
         """Forward and backward pass without recomputation [s]."""
         return self.forward + self.backward
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageCosts:
-    """What stages are made of: layers by kind, and what each stage spends [s] and holds [B] whatever its layers.
+FREE: LayerSeconds[float] = LayerSeconds(**{field.name: 0.0 for field in fields(LayerSeconds)})  # takes no time
 
-    hides: share of what can hide once per step that does, less what computation loses to it [1].
+
+@dataclass(frozen=True, kw_only=True)
+class StageCosts(Generic[N]):
+    """Seconds and bytes from which stages add up, of one plan or with an entry for each of many.
+
+    Attributes:
+        kinds: seconds of a layer, the embedding and the head, by kind.
+        memory: bytes of stages.
+        seconds: what each stage spends beside its layers for one micro-batch [s].
+        hides: share of what can overlap once per step that does, less what computation loses to it [1].
     """
 
-    kinds: Mapping[str, LayerCosts]
-    seconds: float = 0.0
-    fixed: float = 0.0
-    hides: float = 0.0
+    kinds: Mapping[str, LayerSeconds[N]]
+    memory: LinearStage[N]
+    seconds: N
+    hides: N
 
-
-@dataclass(frozen=True, kw_only=True)
-class LayerTable:
-    """StageCosts of many plans: the fields of LayerCosts by kind as arrays with one entry per plan."""
-
-    kinds: Mapping[str, Mapping[str, FloatArray]]
-    seconds: FloatArray
-    fixed: FloatArray
-    hides: FloatArray
-
-    def take(self, index: IntArray) -> LayerTable:
-        """Some of the plans."""
-        return LayerTable(
-            kinds={kind: {name: column[index] for name, column in c.items()} for kind, c in self.kinds.items()},
+    def take(self: StageCosts[FloatArray], index: IntArray) -> StageCosts[FloatArray]:
+        """Those of some of the plans."""
+        return StageCosts(
+            kinds={kind: mapped(layer, lambda column: column[index]) for kind, layer in self.kinds.items()},
+            memory=self.memory.take(index),
             seconds=self.seconds[index],
-            fixed=self.fixed[index],
             hides=self.hides[index],
         )
 
-    def holding(self, other: LayerTable) -> LayerTable:
-        """The same costs with the weights, gradients and optimizer state on the device of another table."""
-        kinds = {kind: {**columns, "static": other.kinds[kind]["static"]} for kind, columns in self.kinds.items()}
-        return replace(self, kinds=kinds)
-
-    def row(self, index: int) -> StageCosts:
-        """One plan's."""
+    def row(self: StageCosts[FloatArray], index: int) -> StageCosts[float]:
+        """Those of one plan."""
         return StageCosts(
-            kinds={
-                kind: LayerCosts(**{name: float(column[index]) for name, column in columns.items()})
-                for kind, columns in self.kinds.items()
-            },
+            kinds={kind: mapped(layer, lambda column: float(column[index])) for kind, layer in self.kinds.items()},
+            memory=self.memory.row(index),
             seconds=float(self.seconds[index]),
-            fixed=float(self.fixed[index]),
             hides=float(self.hides[index]),
         )
 
 
-def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatArray | float = 0.0) -> LayerTable:
-    """The costs from which a step adds up, layer by layer; knobs are the same for all plans or one per plan. least: the
-    share of the optimizer state that every layout has on the host [1].
+def stage_costs(
+    bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatArray | float = 0.0
+) -> StageCosts[FloatArray]:
+    """The costs from which a step adds up, layer by layer.
 
-    Under full recomputation each layer may or may not be recomputed, unless the job pins it; else the mode's cost is in
-    `backward` and `kept`. Prediction layers are always recomputed under full recomputation, but where the software
-    recomputes equally many layers on every virtual stage: there they are if all layers are.
+    Args:
+        bill: layer costs of the plans.
+        knobs: the same for all plans, or one of each per plan.
+        least: share of the optimizer state that every layout has on the host [1].
+
+    Returns:
+        An entry per plan; what is always recomputed is in `backward` and in the bytes in flight.
     """
     job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
-    held = byte_table(bill, knobs)
-    offload, host = np.asarray(knobs.offload), np.asarray(job.cluster.host_bandwidth)
-    rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
-    update = optimizer(np.ones(1), *rate, offload, host)
-    slower = np.maximum(update - optimizer(np.ones(1), *rate, np.minimum(least, offload), host), 0.0)
-    kinds: dict[str, dict[str, FloatArray]] = {}
+    offload = np.asarray(knobs.offload)
+    update = update_time(job, offload)
+    slower = np.maximum(update - update_time(job, np.minimum(least, offload)), 0.0)
+    kinds = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
         gather = entry.shared * rates.gather_shared + entry.experts * rates.gather_experts
         updated = entry.shared * rates.updated_shared + entry.experts * rates.updated_experts
         always, chosen = recomputing(bill, kind)
-        kinds[kind] = {
-            **held.kinds[kind],
-            "forward": entry.forward,
-            "backward": entry.backward + always * entry.again,
-            "recompute": chosen * entry.again,
-            "weight": entry.gathered(entry.cost.weight),
-            "once": reduce[0] + reduce[1] + gather + updated * update,
-            "spared": updated * slower,
-            "reduced": reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
-            "gathered": gather,
-            "cover_backward": entry.cover_backward / plans.vpp,
-            "cover_forward": entry.cover_forward / plans.vpp,
-        }
-    hides = overlap_of(job, plans) * (1.0 - np.asarray(knobs.comm_sm_share))
-    return LayerTable(kinds=kinds, seconds=bill.aside, fixed=held.fixed, hides=hides)
-
-
-def byte_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LayerTable:
-    """`layer_table` without the seconds."""
-    job = bill.job
-    left = {"optimizer": 1.0 - np.asarray(knobs.offload)}
-    shared, experts = (
-        sum((parts[i] * left.get(state, 1.0) for state, parts in state_bytes(job, bill.plans).items()), np.zeros(1))
-        for i in (0, 1)
-    )
-    there = [parts * np.asarray(knobs.offload) for parts in state_bytes(job, bill.plans)["optimizer"]]
-    reserved = 1.0 + job.stack["fragmentation"]
-    kinds = {}
-    for kind, entry in bill.entries.items():
-        cost, (always, chosen) = entry.cost, recomputing(bill, kind)
-        kept, kept_recomputed, once, once_whole = (
-            entry.gathered(values) * reserved
-            for values in (cost.kept, cost.kept_recomputed, cost.once, cost.once_whole)
+        kinds[kind] = LayerSeconds(
+            forward=entry.forward,
+            backward=entry.backward + always * entry.again,
+            recompute=chosen * entry.again,
+            weight=entry.gathered(entry.cost.weight),
+            per_step=reduce[0] + reduce[1] + gather + updated * update,
+            spared=updated * slower,
+            reduced=reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
+            gathered=gather,
+            cover_backward=entry.cover_backward / plans.vpp,
+            cover_forward=entry.cover_forward / plans.vpp,
         )
-        kinds[kind] = {
-            "static": entry.shared * shared + entry.experts * experts + entry.gathered(cost.static) * reserved,
-            "kept": np.where(always > 0, kept_recomputed, kept),
-            "kept_recomputed": kept_recomputed if kind in LAYERS else kept,
-            "held_once": np.maximum(once, once_whole),
-            "states_there": entry.shared * there[0] + entry.experts * there[1],
-            "kept_there": entry.gathered(cost.hosted),
-            "recomputes": chosen,
-        }
-    fixed = (job.stack["workspace"] + unsharded_bytes(bill) + gathered_bytes(bill)) * reserved
-    nothing = np.zeros(len(bill))
-    return LayerTable(kinds=kinds, seconds=nothing, fixed=fixed, hides=nothing)
-
-
-def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
-    """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0]."""
-    whole = (bill.plans.recompute == FULL) * float(kind in LAYERS)
-    always = whole * float(bill.job.recomputes_all or (kind == MTP and not bill.job.recomputes_alike))
-    return always, whole - always
+    hides = overlap_of(job, plans) * (1.0 - np.asarray(knobs.comm_sm_share))
+    return StageCosts(kinds=kinds, memory=linear_stage(bill, knobs), seconds=bill.aside, hides=hides)
 
 
 def pass_times(
-    costs: StageCosts, runs: Sequence[Runs], recomputed: Sequence[Runs], *, pp: int, split: bool = False
+    costs: StageCosts[float], runs: Sequence[Runs], recomputed: Sequence[Runs], *, pp: int, split: bool = False
 ) -> PassTimes:
     """Times for the simulator: `runs` of layers on each virtual stage, layers `recomputed` on each stage.
 

@@ -21,7 +21,7 @@ from optimizer.objectives.step.price import Step, price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.bound import step_floor
-from optimizer.search.layouts.table import layer_table, pass_times
+from optimizer.search.layouts.table import pass_times, stage_costs
 from tests.objectives.drawn import CLUSTERS, MODELS, STACKS, cluster, jobs, knobs, plans, stack
 
 
@@ -50,7 +50,7 @@ def simulated(bill: Bill, plan: Plan, setting: Knobs) -> float:
     ]
     order = schedule_order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches)
     split = plan.schedule.startswith("zero-bubble")
-    times = pass_times(layer_table(bill, setting).row(0), runs, recomputed, pp=plan.pp, split=split)
+    times = pass_times(stage_costs(bill, setting).row(0), runs, recomputed, pp=plan.pp, split=split)
     return simulate(order, times).makespan
 
 

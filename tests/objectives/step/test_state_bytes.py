@@ -15,7 +15,8 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.host_room import holds, host_room, on_host
-from optimizer.objectives.step.memory import largest_matrix, stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory
+from optimizer.objectives.step.memory_terms import largest_matrix
 from optimizer.objectives.step.price import price
 from optimizer.search.check.plan_rules import rule_findings
 
@@ -84,3 +85,20 @@ def test_a_matrix_at_a_time_is_less_than_a_layer() -> None:
     plans = Plans.of([SHARDED])
     assert largest_matrix(bill_of(job(), plans)) == pytest.approx(np.array([8192.0 * 28672]))
     assert memory(job(), "buffers") < memory(job(gathers_layers=True), "buffers")
+
+
+@pytest.mark.parametrize(
+    ("optimizer_bytes", "grad_bytes", "param_bytes", "traffic"), [(12, 4, 2, 30), (8, 2, 2, 20), (6, 4, 0, 16)]
+)
+def test_the_optimizer_moves_the_bytes_that_memory_counts(
+    optimizer_bytes: int, grad_bytes: int, param_bytes: int, traffic: int
+) -> None:
+    """States are read and written, gradients read, weights written; on the host the gradient is written before."""
+    question = job(optimizer_bytes=optimizer_bytes, grad_bytes=grad_bytes, param_bytes=param_bytes)
+    plans = Plans.of([Plan(dp=128, micro_batch=4)])
+    state = stage_memory(bill_of(question, plans), stages_of(question.model, plans)).terms["optimizer"].max()
+    updated = state / optimizer_bytes
+    device = updated * traffic * question.stack["optimizer_passes"] / question.cluster.device.memory_bandwidth
+    host = updated * (traffic + grad_bytes) / question.cluster.host_bandwidth
+    for offload, seconds in ((0.0, device), (1.0, host), (0.5, (device + host) / 2)):
+        assert float(price(question, plans, Knobs(offload=offload)).time["optimizer"][0]) == pytest.approx(seconds)

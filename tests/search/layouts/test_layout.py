@@ -24,9 +24,10 @@ from optimizer.search.layouts.layout import (
     even_layout,
 )
 from optimizer.search.layouts.problem import LayoutProblem, layer_costs, layout_problem, layouts_searched
-from optimizer.search.layouts.table import LayerCosts, pass_times
+from optimizer.search.layouts.table import pass_times
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import MIXED, MIXTURE, small_job
+from tests.search.layouts.problems import costs
 
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
 
@@ -43,39 +44,38 @@ def job_of(model: str, gpus: int, seq_len: int, global_batch: int, hbm: float = 
     )
 
 
-def random_problem(rng: np.random.Generator) -> LayoutProblem:
+def random_problem(rng: np.random.Generator, freed: float = 0.0) -> LayoutProblem:
+    """A small problem; `freed` of the head's bytes are free before anything is recomputed [B]."""
     pp = int(rng.integers(1, 4))
 
-    def layer() -> LayerCosts:
+    def layer() -> dict[str, float]:
         forward, kept = float(rng.integers(1, 5)), float(rng.integers(2, 6))
-        recomputes = bool(rng.integers(0, 2))
-        return LayerCosts(
-            forward=forward,
-            backward=2 * forward,
-            recompute=forward if recomputes else 0.0,
-            static=float(rng.integers(1, 4)),
-            kept=kept,
-            kept_recomputed=1.0 if recomputes else kept,
-            held_once=2.0 if recomputes else 0.0,
-            recomputes=recomputes,
-        )
+        chosen = float(rng.integers(0, 2))
+        return {
+            "forward": forward,
+            "backward": 2 * forward,
+            "recompute": forward * chosen,
+            "static": float(rng.integers(1, 4)),
+            "in_flight": kept,
+            "recomputed": 1.0 if chosen else kept,
+            "once": 2.0 * chosen,
+            "chosen": chosen,
+        }
 
-    head = LayerCosts(forward=1.0, backward=2.0, static=3.0)
     kinds = {
-        "embedding": LayerCosts(static=3.0, kept=0.5),
+        "embedding": {"static": 3.0, "in_flight": 0.5},
         "dense": layer(),
         "moe": layer(),
-        "mtp": layer(),
-        "head": head,
+        "mtp": {**layer(), "chosen": 0.0},
+        "head": {"forward": 1.0, "backward": 2.0, "static": 3.0, "freed": freed},
     }
-    kinds["mtp"] = replace(kinds["mtp"], recomputes=False)
     runs: list[tuple[str, int]] = [("dense", int(rng.integers(1, 4))), ("moe", int(rng.integers(1, 4)))]
     if rng.integers(0, 3) == 0:
         # Alternating kinds, as in models with a mixture in every second layer.
         runs = [("dense", 1), ("moe", 1)] * int(rng.integers(2, 4))
     mtp = [("mtp", 1)] if rng.integers(0, 2) else []
     return LayoutProblem(
-        kinds=kinds,
+        **costs(kinds, fixed=1.0),
         sequence=(("embedding", 1), *runs, *mtp, ("head", 1)),
         pp=pp,
         microbatches=int(rng.integers(1, 9)),
@@ -83,7 +83,6 @@ def random_problem(rng: np.random.Generator) -> LayoutProblem:
         # No layout fills the memory exactly: the program rounds bytes up.
         usable=float(rng.integers(20, 90)) + 0.25,
         seconds=0.5,
-        fixed=1.0,
     )
 
 
@@ -100,14 +99,14 @@ def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
                 dict(zip(("dense", "moe"), numbers, strict=True))
                 for numbers in product(
                     *(
-                        range(stage.count(kind) + 1) if problem.kinds[kind].recomputes else (0,)
+                        range(stage.count(kind) + 1) if problem.memory.layers[kind].chosen else (0,)
                         for kind in ("dense", "moe")
                     )
                 )
             ]
             for stage in stages
         ]
-        if problem.kinds["dense"].recomputes and problem.kinds["moe"].recomputes:
+        if problem.memory.layers["dense"].chosen and problem.memory.layers["moe"].chosen:
             # A plan counts the layers that a stage recomputes, those of mixtures first.
             choices = [
                 [c for c in options if not c["dense"] or c["moe"] == stage.count("moe")]
@@ -119,9 +118,10 @@ def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
                 yield layout
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_the_best_layout_is_that_of_exhaustion(seed: int) -> None:
-    problem = random_problem(np.random.default_rng(seed))
+@pytest.mark.parametrize("freed", [0.0, 1.5, 3.0])
+@pytest.mark.parametrize("seed", range(60))
+def test_the_best_layout_is_that_of_exhaustion(seed: int, freed: float) -> None:
+    problem = random_problem(np.random.default_rng(seed), freed)
     best = min((layout.objective for layout in every_layout(problem)), default=None)
     if best is None:
         with pytest.raises(Infeasible, match="no layout fits"):
@@ -146,8 +146,8 @@ def test_94_layers_on_12_stages_relieve_the_last_one_where_the_head_costs_more_t
     job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
     job = replace(job, model=replace(job.model, vocab=2 * job.model.vocab))
     plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
-    costs = layer_costs(job, plan).kinds
-    assert costs["head"].seconds > costs["moe"].seconds
+    kinds = layer_costs(job, plan).kinds
+    assert kinds["head"].seconds > kinds["moe"].seconds
     found, even = best_assignment(layout_problem(job, plan)), even_layout(layout_problem(job, plan))
     # Two layers are missing, and both go from the last stage.
     assert found.layers_per_stage == (8,) * 11 + (6,)
@@ -159,8 +159,8 @@ def test_94_layers_on_12_stages_are_as_fast_balanced_where_the_head_costs_less()
     job = job_of("qwen3-235b-a22b", 384, 4096, 1536)
     job = replace(job, model=replace(job.model, vocab=job.model.vocab // 2))
     plan = Plan(tp=4, pp=12, ep=8, dp=8, num_microbatches=192, sequence_parallel=True)
-    costs = layer_costs(job, plan).kinds
-    assert costs["head"].seconds < costs["moe"].seconds
+    kinds = layer_costs(job, plan).kinds
+    assert kinds["head"].seconds < kinds["moe"].seconds
     found, even = best_assignment(layout_problem(job, plan)), even_layout(layout_problem(job, plan))
     assert found.proven
     assert found.objective == even.objective
@@ -185,9 +185,8 @@ def test_interleaved_virtual_stages_are_alike() -> None:
     assert sum(found.layers_per_virtual_stage) == 61
     assert max(found.layers_per_virtual_stage) == 3
     assert found.layers_per_virtual_stage[-1] == 0
-    costs = layer_costs(job, plan)
     order = schedule_order("interleaved", 16, 2, 112)
-    makespan = simulate(order, pass_times(costs, found.kinds, found.recomputed, pp=16)).makespan
+    makespan = simulate(order, pass_times(layer_costs(job, plan), found.kinds, found.recomputed, pp=16)).makespan
     assert found.objective == pytest.approx(makespan, rel=0.02)
 
 
@@ -224,11 +223,11 @@ def test_an_even_layout_costs_what_the_step_says(gpt3_job: Job, recompute: str, 
         recompute=recompute,
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
-    costs = price(gpt3_job, Plans.of([plan]))
+    priced = price(gpt3_job, Plans.of([plan]))
     layout = even_layout(layout_problem(gpt3_job, plan))
-    seconds = sum(float(costs.time[term][0]) for term in costs.time if term not in ("overhead", "stragglers"))
+    seconds = sum(float(priced.time[term][0]) for term in priced.time if term not in ("overhead", "stragglers"))
     assert layout.objective == pytest.approx(seconds, rel=1e-9)
-    assert max(layout.memory) == pytest.approx(float(costs.reserved[0]), rel=1e-9)
+    assert max(layout.memory) == pytest.approx(float(priced.reserved[0]), rel=1e-9)
 
 
 def test_the_software_may_only_cut_evenly(gpt3_job: Job) -> None:

@@ -13,9 +13,10 @@ from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layo
 from tests.search.layouts.test_layout import every_layout, random_problem
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_the_leanest_layout_is_that_of_exhaustion(seed: int) -> None:
-    problem = replace(random_problem(np.random.default_rng(seed)), usable=1000.25)
+@pytest.mark.parametrize("freed", [0.0, 1.5, 3.0])
+@pytest.mark.parametrize("seed", range(60))
+def test_the_leanest_layout_is_that_of_exhaustion(seed: int, freed: float) -> None:
+    problem = replace(random_problem(np.random.default_rng(seed), freed), usable=1000.25)
     least = min(max(layout.memory) for layout in every_layout(problem))
     found, solved = leanest_layout(problem), leanest_assignment(problem)
     assert found is not None

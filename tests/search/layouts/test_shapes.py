@@ -43,7 +43,7 @@ def interleaved(seed: int) -> LayoutProblem:
         microbatches=pp * int(rng.integers(1, 4)),
         in_flight=tuple(flying.tolist()),
         usable=float(rng.integers(40, 130)) + 0.25,
-        alike=bool(seed % 2) and any(cost.recomputes for cost in problem.kinds.values()),
+        alike=bool(seed % 2) and any(layer.chosen for layer in problem.memory.layers.values()),
     )
 
 
@@ -121,8 +121,10 @@ def test_many_layouts_cost_what_each_of_them_does() -> None:
 def test_shapes_do_not_depend_on_what_anything_costs() -> None:
     """So that no restriction and no better hardware changes what is compared."""
     problem = interleaved(1)
-    dearer = {kind: replace(cost, forward=3 * cost.forward, kept=cost.kept / 2) for kind, cost in problem.kinds.items()}
-    assert shapes_of(replace(problem, kinds=dearer, usable=1e9, microbatches=12)) is shapes_of(problem)
+    dearer = {kind: replace(cost, forward=3 * cost.forward) for kind, cost in problem.kinds.items()}
+    smaller = {kind: replace(cost, in_flight=cost.in_flight / 2) for kind, cost in problem.memory.layers.items()}
+    other = replace(problem, kinds=dearer, memory=replace(problem.memory, layers=smaller), usable=1e9, microbatches=12)
+    assert shapes_of(other) is shapes_of(problem)
 
 
 def test_all_layouts_are_shapes_where_they_are_few() -> None:

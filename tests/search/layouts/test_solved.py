@@ -11,14 +11,16 @@ from optimizer.search.layouts import solved
 from optimizer.search.layouts.layout import Layout, best_assignment
 from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solved import Solved
-from optimizer.search.layouts.table import LayerCosts
+from tests.search.layouts.problems import costs
 
 LAYERS = LayoutProblem(
-    kinds={
-        "embedding": LayerCosts(),
-        "dense": LayerCosts(forward=1.0, backward=2.0, static=1.0, once=0.5, spared=0.25),
-        "head": LayerCosts(forward=0.5, backward=1.0, static=1.0),
-    },
+    **costs(
+        {
+            "embedding": {},
+            "dense": {"forward": 1.0, "backward": 2.0, "static": 1.0, "per_step": 0.5, "spared": 0.25},
+            "head": {"forward": 0.5, "backward": 1.0, "static": 1.0},
+        }
+    ),
     sequence=(("embedding", 1), ("dense", 6), ("head", 1)),
     pp=2,
     microbatches=8,

@@ -14,7 +14,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.step.memory import reserved_memory
+from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
