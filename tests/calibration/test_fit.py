@@ -13,12 +13,12 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
 from optimizer.catalog.readers.stack_file import read_stack
 from optimizer.job.stack import PARAMETERS, Stack
+from tests.looped import looped
 
 TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@looped(name=PARAMETERS, share=[0.0, 0.3, 1.0])
 def test_unit_scale_and_back(name: str, share: float) -> None:
     value = from_unit(name, share)
     assert PARAMETERS[name].low <= value * (1 + 1e-12)
