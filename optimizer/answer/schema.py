@@ -6,7 +6,6 @@ Imported only for these: pydantic takes a tenth of a second.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Literal, Union, get_args, get_origin
 
