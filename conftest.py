@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -24,7 +25,24 @@ ROOM = 2**31  # that files of tests may take [B]
 SERVERS = {"browser", "served"}  # fixtures that take seconds to begin and to end
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    """Let what tests start hear signals, and keep their files in memory."""
+    _hand_on_signals(worker=hasattr(config, "workerinput"))
+    _write_to_memory()
+
+
+def _hand_on_signals(worker: bool) -> None:
+    """Ignore a hang-up and Ctrl-C here where nohup or a shell's & do, but by handlers: what a test starts would inherit
+    that they are ignored, and has handlers of its own to show. A worker outlives its terminal as the main process does.
+    """
+    for name in ("SIGHUP", "SIGINT"):
+        number = getattr(signal, name, None)
+        ignored = number is not None and signal.getsignal(number) is signal.SIG_IGN
+        if ignored or (worker and name == "SIGHUP" and number is not None):
+            signal.signal(number, lambda *_: None)
+
+
+def _write_to_memory() -> None:
     """Keep temporary files in memory where there is room, and TMPDIR names no other place: on a disk every commit of a
     store and every file that is written whole waits for it.
     """

@@ -1,4 +1,4 @@
-"""The measured runs beside the checkout, read once for all tests that only look at them."""
+"""The published runs, which every checkout has, and the measured ones beside it, read once for all tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.catalog.files import presets_folder
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "measured"
 
@@ -14,3 +15,10 @@ MEASURED = Path(__file__).resolve().parents[2] / "shared" / "measured"
 def measured_runs(name: str = "runs.csv") -> tuple[Run, ...]:
     """The runs of one of its tables."""
     return tuple(read_runs(MEASURED / name))
+
+
+@cache
+def published_runs(stack: str = "") -> tuple[Run, ...]:
+    """The runs of the project itself, of one stack or of all; each row names the page that it is from."""
+    runs = tuple(read_runs(presets_folder() / "published.csv"))
+    return tuple(run for run in runs if run.stack_name == stack) if stack else runs

@@ -67,12 +67,15 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """How far the best plan may be from the optimum, over the bound; infinite without a plan.
+        """How far the best plan may be from the optimum, over the bound [1]; infinite without a plan or a bound.
 
         >>> Certificate(proven=False, lower_bound=8.0, best=10.0, space=5).gap
         0.25
+        >>> Certificate(proven=False, lower_bound=0.0, best=10.0, space=5).gap
+        inf
         """
-        return round(self.best / self.lower_bound - 1.0, 12) if self.best < float("inf") else self.best
+        bounded = self.lower_bound > 0 and self.best < float("inf")
+        return round(self.best / self.lower_bound - 1.0, 12) if bounded else float("inf")
 
 
 @dataclass(frozen=True, kw_only=True)

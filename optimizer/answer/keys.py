@@ -350,8 +350,10 @@ class AnswerKeys(Keys):
     robust: RobustKeys | None = key("with --robust: how sure it is that the best plan is the fastest", extra=True)
 
 
-# Columns of a plan's figures, and where its JSON has them.
-FIGURES: Mapping[str, tuple[str | int, ...]] = {
+# Columns of `Answer.to_frame`, and where the JSON of a plan has them.
+COLUMNS: Mapping[str, tuple[str | int, ...]] = {
+    **{item.name: ("plan", item.name) for item in fields(Plan)},
+    **{item.name: ("knobs", item.name) for item in fields(Knobs)},
     "step_time_s": ("estimate", "step_time_s"),
     "step_time_low_s": ("estimate", "interval_s", 0),
     "step_time_high_s": ("estimate", "interval_s", 1),
@@ -362,12 +364,6 @@ FIGURES: Mapping[str, tuple[str | int, ...]] = {
     "peak_reserved_high_bytes": ("estimate", "memory_interval_bytes", 1),
     "chance_to_fit": ("estimate", "chance_to_fit"),
     "slower": ("slower",),
-}
-# Columns of `Answer.to_frame`, and where the JSON of a plan has them.
-COLUMNS: Mapping[str, tuple[str | int, ...]] = {
-    **{item.name: ("plan", item.name) for item in fields(Plan)},
-    **{item.name: ("knobs", item.name) for item in fields(Knobs)},
-    **FIGURES,
     **{f"{name}_s": ("estimate", "time_s", name) for name in TIME_TERMS},
     **{f"{name}_bytes": ("estimate", "memory_bytes", name) for name in MEMORY_TERMS},
 }

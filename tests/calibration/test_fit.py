@@ -9,16 +9,19 @@ from optimizer.base.errors import InputError
 from optimizer.calibration.calibrate import calibrate, informed
 from optimizer.calibration.fit import fit_times, table_weights
 from optimizer.calibration.least_squares import from_unit, to_unit
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.stack_file import write_stack
+from optimizer.catalog import load_stack
 from optimizer.catalog.readers.stack_file import read_stack
 from optimizer.job.stack import PARAMETERS, Stack
+from tests.looped import looped
+from tests.measured import published_runs
 
 TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 0.5, "step_overhead": 0.08}
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@looped(name=PARAMETERS, share=[0.0, 0.3, 1.0])
 def test_unit_scale_and_back(name: str, share: float) -> None:
     value = from_unit(name, share)
     assert PARAMETERS[name].low <= value * (1 + 1e-12)
@@ -101,3 +104,14 @@ def test_few_runs_leave_a_parameter_near_its_default(measured: Callable[..., Pat
     runs = read_runs(measured({"gemm_efficiency": 0.6}), lab)
     few, many = (fit_times(chosen, lab, free=("gemm_efficiency",)).parameters for chosen in (runs[:1], runs))
     assert abs(many["gemm_efficiency"] - 0.6) < abs(few["gemm_efficiency"] - 0.6)
+
+
+def test_the_published_runs_give_the_shipped_stack_back() -> None:
+    """From the defaults, by the 22 rows of Narayanan et al. (arXiv 2104.04473): what they tell."""
+    shipped = load_stack("megatron-2021")
+    free = [name for name in shipped.parameters if name not in MEMORY_PARAMETERS]
+    bare = replace(shipped, parameters={name: shipped.parameters[name] for name in shipped.parameters.keys() - free})
+    found = fit_times(published_runs(shipped.name), bare, free=free)
+    assert np.mean(np.abs(np.expm1(found.residuals))) < 0.04
+    assert found.parameters["gemm_efficiency"] == pytest.approx(shipped["gemm_efficiency"], rel=0.1)
+    assert found.parameters["network_efficiency"] == pytest.approx(shipped["network_efficiency"], rel=0.2)

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from optimizer.calibration.scores import Verdicts, choice_of, errors_of, ranks, 
 from optimizer.calibration.suspects import suspicion, worst
 from optimizer.calibration.validation import validate
 from optimizer.catalog.files import presets_folder
-from tests.measured import MEASURED, measured_runs
+from tests.measured import MEASURED, measured_runs, published_runs
 
 
 def changed(run: Run, factor: float = 1.0, **row: str) -> Run:
@@ -125,10 +126,11 @@ def test_published_runs_are_predicted() -> None:
     assert overall.coverage > 0.80
 
 
-def test_every_measured_row_has_an_answer() -> None:
-    if not MEASURED.exists():
+@pytest.mark.parametrize("read", [published_runs, measured_runs])
+def test_every_row_has_an_answer(read: Callable[[], tuple[Run, ...]]) -> None:
+    if read is measured_runs and not MEASURED.exists():
         pytest.skip("the measured runs are not here")
-    runs = measured_runs()
+    runs = read()
     found = validate(runs)
     assert [row.run.id for row in found.rows] == [run.id for run in runs]
     for row in found.rows:

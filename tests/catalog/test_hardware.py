@@ -24,6 +24,7 @@ from optimizer.catalog.hardware import (
 )
 from optimizer.catalog.rows import Row
 from optimizer.job.model import Provenance
+from tests.looped import looped
 
 FACTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "facts"
 FILES = ("devices.csv", "links.csv", "clusters.csv", "prices.csv")
@@ -71,7 +72,7 @@ def test_37_devices() -> None:
     assert len(device_names()) == 37
 
 
-@pytest.mark.parametrize("name", device_names())
+@looped(name=device_names())
 def test_device_is_in_physical_bands(name: str) -> None:
     device = load_device(name)
     highest = {"bf16": 10e15, "fp16": 10e15, "fp8": 20e15, "fp4": 40e15}
@@ -92,7 +93,7 @@ def test_device_is_in_physical_bands(name: str) -> None:
     assert any(source.grade for source in device.provenance.values())
 
 
-@pytest.mark.parametrize("name", link_names())
+@looped(name=link_names())
 def test_link_is_in_physical_bands(name: str) -> None:
     link = load_link(name)
     assert 1e9 <= link.bandwidth <= 2e12
@@ -106,7 +107,7 @@ def test_link_is_in_physical_bands(name: str) -> None:
     assert {"bandwidth", "latency", "efficiency", "half_message", "energy"} <= set(link.provenance)
 
 
-@pytest.mark.parametrize("name", cluster_names())
+@looped(name=cluster_names())
 def test_cluster_holds_together(name: str) -> None:
     cluster = load_cluster(name)
     sizes = [tier.size for tier in cluster.tiers]
@@ -123,7 +124,7 @@ def test_common_clusters_exist() -> None:
     assert set(cluster_names()) >= WANTED
 
 
-@pytest.mark.parametrize("name", device_names())
+@looped(name=device_names())
 def test_a_device_means_its_default_cluster(name: str) -> None:
     assert load_cluster(name).device == load_device(name)
 

@@ -13,6 +13,7 @@ from optimizer.base.errors import InputError, UnknownName
 from optimizer.catalog import load_model, model_names
 from optimizer.catalog import models as catalogue
 from optimizer.job.model import Experts, Model, SlidingWindow
+from tests.looped import looped
 
 NAMES = model_names()
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts" / "models.csv"
@@ -101,7 +102,7 @@ def test_the_catalogue_has_the_93_architectures_of_the_table_and_18_more():
     assert len(NAMES) == len(set(NAMES)) == 93 + 18
 
 
-@pytest.mark.parametrize("name", NAMES)
+@looped(name=NAMES)
 def test_params_reproduce_the_published_count(name):
     model = load_model(name)
     gap = model.params / model.published_params - 1
@@ -109,7 +110,7 @@ def test_params_reproduce_the_published_count(name):
     assert gap == pytest.approx(expected, abs=0.0001 if name in TOTAL_EXCEPTIONS else 0.005)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if load_model(name).published_active_params])
+@looped(name=[name for name in NAMES if load_model(name).published_active_params])
 def test_active_params_reproduce_the_published_count(name):
     model = load_model(name)
     published = model.published_active_params
@@ -140,7 +141,7 @@ def test_mtp_params_complete_the_checkpoint(name, checkpoint):
     assert model.params + model.mtp_params + model.embedding_params + model.head_params == checkpoint
 
 
-@pytest.mark.parametrize("name", NAMES)
+@looped(name=NAMES)
 def test_params_are_the_sum_of_their_parts(name):
     model = load_model(name)
     total = model.embedding_params + model.head_params + model.final_norm_params
@@ -156,7 +157,7 @@ def test_params_are_the_sum_of_their_parts(name):
     assert model.active_params <= model.params
 
 
-@pytest.mark.parametrize("name", NAMES)
+@looped(name=NAMES)
 def test_preset_is_physically_plausible(name):
     model = load_model(name)
     assert model.heads % model.kv_heads == 0
@@ -184,7 +185,7 @@ def test_preset_is_physically_plausible(name):
         assert 128 <= model.window.size <= model.max_seq_len
 
 
-@pytest.mark.parametrize("name", NAMES)
+@looped(name=NAMES)
 def test_preset_has_provenance(name):
     model = load_model(name)
     assert model.title

@@ -99,7 +99,12 @@ def test_every_command_that_may_take_long_says_what_it_does(
     if name == "trial":
         shutil.rmtree("trials")
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: stream.name == "<stderr>")
-    seen = run(*LONG[name])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # what was worked out already may take no longer than a thread waits for its turn
+    try:
+        seen = run(*LONG[name])
+    finally:
+        sys.setswitchinterval(interval)
     assert "0 s (Ctrl-C stops)" in seen.stderr, seen.output
     assert "Ctrl-C" not in seen.stderr.rpartition(told.CLEAR)[2]
     assert "Ctrl-C" not in seen.stdout

@@ -18,13 +18,13 @@ from optimizer.job.stack import Features, Stack
 from optimizer.job.target import target_of, unbuilt
 from optimizer.search.check.plan_rules import rule_findings
 from optimizer.search.plan.planner import plan
+from tests.looped import looped
 from tests.search.jobs import small_job
 
 SMALL = ("--model", "gpt3-125m", "--gpus", "8")
 
 
-@pytest.mark.parametrize("stack", stack_names())
-@pytest.mark.parametrize("target", launchers())
+@looped(stack=stack_names(), target=tuple(launchers()))
 def test_a_target_leaves_what_it_can_express_of_a_stack(stack: str, target: str) -> None:
     own, can = load_stack(stack), launchers()[target]
     try:

@@ -14,6 +14,7 @@ from optimizer.calibration.leave_out import HeldOut
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.shared_quantile import QUANTILES
 from optimizer.catalog.intervals import errors_of_others
+from tests.measured import published_runs
 
 MEASURED = Path(__file__).parents[3] / "shared" / "measured"
 
@@ -67,3 +68,15 @@ def test_the_shipped_errors_of_others_are_those_of_the_runs() -> None:
     lines = table(runs, "time", TIMES)
     assert any(line.startswith("| TPU | 19 | 9 |") for line in lines)
     assert any(line.startswith("| AMD | 11 | 2 |") for line in lines)
+
+
+def test_published_runs_that_are_left_out_are_met() -> None:
+    """A fit without the tables of a run predicts it: of three stacks with three tables or more each."""
+    names = ("megatron-2021", "nemo-2024", "mlperf-tuned")
+    found = left_out([run for name in names for run in published_runs(name)], "time")
+    assert {some.stack: len(some.runs) for some in found} == {"megatron-2021": 22, "nemo-2024": 34, "mlperf-tuned": 11}
+    medians = {some.stack: float(np.median(np.abs(some.held.errors))) for some in found}
+    assert medians["megatron-2021"] < 0.05
+    assert medians["nemo-2024"] < 0.12
+    assert medians["mlperf-tuned"] < 0.04
+    assert 0.8 < np.mean([row.covered for row in judged(found, "time")]) <= 1.0

@@ -1,4 +1,4 @@
-"""The shipped stacks against the runs that they were fitted to: each fitted parameter is told by them."""
+"""The shipped stacks against the runs that they were fitted to: each fitted parameter is identified by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from optimizer.calibration.least_squares import IDENTIFIED
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack, stack_names
-from tests.measured import MEASURED, measured_runs
+from tests.measured import MEASURED, measured_runs, published_runs
 
 FILES = ("runs.csv", "moe_runs.csv")
 HERE = all((MEASURED / file).exists() for file in FILES)
@@ -38,3 +38,19 @@ def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     assert runs
     assert max(fit.solution.spreads.values(), default=0.0) <= IDENTIFIED * MARGIN
     assert np.isfinite(fit.residuals).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "identified"),
+    [
+        ("megatron-2021", ("gemm_efficiency", "network_efficiency", "step_overhead", "elementwise_passes")),
+        ("nemo-2024", ("gemm_efficiency", "attention_efficiency", "tp_overlap", "step_overhead", "straggler")),
+        ("llm-foundry-fsdp-2023", ("gemm_efficiency", "attention_efficiency", "elementwise_passes", "step_overhead")),
+        ("megatron-bridge-2025", ("attention_efficiency", "network_efficiency", "collective_skew", "step_overhead")),
+    ],
+)
+def test_the_published_runs_alone_tell_the_main_parameters(name: str, identified: tuple[str, ...]) -> None:
+    stack = load_stack(name)
+    fitted = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
+    spreads = fit_times(published_runs(name), stack, free=fitted, evaluations=1).solution.spreads
+    assert max(spreads[key] for key in identified) <= IDENTIFIED

@@ -12,13 +12,13 @@ import pytest
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import read_runs
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.files import presets_folder
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Stack
 from optimizer.objectives.step.flops import ALL_SCORES, CAUSAL, model_flops
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
+from tests.measured import published_runs
 
 MEASURED = Path(__file__).resolve().parents[2].parent / "shared" / "measured" / "runs.csv"
 
@@ -86,6 +86,26 @@ def test_llama3_405b_on_h100_before_calibration(
     assert flops / step_time(job, plan) / gpus / 1e12 == pytest.approx(published, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("stack", "bound"),
+    [
+        ("megatron-2021", 0.04),
+        ("nemo-2024", 0.05),
+        ("megatron-bridge-2025", 0.09),
+        ("llm-foundry-fsdp-2023", 0.06),
+        ("torchtitan-2024", 0.09),
+        ("mlperf-tuned", 0.04),
+        ("megatron-zero-bubble-2024", 0.06),
+    ],
+)
+def test_stacks_as_shipped_against_published_step_times(stack: str, bound: float) -> None:
+    """Mean absolute error of step time over the rows of the project itself, which the stacks were fitted to."""
+    runs = [run for run in published_runs(stack) if run.job is not None and run.step_time]
+    measured = np.array([run.step_time for run in runs], dtype=np.float64)
+    assert len(runs) > 5
+    assert float(np.mean(np.abs(predict(batches(runs), len(runs)).step_time / measured - 1))) < bound
+
+
 @pytest.mark.skipif(not MEASURED.exists(), reason="the measured runs are not beside the checkout")
 @pytest.mark.parametrize(
     ("prefix", "bound"),
@@ -148,7 +168,7 @@ def test_nemotron_4_340b_takes_what_was_published() -> None:
     Its launch file hid neither the collectives of TP nor the transfers of the pipeline (NVIDIA/NeMo-Framework-Launcher
     @7c842fcd). With both hidden, as the default stack's runs had them, the model would be 15 % fast.
     """
-    runs = [run for run in read_runs(presets_folder() / "published.csv") if run.id.startswith("nemotron-4-340b")]
+    runs = [run for run in published_runs() if run.id.startswith("nemotron-4-340b")]
     assert [(run.job.gpus, run.step_time) for run in runs if run.job] == [(1536, 10.3), (3072, 10.3), (6144, 8.0)]
     for run in runs:
         assert run.job is not None

@@ -29,6 +29,7 @@ from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.variables import DISPATCHERS
+from tests.looped import looped
 
 
 def value(arguments: list[str], flag: str) -> str:
@@ -165,8 +166,7 @@ def test_a_model_that_megatron_lacks_is_refused_with_the_reason(gpt3_answer: Ans
         megatron_arguments(replace(gpt3_answer, job=job))
 
 
-@pytest.mark.parametrize("model", [name for name in model_names() if not lacking(load_model(name))])
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8", "fp4"])
+@looped(model=[name for name in model_names() if not lacking(load_model(name))], dtype=["bf16", "fp16", "fp8", "fp4"])
 def test_every_argument_is_one_of_the_release(gpt3_job: Job, model: str, dtype: str) -> None:
     job = replace(gpt3_job, model=load_model(model))
     job = replace(job, cluster=load_cluster("gb200-nvl72" if dtype == "fp4" else "dgx-h100"), dtype=dtype)

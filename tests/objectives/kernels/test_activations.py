@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from optimizer.catalog import load_model, model_names
 from optimizer.job.stack import Features
 from optimizer.objectives.kernels.activations import activation_bytes, norm_bytes
 from optimizer.objectives.kernels.shapes import Shapes
+from tests.looped import looped
 
 ONE, TOKENS = np.ones(1), 1024
 
@@ -21,7 +21,7 @@ def shapes(**degrees: float) -> Shapes:
     return Shapes(**arrays, sequence_parallel=arrays["tp"] > 1, seq_len=TOKENS)
 
 
-@pytest.mark.parametrize("name", model_names())
+@looped(name=model_names())
 def test_every_norm_of_a_layer_keeps_its_input(name: str) -> None:
     model = load_model(name)
     latent = model.mla.q_rank + model.mla.kv_rank if model.mla else 0

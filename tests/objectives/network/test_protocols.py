@@ -10,12 +10,12 @@ from optimizer.catalog import load_link
 from optimizer.catalog.hardware import link_names
 from optimizer.job.hardware import Link
 from optimizer.objectives.network.protocols import PAIRWISE, RING, profile, quantities
+from tests.looped import looped
 
 MINE = Link(name="mine", bandwidth=50e9, latency=2e-6, efficiency=0.8)
 
 
-@pytest.mark.parametrize("network", [False, True])
-@pytest.mark.parametrize("name", link_names())
+@looped(name=link_names(), network=[False, True])
 def test_no_protocol_beats_its_link(name: str, network: bool) -> None:
     found = profile(load_link(name), network)
     assert (len(found.ring), len(found.pairwise)) == (len(RING), len(PAIRWISE))
