@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.frameworks.refusal import lacks
 from optimizer.job.model import Experts, LatentAttention, Model
 
 Flags = dict[str, str | None]  # a flag without a value maps to None
@@ -61,7 +62,7 @@ def lacking(model: Model) -> tuple[str, ...]:
             and (model.experts.router_bias and model.experts.router != "sigmoid") != model.mlp_bias
         ),
     }
-    return tuple(what for what, holds in missing.items() if holds)
+    return lacks(missing)
 
 
 def differing(model: Model) -> tuple[str, ...]:
