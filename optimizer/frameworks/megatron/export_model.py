@@ -156,7 +156,7 @@ def _expert_flags(layers: int, experts: Experts) -> Mapping[str, object]:
 
 
 def layer_pattern(layers: int, experts: Experts) -> str:
-    """Which layers are mixtures, as the Python list that --moe-layer-freq evaluates: 1 marks a mixture.
+    """Which layers are MoE, as the Python list that --moe-layer-freq evaluates: 1 marks an MoE layer.
 
     >>> from optimizer.job.model import Experts
     >>> layer_pattern(61, Experts(count=256, top_k=8, ffn_hidden=2048, first_dense_layers=3))
