@@ -15,6 +15,7 @@ from pathlib import Path
 from optimizer.base.errors import InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.catalog.readers.text import ENCODINGS
+from optimizer.frameworks.every import RANKS
 
 MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
 GZIP = b"\x1f\x8b"
@@ -26,10 +27,6 @@ _LABELS = (
     re.compile(r"\s*\[(?:rank|default)\s?(\d+)\]:?\s?"),  # torchrun, torchelastic
     re.compile(r"\s*(\d{1,5}):\s"),  # srun --label
     re.compile(r"\s*(?=[\w.-]*\d)([A-Za-z][\w.-]*):\s(?=\s*[\[\d]|.*\biteration\b)"),  # pdsh, DeepSpeed's launcher
-)
-_RANKS = (
-    re.compile(r"\[rank-(\d+)(?:/\d+)?\]"),  # Primus
-    re.compile(r"\|(DP=\d+(?:\|[A-Z]+=\d+)*)\b"),  # nanotron
 )
 _TIME = re.compile(
     r"\b(?P<y>20\d\d)-?(?P<m>\d\d)-?(?P<d>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?P<part>[.,]\d{1,6})?"
@@ -120,7 +117,7 @@ def line_of(number: int, row: str) -> Line:
         if match := label.match(text):
             rank, text = rank or match[1], text[match.end() :]
     if not rank:
-        rank = next((match[1] for pattern in _RANKS if (match := pattern.search(text[:200]))), "")
+        rank = next((match[1] for pattern in RANKS if (match := pattern.search(text[:200]))), "")
     return Line(number=number, text=text, rank=rank, time=time_of(text))
 
 

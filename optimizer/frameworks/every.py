@@ -36,5 +36,6 @@ EVERY: tuple[Framework, ...] = (
 FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
 CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)
 LOGS: tuple[LogFormat, ...] = tuple(framework.log for framework in EVERY if framework.log)
+RANKS = tuple(log.rank for log in LOGS if log.rank)
 MARKS = tuple(dict.fromkeys(mark for log in LOGS for mark in log.marks))
 TARGETS: Mapping[str, ExportFiles] = {name: files for framework in EVERY for name, files in framework.targets.items()}

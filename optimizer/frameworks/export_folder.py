@@ -18,7 +18,7 @@ from optimizer.job.target import target_of
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
 
-FILES = tuple(dict.fromkeys(name for target in launchers() for name in TARGETS[target].files))
+FILES = tuple(dict.fromkeys(name for target in TARGETS.values() for name in target.files))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ def exported(answer: Answer) -> Exported:
             texts |= written
             refused |= lacking
     return Exported(
-        texts={name: texts[name] for name in FILES if texts.get(name)},
-        refused={name: refused[name] for name in FILES if name in refused and name not in texts},
+        texts={name: text for name, text in texts.items() if text},
+        refused={name: why for name, why in refused.items() if name not in texts},
     )
 
 
@@ -60,9 +60,9 @@ def _for_target(files: ExportFiles, answer: Answer) -> tuple[dict[str, str], dic
             texts[name] = export(answer)
         except InputError as error:
             refused[name] = str(error)
-    launching = [name for name in files.files if name not in files.beside]
+    launching = [name for name in files.files if name not in files.companions]
     if not any(name in texts for name in launching):
-        refused |= dict.fromkeys(files.beside, refused[launching[0]])
+        refused |= dict.fromkeys(files.companions, refused[launching[0]])
         texts.clear()
     return texts, refused
 

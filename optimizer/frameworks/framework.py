@@ -38,11 +38,11 @@ class ExportFiles:
 
     Attributes:
         files: what makes each file, by its name.
-        beside: those that launch nothing by themselves: without any other file of the target they are none.
+        companions: those that launch nothing by themselves: without any other file of the target they are none.
     """
 
     files: Mapping[str, Export]
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Framework:
         piped_zero_stages: the same under a pipeline, where it has others.
         settable: what a launch of it can set otherwise besides degrees: "dispatcher", "layers_per_stage", "offload"
             (a share of the optimizer), "bucket" (of gradients).
-        graphs: whether it captures CUDA graphs unless it is told otherwise.
+        graphs: whether it captures CUDA graphs unless a launch switches them off.
         sequence_parallel: whether it splits sequences wherever it splits tensors.
     """
 

@@ -15,7 +15,6 @@ from optimizer.frameworks.shape import model_of
 from optimizer.frameworks.software import switched, widened
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
-from optimizer.job.model import Model
 from optimizer.job.plan import Knobs, Plan, balanced
 
 DEFAULT_CLUSTER = "dgx-h100"
@@ -98,10 +97,14 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if problems or model is None or not gpus:
         raise InvalidFile(name, problems)
     cluster = _cluster(launch, controls)
-    stack = _stack(launch, controls)
-    said["seq_len"] = controls.seq_len or said.get("seq_len") or _seq_len(launch, model)
-    said["gpus"] = gpus
     framework = FRAMEWORKS[launch.program]
+    stack = load_stack(controls.stack or framework.stack)
+    if not controls.stack:
+        launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
+    said["seq_len"] = controls.seq_len or said.get("seq_len") or min(model.max_seq_len, LONGEST)
+    if not (controls.seq_len or launch.settings.get("seq_len")):
+        launch.assumed.append(f"sequences of {said['seq_len']:,} tokens (--seq-len)")
+    said["gpus"] = gpus
     if not framework.graphs:
         said.setdefault("cuda_graphs", False)
     plan = plan_of(launch, said, gpus, controls.global_batch, problems)
@@ -115,6 +118,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if said.pop("fsdp", False):
         offered = tuple(stage for stage in offered if stage != 1)
     stack = widened(stack, said, offered)
+    dtype = str(said.get("dtype", "bf16"))
+    if dtype == "bf16" and "bf16" not in cluster.device.peak_flops:
+        launch.assumed.append(f"fp16, because {cluster.device.name} has no bf16")
+        dtype = "fp16"
     job = Job(
         model=model,
         cluster=cluster,
@@ -122,7 +129,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         gpus=gpus,
         seq_len=said["seq_len"],
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
-        dtype=_dtype(launch, said, cluster),
+        dtype=dtype,
         limits=_limits(launch, cluster, plan, said["seq_len"], controls),
     )
     share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
@@ -173,28 +180,6 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
     else:
         launch.assumed.append(f"cluster {cluster.name} (--cluster)")
     return cluster
-
-
-def _stack(launch: Launch, controls: Controls) -> Any:
-    if controls.stack:
-        return load_stack(controls.stack)
-    stack = load_stack(FRAMEWORKS[launch.program].stack)
-    launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
-    return stack
-
-
-def _seq_len(launch: Launch, model: Model) -> int:
-    length = min(model.max_seq_len, LONGEST)
-    launch.assumed.append(f"sequences of {length:,} tokens (--seq-len)")
-    return length
-
-
-def _dtype(launch: Launch, said: Mapping[str, Any], cluster: Cluster) -> str:
-    dtype = str(said.get("dtype", "bf16"))
-    if dtype == "bf16" and "bf16" not in cluster.device.peak_flops:
-        launch.assumed.append(f"fp16, because {cluster.device.name} has no bf16")
-        return "fp16"
-    return dtype
 
 
 def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, problems: list[str]) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ class LogFormat:
         tells: a text that must be somewhere in its logs, "" where its steps tell them.
         settle: which of all lines of a file count, where a line alone does not tell.
         remark: what a reader of its numbers must know.
+        rank: where a line names the process that wrote it, None where none does.
     """
 
     name: str
@@ -56,6 +58,7 @@ class LogFormat:
     tells: str = ""
     settle: Callable[[Sequence[LogLine]], Sequence[bool]] = nothing_to_settle
     remark: str = ""
+    rank: re.Pattern[str] | None = None
 
 
 def decimal(text: str | None) -> float | None:

@@ -91,8 +91,9 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
     """
     source = _read(files, gpus, model)
-    launch = source.launch
-    if "device" not in launch.settings and (device := device_in(" ".join(map(_place, files)))):
+    launch, places = source.launch, [Path(file.name).absolute() for file in files]
+    names = " ".join(f"{place.parent.name} {place.name}" for place in places)
+    if "device" not in launch.settings and (device := device_in(names)):
         launch.say("device", device, "the file's name")
     launch.leaves = dict(source.leaves)
     if named := launch.settings.get("communicators", ""):
@@ -113,12 +114,6 @@ def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> 
     return blocks_in(groups) if isinstance(groups, dict) else 0
 
 
-def _place(file: File) -> str:
-    """A file's name and its folder's."""
-    path = Path(file.name).absolute()
-    return f"{path.parent.name} {path.name}"
-
-
 def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     scripts = [file for file in files if kind_of(file) == BASH]
     configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
@@ -129,7 +124,10 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     reading, options = read_script(script.data, find, script.outside)
     trains = training_command(reading)
     with_config = training_with_config(script.name, script.data, reading)
-    named = _named(script, with_config) if with_config and trains is None and not configs else ()
+    named: tuple[ConfigFile, ...] = ()
+    if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
+        places = dict.fromkeys(filter(None, (_lying(script, path) for path in with_config.configs)))
+        named = tuple(config_of(_file(str(place))) for place in places)
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
@@ -193,15 +191,6 @@ def _absent(script: File, paths: Sequence[str]) -> str:
     """What to do about configs that a script trains by and that do not lie where it says."""
     names = " ".join(dict.fromkeys(Path(path).name for path in paths))
     return f"it trains by {', '.join(paths)}, not found here; give it too: optimize improve {script.name} {names}"
-
-
-def _named(script: File, command: TrainingCommand) -> tuple[ConfigFile, ...]:
-    """Configs that a command names and that lie where it says, or beside the script."""
-    found: dict[str, ConfigFile] = {}
-    for path in command.configs:
-        if place := _lying(script, path):
-            found[str(place)] = config_of(_file(str(place)))
-    return tuple(found.values())
 
 
 def _lying(script: File, path: str) -> Path | None:

@@ -33,7 +33,15 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
     values = filled(said)
     same = [model for model in map(preset_model, model_names()) if _same(model, values)]
     if same:
-        model = min(same, key=lambda found: _likeness(found, values, said))
+        # The other features first, then the vocabulary, then the longest sequence.
+        model = min(
+            same,
+            key=lambda other: (
+                sum(name in values and getattr(other, name) != values[name] for name in OWN),
+                abs(other.vocab - said["vocab"]) if "vocab" in said else 0,
+                abs(other.max_seq_len - values["max_seq_len"]),
+            ),
+        )
         if "vocab" not in said:
             launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
         launch.assumed.append(f"model {model.name}, which has this shape (--model)")
@@ -128,22 +136,9 @@ def _same(model: Model, values: Mapping[str, Any]) -> bool:
     elif model.experts is not None:
         return False
     alike = all(getattr(model, name) == values[name] for name in names)
-    return alike and values.get("position", model.position) == model.position and _same_norm(model, values)
-
-
-def _same_norm(model: Model, values: Mapping[str, Any]) -> bool:
-    """Whether both have LayerNorm, or both RMSNorm."""
-    return model.norm.startswith("rms") == str(values.get("norm", model.norm)).startswith("rms")
-
-
-def _likeness(model: Model, values: Mapping[str, Any], said: Mapping[str, Any]) -> tuple[int, int, int]:
-    """How far a preset of the same shape is from the launch: other features, the vocabulary, the longest sequence."""
-    vocab = abs(model.vocab - said["vocab"]) if "vocab" in said else 0
-    return _differences(model, values), vocab, abs(model.max_seq_len - values["max_seq_len"])
-
-
-def _differences(model: Model, values: Mapping[str, Any]) -> int:
-    return sum(name in values and getattr(model, name) != values[name] for name in OWN)
+    # Both have LayerNorm, or both RMSNorm.
+    norms = {str(norm).startswith("rms") for norm in (model.norm, values.get("norm", model.norm))}
+    return alike and values.get("position", model.position) == model.position and len(norms) == 1
 
 
 def _with_own(model: Model, said: Mapping[str, Any]) -> Model:

@@ -8,9 +8,10 @@ training_args.py.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
-from optimizer.base.errors import InputError
+from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def deepspeed_json(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
     """
-    job, plan = _runnable(answer, DEEPSPEED)
+    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
     return json.dumps(engine(job, plan, answer.knobs), indent=1) + "\n"
 
 
@@ -37,7 +38,7 @@ def accelerate_deepspeed(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
     """
-    job, plan = _runnable(answer, DEEPSPEED)
+    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
     inner = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": plan.zero_stage == 3}
     values = _cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
     return _yaml(values, "accelerate-deepspeed.yaml", "trainer-deepspeed.json")
@@ -48,7 +49,7 @@ def accelerate_fsdp(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
     """
-    job, plan = _runnable(answer, FSDP)
+    job, plan = runnable(answer, FSDP, partial(unexpressed, FSDP))
     fsdp = {
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": plan.zero_stage == 3,
@@ -70,7 +71,7 @@ def trainer_deepspeed(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
     """
-    job, plan = _runnable(answer, DEEPSPEED)
+    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
     return json.dumps(_trainer(job, plan) | {"gradient_checkpointing": plan.recompute == "full"}, indent=1) + "\n"
 
 
@@ -79,7 +80,7 @@ def trainer_fsdp(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
     """
-    job, plan = _runnable(answer, FSDP)
+    job, plan = runnable(answer, FSDP, partial(unexpressed, FSDP))
     return json.dumps(_trainer(job, plan), indent=1) + "\n"
 
 
@@ -106,7 +107,7 @@ def engine(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
     }
 
 
-def unexpressed(job: Job, plan: Plan, program: str, knobs: Knobs = Knobs()) -> tuple[str, ...]:
+def unexpressed(program: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
     """What the program lacks to run the plan as it is priced, in words; nothing where it can."""
     device, features = job.cluster.device, job.stack.features
     degrees = {"TP": plan.tp, "CP": plan.cp, "PP": plan.pp, "EP": plan.ep}
@@ -128,15 +129,7 @@ def unexpressed(job: Job, plan: Plan, program: str, knobs: Knobs = Knobs()) -> t
         f"gradients of {features.grad_bytes} bytes": fsdp and features.grad_bytes != 2,
         f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,
     }
-    return tuple(what for what, holds in missing.items() if holds)
-
-
-def _runnable(answer: Answer, program: str) -> tuple[Job, Plan]:
-    if answer.plan is None:
-        raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := unexpressed(answer.job, answer.plan, program, answer.knobs):
-        raise InputError(f"{program} cannot run this plan: it lacks {'; '.join(missing)}")
-    return answer.job, answer.plan
+    return lacks(missing)
 
 
 def _cluster(job: Job) -> dict[str, object]:

@@ -159,8 +159,11 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
     instances = numbers.get("instances", 1)
     if replicas % instances:
         problems.append(f"--num-distributed-optimizer-instances {instances} does not divide {replicas} replicas")
-    per_stage, vpp = _pipeline(found, numbers["layers"], pp)
+    layers = numbers["layers"]
+    per_stage, vpp = _pipeline(found, layers, pp)
     mode = _recompute(found)
+    # Under the method block each virtual stage recomputes so many layers, its first ones; else all.
+    first = numbers.get("recompute_num_layers", 0) if found.texts.get("recompute_method") == "block" else 0
     plan = Plan(
         tp=tp,
         cp=cp,
@@ -180,18 +183,14 @@ def _plan(found: _Found) -> tuple[Plan, dict[str, object]]:
         schedule="interleaved" if vpp > 1 else "1f1b",
         dispatcher=_dispatcher(found),
         overlap_exchange="overlap_exchange" in found.switches,
-        layers_per_stage=per_stage or _even(numbers["layers"], pp),
-        recompute_first=_recomputed(found) if mode == "full" else 0,
-        mtp_ahead=_ahead(found),
+        # More stages than any model has layers are refused by other rules.
+        layers_per_stage=per_stage or (balanced(layers, pp) if pp <= min(layers, MOST_LAYERS) else ()),
+        recompute_first=first if mode == "full" else 0,
+        mtp_ahead=_ahead(found.texts.get("layout", "")),
     )
     job: dict[str, object] = {name: numbers[name] for name in JOB_SETTINGS if name in numbers}
     job |= {"gpus": gpus, "dtype": _dtype(found), "knobs": _knobs(found), "ignored": tuple(found.ignored)}
     return plan, job
-
-
-def _even(layers: int, pp: int) -> tuple[int, ...]:
-    """As even a split as can be; none for more stages than any model has layers, which other rules refuse."""
-    return balanced(layers, pp) if pp <= min(layers, MOST_LAYERS) else ()
 
 
 def _knobs(found: _Found) -> Knobs:
@@ -267,7 +266,7 @@ def _ends(found: _Found, layers: int, pp: int) -> tuple[int, ...]:
 
 
 def _layout(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
-    stages = _stages(found)
+    stages = expanded(found.texts["layout"]).split("|")
     counts = [stage.count("t") for stage in stages]
     if sum(counts) != layers or len(counts) % pp:
         found.problems.append(
@@ -282,22 +281,10 @@ def _layout(found: _Found, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
     return (per_stage if virtual_stages(per_stage, layers, pp, vpp) == tuple(counts) else tuple(counts)), vpp
 
 
-def _stages(found: _Found) -> list[str]:
-    """Letters of every virtual stage of the layout; none without one."""
-    return expanded(found.texts["layout"]).split("|") if "layout" in found.texts else []
-
-
-def _ahead(found: _Found) -> int:
-    """By how many virtual stages the prediction layers lie before the head."""
-    stages = _stages(found)
-    predicting = [index for index, stage in enumerate(stages) if "m" in stage]
-    return len(stages) - 1 - predicting[0] if predicting else 0
-
-
-def _recomputed(found: _Found) -> int:
-    """Layers that each virtual stage recomputes under --recompute-method block, its first ones; 0 for all."""
-    count = found.numbers.get("recompute_num_layers", 0)
-    return count if found.texts.get("recompute_method") == "block" else 0
+def _ahead(layout: str) -> int:
+    """By how many virtual stages MTP layers lie before the head."""
+    stages = expanded(layout).split("|")
+    return next((len(stages) - 1 - place for place, stage in enumerate(stages) if "m" in stage), 0)
 
 
 def expanded(layout: str) -> str:

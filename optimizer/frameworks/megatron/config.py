@@ -165,11 +165,7 @@ class FlagLaunch(ConfigLaunch):
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The file with these keys."""
-        yield from super().edited(tuple(replace(change, after=_or_null(change.after)) for change in changes))
-
-
-def _or_null(text: str | None) -> str | None:
-    return None if text == "null" else text
+        yield from super().edited(tuple(replace(c, after=None if c.after == "null" else c.after) for c in changes))
 
 
 def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], list[str]]:
@@ -239,7 +235,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     for path in others:
         if values[path] is not None:
             launch.ignore(path)
-    return FlagLaunch(configs=configs, launch=launch, write=_unused, flags=(*flags, *extra), paths=paths)
+    return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 
 def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
@@ -257,10 +253,6 @@ def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list
         launch.assumed.append("micro-batches of 1, which the recipe may have otherwise")
         found.append(_flag("--micro-batch-size", "1"))
     return found
-
-
-def _unused(*_: Any) -> Mapping[str, Any]:
-    return {}
 
 
 def _flag(name: str, *values: str) -> Flag:

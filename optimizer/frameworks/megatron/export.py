@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.export_model import Flags, given, lacking, model_flags
 from optimizer.frameworks.megatron.layout import first_and_last, is_even, plan_layout, stage_layers
+from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 from optimizer.job.recomputation import RESCALED, modules_of
 from optimizer.objectives.kernels.activations import offloaded_modules
@@ -53,18 +53,13 @@ def communicators_file(answer: Answer) -> str:
 
     Raises InputError when no Megatron can run the plan.
     """
-    if answer.plan is not None and (missing := unexpressed_plan(answer.job, answer.plan, answer.knobs)):
-        raise InputError(f"Megatron cannot run this plan: it lacks {'; '.join(missing)}")
-    return communicators(answer.job, answer.knobs)
+    job, _ = runnable(answer, "Megatron", unexpressed_plan)
+    return communicators(job, answer.knobs)
 
 
 def exported_plan(answer: Answer) -> Plan:
     """The plan of an answer. Raises InputError when there is none, or one that Megatron-LM cannot run."""
-    if answer.plan is None:
-        raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := unexpressed(answer.job, answer.plan, answer.knobs):
-        raise InputError(f"Megatron-LM {RELEASE} cannot run {answer.job.model.name} so: it lacks {'; '.join(missing)}")
-    return answer.plan
+    return runnable(answer, f"Megatron-LM {RELEASE}", unexpressed, f"{answer.job.model.name} so")[1]
 
 
 def plan_flags(job: Job, plan: Plan, knobs: Knobs) -> Flags:
@@ -116,7 +111,7 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
             plan.recompute == "selective" and job.stack.features.selective != "core"
         ),
     }
-    return tuple(what for what, holds in missing.items() if holds)
+    return lacks(missing)
 
 
 def distributed(plan: Plan, knobs: Knobs) -> bool:

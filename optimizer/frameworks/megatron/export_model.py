@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from optimizer.frameworks.refusal import lacks
 from optimizer.job.model import Experts, LatentAttention, Model
 
 Flags = dict[str, str | None]  # a flag without a value maps to None
@@ -61,7 +62,7 @@ def lacking(model: Model) -> tuple[str, ...]:
             and (model.experts.router_bias and model.experts.router != "sigmoid") != model.mlp_bias
         ),
     }
-    return tuple(what for what, holds in missing.items() if holds)
+    return lacks(missing)
 
 
 def differing(model: Model) -> tuple[str, ...]:
@@ -155,7 +156,7 @@ def _expert_flags(layers: int, experts: Experts) -> Mapping[str, object]:
 
 
 def layer_pattern(layers: int, experts: Experts) -> str:
-    """Which layers are mixtures, as the Python list that --moe-layer-freq evaluates: 1 marks a mixture.
+    """Which layers are MoE, as the Python list that --moe-layer-freq evaluates: 1 marks an MoE layer.
 
     >>> from optimizer.job.model import Experts
     >>> layer_pattern(61, Experts(count=256, top_k=8, ffn_hidden=2048, first_dense_layers=3))

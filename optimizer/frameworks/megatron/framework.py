@@ -22,7 +22,7 @@ MEGATRON_LM = Framework(
                 "megatron.sbatch": sbatch_script,
                 "megatron-pytorchjob.yaml": pytorchjob,
             },
-            beside=(COMMUNICATORS,),
+            companions=(COMMUNICATORS,),
         )
     },
     settable=SETTABLE,

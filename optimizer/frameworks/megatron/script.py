@@ -31,6 +31,13 @@ OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
 IDLE = re.compile(r"\w*(text_generation|inference|server|convert|evalharness)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
+# Flags that count GPUs: they say nothing where the user says how many there are.
+COUNTING = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
+BROKEN = "no bash: is a quote or a bracket left open?"
+NOTHING_TRAINS = (
+    "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
+    "--micro-batch-size, or with a config of another framework, given too or beside the script"
+)
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = (*NAMED, *SHAPE_COUNTS)
 NOTHING: Mapping[str, str] = {}
@@ -110,11 +117,15 @@ def bash_launch(
         words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
-        raise InvalidFile(name, [_nothing(reading)])
+        raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
     told(launch, reading)
-    _from_slurm(launch, options)
+    asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
+    if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
+        asked.setdefault("gpus_per_node", options["tasks_per_node"])
+    for key, (number, option, _) in asked.items():
+        launch.say(key, number, option)
     device = device_in(" ".join(sbatch_lines(data)))
     if device:
         launch.say("device", device, "#SBATCH")
@@ -127,16 +138,17 @@ def bash_launch(
         launch.program = MEGATRON_DEEPSPEED
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
-    read_flags(launch, _with_ours(flags, gpus))
+    read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
     launch.settings.pop("gpus_given", None)
     launch.settings.pop("alone", None)
     if reading.broken and launch.problems:
-        launch.problems.append(f"line {reading.broken} is no bash: is a quote or a bracket left open?")
+        launch.problems.append(f"line {reading.broken} is {BROKEN}")
     if launch.problems:
-        if other := _foreign(programs):
+        other = next((word for word in programs if word.endswith(".py")), "")
+        if other and not any(part in other.lower() for part in OURS):
             launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
-        asked = "" if "1" in outside else asked_for(data)
-        raise InvalidFile(name, [asked, *_but_open(launch.problems, data)] if asked else launch.problems)
+        wanted = "" if "1" in outside else asked_for(data)
+        raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     return BashLaunch(
         name=name,
         data=data,
@@ -191,23 +203,9 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
     ]
 
 
-def _with_ours(flags: Sequence[Flag], gpus: int | None) -> list[Flag]:
-    """The flags without those that count GPUs, where the user says how many there are."""
-    counted = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
-    return [flag for flag in flags if gpus is None or flag.name not in counted]
-
-
 def sbatch_lines(data: bytes) -> list[str]:
     """The lines that ask the batch system for something."""
     return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
-
-
-def _from_slurm(launch: Launch, options: Options) -> None:
-    for key in ("nodes", "gpus_per_node", "gpus"):
-        if key in options:
-            launch.say(key, options[key][0], options[key][1])
-    if "gpus_per_node" not in options and "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
-        launch.say("gpus_per_node", options["tasks_per_node"][0], options["tasks_per_node"][1])
 
 
 def training_command(reading: ScriptRun) -> Command | None:
@@ -221,18 +219,3 @@ def training_command(reading: ScriptRun) -> Command | None:
         if count >= most and not any(IDLE.match(text_of(word).rpartition("/")[2]) for word in words):
             best, most = command, count
     return best
-
-
-def _nothing(reading: ScriptRun) -> str:
-    if reading.broken:
-        return f"line {reading.broken} is no bash: is a quote or a bracket left open?"
-    return (
-        "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
-        "--micro-batch-size, or with a config of another framework, given too or beside the script"
-    )
-
-
-def _foreign(words: Sequence[str]) -> str:
-    """The Python file that a command starts where nothing in its name is Megatron's, "" where there is none."""
-    name = next((word for word in words if word.endswith(".py")), "")
-    return "" if any(part in name.lower() for part in OURS) else name

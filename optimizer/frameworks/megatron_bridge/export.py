@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.export import (
     COMMUNICATORS,
     MOMENTS,
@@ -27,6 +26,7 @@ from optimizer.frameworks.megatron.export import (
 )
 from optimizer.frameworks.megatron.layout import first_and_last, is_even, plan_layout, stage_layers
 from optimizer.frameworks.megatron.sbatch import environment
+from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 from optimizer.objectives.kernels.activations import offloaded_modules
 
@@ -41,6 +41,7 @@ BRIDGE_RELEASES = (OLD, NEW, MAIN)
 # Families whose recipes on the main branch hold the transformer in a config of its own.
 NESTED = ("llama1-", "llama2-", "llama3")
 OUTER = ("seq_length",)
+OVERLAP = ("overlap_moe_expert_parallel_comm", "delay_wgrad_compute")
 PRECISION = "megatron.bridge.training.mixed_precision.MixedPrecisionConfig"
 
 
@@ -49,15 +50,14 @@ def bridge_overrides(answer: Answer, release: str) -> str:
 
     Raises InputError when the answer holds no plan, or one that the release cannot run.
     """
-    if answer.plan is None:
-        raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := lacking_of(answer.job, answer.plan, release, answer.knobs):
-        raise InputError(f"Megatron-Bridge {release} cannot run this plan: it lacks {'; '.join(missing)}")
-    values = override_values(answer.job, answer.plan, answer.knobs, release)
-    variables = environment(answer.job, answer.plan).items()
+    job, plan = runnable(
+        answer, f"Megatron-Bridge {release}", lambda job, plan, knobs: lacking_of(job, plan, release, knobs)
+    )
+    values = override_values(job, plan, answer.knobs, release)
+    variables = environment(job, plan).items()
     exports = " ".join(f"{name}={value}" for name, value in variables if not name.startswith("MASTER"))
     lines = [
-        f"# Megatron-Bridge {release}: {answer.plan.summary()}",
+        f"# Megatron-Bridge {release}: {plan.summary()}",
         f"# On every rank, in the folder of this file: {f'export {exports}; ' if exports else ''}"
         f"mapfile -t plan < <(grep -v '^#' megatron-bridge-{release}.overrides)",
         '# python3 MEGATRON_BRIDGE/scripts/training/run_recipe.py --mode pretrain --recipe RECIPE "${plan[@]}"',
@@ -78,7 +78,7 @@ def lacking_of(job: Job, plan: Plan, release: str, knobs: Knobs = Knobs()) -> tu
         f"DeepEP on {device}": plan.dispatcher == "deepep" and plan.ep > 1 and device.startswith("gb"),
         f"{features.attention} attention": not features.attention.startswith("flash"),
     }
-    return (*unexpressed_plan(job, plan, knobs), *(what for what, holds in missing.items() if holds))
+    return (*unexpressed_plan(job, plan, knobs), *lacks(missing))
 
 
 def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> dict[str, object]:
@@ -104,7 +104,9 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "hidden_dropout": 0.1 if job.stack.features.dropout else 0.0,
         **_recompute(plan),
         **_dispatcher(job, plan),
-        **_overlap(job, plan),
+        # An exchange beside another micro-batch; recipes let shared experts overlap it, which excludes this.
+        **(dict.fromkeys(OVERLAP, plan.overlap_exchange) if job.model.experts else {}),
+        **({"moe_shared_expert_overlap": False} if job.model.experts and plan.overlap_exchange else {}),
         **_offload(job, plan, release),
     }
     nested = release == MAIN and job.model.name.startswith(NESTED)
@@ -208,15 +210,6 @@ def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
             "moe_router_dtype": flags["--moe-router-dtype"],
         }
     return found
-
-
-def _overlap(job: Job, plan: Plan) -> dict[str, object]:
-    """An exchange beside another micro-batch; recipes let shared experts overlap it, which excludes this."""
-    if job.model.experts is None:
-        return {}
-    on = plan.overlap_exchange
-    shared = {"moe_shared_expert_overlap": False} if on else {}
-    return {"overlap_moe_expert_parallel_comm": on, "delay_wgrad_compute": on, **shared}
 
 
 def _offload(job: Job, plan: Plan, release: str) -> dict[str, object]:

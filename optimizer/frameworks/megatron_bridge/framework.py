@@ -19,7 +19,7 @@ MEGATRON_BRIDGE = Framework(
     ),
     log=log.LOG,
     targets={
-        "megatron-bridge": ExportFiles(files={**FILES, COMMUNICATORS: communicators_file}, beside=(COMMUNICATORS,))
+        "megatron-bridge": ExportFiles(files={**FILES, COMMUNICATORS: communicators_file}, companions=(COMMUNICATORS,))
     },
     settable=SETTABLE,
 )

@@ -55,4 +55,5 @@ LOG = LogFormat(
     marks=("time_per_iteration_ms", "Peak reserved"),
     read=read,
     remark="nanotron prints three significant digits: times are exact to 0.5 % at best",
+    rank=re.compile(r"\|(DP=\d+(?:\|[A-Z]+=\d+)*)\b"),
 )

@@ -15,6 +15,7 @@ from optimizer.frameworks.megatron.printed_settings import settings
 
 USED = re.compile(r"\bhip mem usage/free/total/usage_ratio: ([\d.]+)Gi?B/")
 BUSIEST = re.compile(r"\brocm max mem usage/usage_ratio: ([\d.]+)Gi?B/")
+RANK = re.compile(r"\[rank-(\d+)(?:/\d+)?\]")
 BOTH = re.compile(re.escape(megatron_lm.TIME) + r": [\d.]+/[\d.]+ \|")
 
 
@@ -35,4 +36,4 @@ def read(text: str) -> LogLine | None:
     return replace(found, reserved=max(used) * GiB if used else None)
 
 
-LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read)
+LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read, rank=RANK)

@@ -8,10 +8,11 @@ distributed/parallel_dims.py (experts fold into ranks that share weights).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.layout import layers_per_virtual_stage
+from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.frameworks.torchtitan.models import OLD, flavor_of
 from optimizer.job.plan import Knobs
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
 
-RELEASE = OLD
 SCHEDULES: Mapping[str, str] = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 DISPATCHERS: Mapping[str, str] = {"alltoall": "standard", "deepep": "deepep", "hybridep": "hybridep"}
 FLOAT8 = "quantize.linear.float8"
@@ -32,27 +32,18 @@ def torchtitan_toml(answer: Answer) -> str:
 
     Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
     """
-    job, plan = runnable(answer, RELEASE)
-    lines = [f"# torchtitan {RELEASE}: {plan.summary()}"]
+    job, plan = runnable(answer, f"torchtitan {OLD}", partial(unexpressed, OLD))
+    lines = [f"# torchtitan {OLD}: {plan.summary()}"]
     for table, values in tables(job, plan).items():
         lines += ["", f"[{table}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
     return "\n".join(lines).strip() + "\n"
-
-
-def runnable(answer: Answer, release: str) -> tuple[Job, Plan]:
-    """The job and plan of an answer; InputError when there is none, or one that this release cannot run."""
-    if answer.plan is None:
-        raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := unexpressed(answer.job, answer.plan, release, answer.knobs):
-        raise InputError(f"torchtitan {release} cannot run this plan: it lacks {'; '.join(missing)}")
-    return answer.job, answer.plan
 
 
 def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
     """Tables of the configuration by name."""
     # Under pipelining torchtitan cuts a rank's local batch into the micro-batches of one schedule.
     selective = plan.recompute == "selective"
-    flavor, moe = flavor_of(job.model, RELEASE), job.model.experts is not None
+    flavor, moe = flavor_of(job.model, OLD), job.model.experts is not None
     assert flavor is not None
     float8 = [FLOAT8, *(FLOAT8_EXPERTS,) * moe] if job.dtype == "fp8" else []
     return {
@@ -92,7 +83,7 @@ def local_batch(plan: Plan) -> int:
     return plan.micro_batch * (plan.num_microbatches if plan.pp > 1 else 1)
 
 
-def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Knobs()) -> tuple[str, ...]:
+def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
     """What torchtitan lacks to run the plan as it is priced, in words; nothing where it can."""
     features, replicas, sharded = job.stack.features, plan.dp * plan.cp, shards(plan)
     selective = plan.recompute == "selective" and features.selective == "ops"
@@ -143,7 +134,7 @@ def unexpressed(job: Job, plan: Plan, release: str = RELEASE, knobs: Knobs = Kno
             experts and plan.ep > 1 and (plan.dispatcher not in DISPATCHERS or (old and plan.dispatcher == "hybridep"))
         ),
     }
-    return tuple(what for what, holds in missing.items() if holds)
+    return lacks(missing)
 
 
 def parts(plan: Plan, layers: int, head: str = "output") -> list[list[str]]:

@@ -9,8 +9,10 @@ alone), components/quantization/float8.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.refusal import runnable
 from optimizer.frameworks.torchtitan.export import (
     DISPATCHERS,
     SCHEDULES,
@@ -20,7 +22,7 @@ from optimizer.frameworks.torchtitan.export import (
     local_batch,
     overlaps_tp,
     parts,
-    runnable,
+    unexpressed,
 )
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, Flavor, flavor_of
 
@@ -52,39 +54,19 @@ def {function}() -> Trainer.Config:
 MODULES = {NEW: "torchtitan_0_3", MAIN: "torchtitan_main"}
 
 
-def torchtitan_python(answer: Answer) -> str:
-    """The configuration of release 0.3.
+def torchtitan_python(answer: Answer, release: str) -> str:
+    """The configuration of a release; that of the main branch counts batches in tokens.
 
     Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
     """
-    return _python(answer, NEW)
-
-
-def torchtitan_main(answer: Answer) -> str:
-    """The configuration of the main branch, which counts batches in tokens.
-
-    Raises InputError when the answer holds no plan, or one that torchtitan cannot run.
-    """
-    return _python(answer, MAIN)
-
-
-def function_of(flavor: Flavor) -> str:
-    """The name of the function that makes the config: family and size, as those of torchtitan's registries.
-
-    >>> function_of(Flavor("qwen3", "30B-A3B", "qwen3_30b_a3b"))
-    'qwen3_30b_a3b_plan'
-    """
-    return f"{flavor.family}_{flavor.name.lower().replace('.', '_').replace('-', '_')}_plan"
-
-
-def _python(answer: Answer, release: str) -> str:
-    job, plan = runnable(answer, release)
+    job, plan = runnable(answer, f"torchtitan {release}", partial(unexpressed, release))
     flavor = flavor_of(job.model, release)
     assert flavor is not None
     checkpoint = {"full": "FullAC.Config()", "selective": "SelectiveAC.Config()", "none": "None"}[plan.recompute]
     float8 = _converters(job)
-    names = [name for name in (checkpoint.partition(".")[0],) if name != "None"]
-    lines = ["from torchtitan.components.quantization import " + ", ".join(_names(float8))] * bool(float8)
+    names = [checkpoint.partition(".")[0]] * (checkpoint != "None")
+    converters = ", ".join(sorted(text.partition(".")[0] for text in float8))
+    lines = [f"from torchtitan.components.quantization import {converters}"] * bool(float8)
     lines += ["from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig"]
     lines += [f"from torchtitan.distributed.activation_checkpoint import {name}" for name in names]
     lines += [
@@ -111,6 +93,15 @@ def _python(answer: Answer, release: str) -> str:
     )
 
 
+def function_of(flavor: Flavor) -> str:
+    """The name of the function that makes the config: family and size, as those of torchtitan's registries.
+
+    >>> function_of(Flavor("qwen3", "30B-A3B", "qwen3_30b_a3b"))
+    'qwen3_30b_a3b_plan'
+    """
+    return f"{flavor.family}_{flavor.name.lower().replace('.', '_').replace('-', '_')}_plan"
+
+
 def _call(name: str, values: dict[str, object], first: str = "", converters: Sequence[str] = ()) -> str:
     """A call with literals, a line each."""
     words = [repr(first)] * bool(first) + [f"{key}={value!r}" for key, value in values.items()]
@@ -133,10 +124,6 @@ def _converters(job: Job) -> list[str]:
     return found + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
         job.model.experts is not None
     )
-
-
-def _names(converters: list[str]) -> list[str]:
-    return sorted(text.partition(".")[0] for text in converters)
 
 
 def _training(job: Job, plan: Plan, release: str) -> dict[str, object]:
@@ -174,4 +161,4 @@ def _parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
     return values
 
 
-FILES = {f"{MODULES[NEW]}.py": torchtitan_python, f"{MODULES[MAIN]}.py": torchtitan_main}
+FILES = {f"{module}.py": partial(torchtitan_python, release=release) for release, module in MODULES.items()}

@@ -69,15 +69,15 @@ def test_groups_that_share_weights_are_fsdp2s_mesh(sharded: Answer) -> None:
 )
 def test_what_they_lack_is_refused(sharded: Answer, changes: dict[str, int], program: str, reason: str) -> None:
     assert sharded.plan is not None
-    assert unexpressed(sharded.job, replace(sharded.plan, **changes), program) == (reason,)
+    assert unexpressed(program, sharded.job, replace(sharded.plan, **changes)) == (reason,)
 
 
 def test_offload_is_all_or_none_below_stage_3(sharded: Answer) -> None:
     assert sharded.plan is not None
     two, half = replace(sharded.plan, zero_stage=2), Knobs(offload=0.5)
-    assert unexpressed(sharded.job, two, DEEPSPEED, half) == ("50% of the optimizer on the host (all or none)",)
-    assert unexpressed(sharded.job, two, DEEPSPEED, Knobs(offload=1.0)) == ()
-    assert unexpressed(sharded.job, two, FSDP, half) == ("a share of the optimizer on the host",)
+    assert unexpressed(DEEPSPEED, sharded.job, two, half) == ("50% of the optimizer on the host (all or none)",)
+    assert unexpressed(DEEPSPEED, sharded.job, two, Knobs(offload=1.0)) == ()
+    assert unexpressed(FSDP, sharded.job, two, half) == ("a share of the optimizer on the host",)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -13,7 +13,7 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.frameworks.torchtitan.export import torchtitan_toml, unexpressed
-from optimizer.frameworks.torchtitan.export_python import torchtitan_main, torchtitan_python
+from optimizer.frameworks.torchtitan.export_python import torchtitan_python
 from optimizer.frameworks.torchtitan.models import MAIN, MODELS, NEW, OLD, flavor_of
 from optimizer.frameworks.torchtitan.python import titan_values
 from optimizer.job.job import Job
@@ -54,7 +54,7 @@ def test_a_pipelined_plan(titan_answer: Answer) -> None:
 
 
 def test_releases_in_python_name_the_head_otherwise_and_the_last_counts_tokens(titan_answer: Answer) -> None:
-    texts = torchtitan_python(titan_answer), torchtitan_main(titan_answer)
+    texts = torchtitan_python(titan_answer, NEW), torchtitan_python(titan_answer, MAIN)
     release, main = (titan_values(text, "llama3_70b_plan") for text in texts)
     assert release["parallelism.module_fqns_per_model_part"][-1] == ["layers.78", "layers.79", "norm", "lm_head"]
     assert release["training.local_batch_size"] == 384
@@ -105,23 +105,23 @@ def test_numbers_it_does_not_have_are_refused(titan_answer: Answer) -> None:
     job, own = titan_answer.job, titan_answer.plan
     assert own is not None
     half = replace(job.stack, features=replace(job.stack.features, grad_bytes=2, dropout=True))
-    assert unexpressed(replace(job, dtype="fp16"), own) == ("the number format fp16",)
-    assert unexpressed(replace(job, stack=half), own) == ("gradients that are reduced in bf16", "dropout")
-    assert unexpressed(job, own, knobs=Knobs(offload=0.1)) == ("a share of the optimizer on the host",)
-    assert unexpressed(job, own, knobs=Knobs(bucket=2e8)) == ("gradient buckets of another size than its own",)
-    assert unexpressed(replace(job, model=load_model("gpt3")), own) == ("the model gpt3",)
-    assert unexpressed(replace(job, model=replace(job.model, vocab=32000)), own) == ("the model llama3-70b",)
+    assert unexpressed(OLD, replace(job, dtype="fp16"), own) == ("the number format fp16",)
+    assert unexpressed(OLD, replace(job, stack=half), own) == ("gradients that are reduced in bf16", "dropout")
+    assert unexpressed(OLD, job, own, knobs=Knobs(offload=0.1)) == ("a share of the optimizer on the host",)
+    assert unexpressed(OLD, job, own, knobs=Knobs(bucket=2e8)) == ("gradient buckets of another size than its own",)
+    assert unexpressed(OLD, replace(job, model=load_model("gpt3")), own) == ("the model gpt3",)
+    assert unexpressed(OLD, replace(job, model=replace(job.model, vocab=32000)), own) == ("the model llama3-70b",)
 
 
 def test_experts_lie_on_ranks_that_share_weights(titan_answer: Answer) -> None:
     job = replace(titan_answer.job, model=load_model("qwen3-30b-a3b"))
     good = Plan(dp=32, tp=2, ep=8, zero_stage=3, sequence_parallel=True)
-    assert unexpressed(job, good, NEW) == ()
-    assert unexpressed(job, replace(good, zero_stage=0), NEW) == ("EP 8 over ranks that do not share weights",)
-    assert unexpressed(job, replace(good, etp=2), OLD) == ()
-    assert "experts of one rank split 2 ways" in unexpressed(job, replace(good, etp=2), NEW)[0]
-    assert "experts of one rank split 1 ways" in unexpressed(job, replace(good, ep=1), NEW)[0]
-    assert unexpressed(job, replace(good, dispatcher="hybridep"), OLD) == ("the dispatcher hybridep",)
+    assert unexpressed(NEW, job, good) == ()
+    assert unexpressed(NEW, job, replace(good, zero_stage=0)) == ("EP 8 over ranks that do not share weights",)
+    assert unexpressed(OLD, job, replace(good, etp=2)) == ()
+    assert "experts of one rank split 2 ways" in unexpressed(NEW, job, replace(good, etp=2))[0]
+    assert "experts of one rank split 1 ways" in unexpressed(NEW, job, replace(good, ep=1))[0]
+    assert unexpressed(OLD, job, replace(good, dispatcher="hybridep")) == ("the dispatcher hybridep",)
 
 
 def test_every_model_of_the_table_is_a_preset() -> None:
@@ -183,7 +183,7 @@ def compare(answer: Answer, path: Path) -> None:
 def test_no_name_of_a_model_is_written(titan_answer: Answer, name: str) -> None:
     job = replace(titan_answer.job, model=replace(titan_answer.job.model, name=name))
     with pytest.raises(InputError, match="lacks the model"):
-        torchtitan_python(replace(titan_answer, job=job))
+        torchtitan_python(replace(titan_answer, job=job), NEW)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_it_cannot_run_is_not_proposed(model: str, fixed: dict[str, int]) -
     answer = plan(job.with_limits(fixed=fixed, bubble=1.0), trials=0, top=3, priced_risk=False)
     assert answer.plan is not None
     for own in (answer.plan, *(other.plan for other in answer.alternatives)):
-        assert unexpressed(job, own, NEW) == ()
+        assert unexpressed(NEW, job, own) == ()
 
 
 def test_a_conflict_names_what_torchtitan_cannot_run() -> None:

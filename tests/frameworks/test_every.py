@@ -1,0 +1,51 @@
+"""The registry of frameworks: names, stacks and targets that are there, and files that one of them alone takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from optimizer.catalog import stack_names
+from optimizer.catalog.targets import launchers
+from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.every import EVERY, FRAMEWORKS, TARGETS
+from optimizer.frameworks.export_folder import FILES
+from optimizer.frameworks.framework import Framework
+from optimizer.job.plan import Plan
+from tests.frameworks import launches
+
+SAMPLES = {
+    "MaxText": ("yaml", launches.MAXTEXT),
+    "Primus": ("yaml", launches.PRIMUS),
+    "NeMo": ("yaml", launches.NEMO),
+    "Megatron-Bridge": ("yaml", launches.BRIDGE),
+    "torchtitan": ("toml", launches.TORCHTITAN),
+    "nanotron": ("yaml", launches.NANOTRON),
+    "picotron": ("json", launches.PICOTRON),
+    "llm-foundry": ("yaml", launches.LLM_FOUNDRY),
+    "DeepSpeed": ("json", launches.DEEPSPEED),
+}
+
+
+def test_every_target_has_files_and_every_file_a_target() -> None:
+    assert set(TARGETS) == set(launchers())
+    assert len(FRAMEWORKS) == len(EVERY)
+    names = [name for files in TARGETS.values() for name in files.files if name not in files.companions]
+    assert len(names) == len(set(names))
+    assert set(names) < set(FILES)
+    assert all(set(files.companions) < set(files.files) for files in TARGETS.values())
+
+
+@pytest.mark.parametrize("framework", EVERY, ids=lambda framework: framework.name)
+def test_what_a_record_names_is_there(framework: Framework) -> None:
+    assert framework.stack in stack_names() or not (framework.config or framework.stack)
+    assert set(framework.only) <= set(Plan.__dataclass_fields__)
+    assert set(framework.settable) <= {"dispatcher", "layers_per_stage", "offload", "bucket"}
+    assert framework.log is None or framework.log.marks
+
+
+def test_a_config_belongs_to_the_first_framework_that_recognises_it() -> None:
+    assert set(SAMPLES) == {framework.name for framework in EVERY if framework.config}
+    for name, (kind, text) in SAMPLES.items():
+        values = ConfigFile(f"x.{kind}", text, kind).values
+        takes = [each.name for each in EVERY if each.config and each.config.recognised(values)]
+        assert takes[0] == name, takes
