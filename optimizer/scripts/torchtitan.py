@@ -112,14 +112,14 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     said = launch.settings
     replicas = whole(launch, values, find(values, REPLICATE)) or 1
     shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
-    ranks = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
+    ranks = int(said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1))
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
     if "gpus" not in said and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
     elif "gpus" not in said and (match := COUNTED.search(comments)):
         said["gpus"] = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
-    dp = max(1, (said.get("gpus") or said.get("dp", 0) * ranks) // ranks)
+    dp = max(1, int(said.get("gpus") or said.get("dp", 0) * ranks) // ranks)
     if shards == 1 and said.get("cp", 1) == 1 and find(values, RESHARD) not in values:
         launch.say("zero_stage", 0, find(values, SHARD))
         return dp
