@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InvalidFile
+from optimizer.base.units import LARGEST
 from optimizer.catalog.readers.text import DEEPEST
 
 if TYPE_CHECKING:
@@ -101,14 +102,26 @@ def yaml_text(documents: Sequence[Any]) -> str:
     """
     from io import StringIO
 
+    from ruamel.yaml.emitter import Emitter
     from ruamel.yaml.representer import SafeRepresenter
 
     class Representer(SafeRepresenter):
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
+    class Folding(Emitter):
+        def write_plain(self, text: Any, split: Any = True) -> None:
+            """Break long text at blanks; ruamel leaves these at the ends of lines."""
+            words = text.split(" ") if split and "  " not in text and "\n" not in text else [text]
+            width, self.best_width = self.best_width, LARGEST
+            for place, word in enumerate(words):
+                if place and self.column > width:
+                    self.write_indent()
+                super().write_plain(word, split=False)
+            self.best_width = width
+
     yaml, stream = _yaml(), StringIO()
-    yaml.Representer = Representer
+    yaml.Representer, yaml.Emitter = Representer, Folding
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False  # type: ignore[assignment]
     yaml.dump_all(documents, stream)
     return stream.getvalue()

@@ -90,6 +90,39 @@ def take(launch: Launch, values: Values, keys: Mapping[str, str]) -> None:
             launch.say(name, number, path)
 
 
+@dataclass(frozen=True)
+class Key:
+    """How a config states one setting.
+
+    Attributes:
+        name: of the setting, in launch.WORDS.
+        paths: of the keys that state it, in the order in which they count.
+        means: the setting that a value stands for, None for none.
+        default: the value that counts where no key is there, None for none.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    means: Callable[[Any], Any]
+    default: Any = None
+
+
+def note_keys(launch: Launch, values: Values, keys: Sequence[Key], places: Mapping[str, str] = {}) -> None:
+    """Note what a table of keys finds; of a setting that comes twice the last.
+
+    Args:
+        launch: where it is noted.
+        values: of the config, by path.
+        keys: the table.
+        places: where paths of the table stand in this config, if elsewhere.
+    """
+    for key in keys:
+        path = next((at for at in (places.get(path, path) for path in key.paths) if values.get(at) is not None), "")
+        value = values[path] if path else key.default
+        if value is not None and (setting := key.means(value)) is not None:
+            launch.say(key.name, setting, path)
+
+
 def rest(launch: Launch, values: Values, known: Sequence[str]) -> None:
     """Note as ignored whatever is not among the paths known."""
     for path, value in values.items():

@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Values, rest, take, whole
+from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, whole
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-AXES: Mapping[str, str] = {"tensor": "tp", "pipeline": "pp", "context": "cp", "sequence": "cp", "expert": "ep"}
-KEYS: Mapping[str, str] = {
+AXES: Mapping[str, tuple[str, ...]] = {
+    "tp": ("tensor",),
+    "pp": ("pipeline",),
+    "ep": ("expert",),
+    "cp": ("context", "sequence"),
+}
+COUNTS: Mapping[str, str] = {
     "max_target_length": "seq_len",
     "base_emb_dim": "hidden",
     "base_num_decoder_layers": "layers",
@@ -28,7 +33,17 @@ KEYS: Mapping[str, str] = {
     "num_experts_per_tok": "top_k",
 }
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
-FULL, NONE = ("full",), ("minimal_with_context", "minimal_flash", "none")
+QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
+POLICIES: Mapping[str, str] = {
+    "full": "full",
+    **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
+}
+KEYS = (
+    Key("recompute", (REMAT,), lambda policy: POLICIES.get(str(policy), "selective"), "full"),
+    Key("dtype", (), str, "bf16"),
+    Key("dtype", (QUANTISED,), lambda text: "fp8" if "fp8" in str(text) else None),
+    Key("model", (NAME, PRIMUS), lambda text: named(str(text).removesuffix(".yaml")) or None),
+)
 
 
 def recognised(values: Values) -> bool:
@@ -39,49 +54,45 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says; paths of a config inside another are told by their last key."""
     ends = {path.rpartition(".")[2]: path for path in values}
-    take(launch, values, {ends[key]: name for key, name in KEYS.items() if key in ends})
+    take(launch, values, {ends[key]: name for key, name in COUNTS.items() if key in ends})
     said = launch.settings
     if said.get("experts") == 1:
         said.pop("experts")
-    for path in values:
-        if path.endswith("_parallelism") and not isinstance(values[path], int):
-            launch.problems.append(f"{path} must be a whole number, but got {values[path]!r}")
+    axes = [path for key, path in ends.items() if key.endswith("_parallelism")]
+    odd = [path for path in values if path.endswith("_parallelism") and not isinstance(values[path], int)]
+    launch.problems += [f"{path} must be a whole number, but got {values[path]!r}" for path in odd]
+    size = values.get(ends.get(BATCH, ""), 12)
+    if not odd and (isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < LARGEST_COUNT):
+        launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
     if launch.problems:
         return
-    degrees = {name: _degree(values, ends, axis) for axis, name in AXES.items() if name != "cp"}
-    degrees["cp"] = max(_degree(values, ends, "context"), _degree(values, ends, "sequence"))
-    for name, degree in degrees.items():
-        axis = next(axis for axis, other in AXES.items() if other == name)
-        launch.say(name, degree, ends.get(f"ici_{axis}_parallelism", "") if degree > 1 else "")
-    said["sequence_parallel"] = said["tp"] > 1
-    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
-    launch.say("zero_stage", 0 if fsdp == 1 and data != 1 else 3, ends.get("ici_fsdp_parallelism", ""))
-    if fsdp > 1 and data > 1:
-        launch.say("shard", fsdp * said["cp"], ends.get("ici_fsdp_parallelism", ""))
-    ranks = said["tp"] * said["pp"] * said["cp"]
-    if "gpus" not in said and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
-        launch.say("gpus", fsdp * data * ranks * said["ep"], ends.get("ici_fsdp_parallelism", ""))
-    size = values.get(ends.get(BATCH, ""), 12)
-    steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
-    if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < LARGEST_COUNT:
-        launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
-        return
+    ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     launch.say("micro_batch", max(1, round(size * ranks)), ends.get(BATCH, ""))
+    steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
     launch.say("num_microbatches", int(steps), ends.get(STEPS, "") or BATCH)
-    policy = str(values.get(ends.get(REMAT, ""), "full"))
-    mode = "full" if policy in FULL else "none" if policy in NONE else "selective"
-    launch.say("recompute", mode, ends.get(REMAT, ""))
-    quantised = "fp8" in str(values.get(ends.get("quantization", ""), ""))
-    launch.say("dtype", "fp8" if quantised else "bf16", ends.get("quantization", "") if quantised else "")
-    name = values.get(ends.get(NAME, "")) or str(values.get("modules.pre_trainer.model", "")).removesuffix(".yaml")
-    if name and (model := named(str(name))):
-        launch.say("model", model, ends.get(NAME, "modules.pre_trainer.model"))
-    elif "hidden" in said:
+    note_keys(launch, values, KEYS, ends)
+    if "model" not in said and "hidden" in said:
         said |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope", "tied_embeddings": False}
-    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, "quantization") if key in ends]
-    axes = [path for key, path in ends.items() if key.endswith("_parallelism")]
-    rest(launch, values, (*known, *axes, *KEYS, "modules.pre_trainer.model"))
+    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, QUANTISED) if key in ends]
+    rest(launch, values, (*known, *axes, *COUNTS, PRIMUS))
+
+
+def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
+    """Note the degrees that the axes of the mesh stand for; the devices of a replica."""
+    said, fsdp_key = launch.settings, ends.get("ici_fsdp_parallelism", "")
+    for name, axes in AXES.items():
+        degree = max(_degree(values, ends, axis) for axis in axes)
+        launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")
+    said["sequence_parallel"] = said["tp"] > 1
+    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
+    launch.say("zero_stage", 0 if fsdp == 1 and data != 1 else 3, fsdp_key)
+    if fsdp > 1 and data > 1:
+        launch.say("shard", fsdp * said["cp"], fsdp_key)
+    ranks = int(said["tp"] * said["pp"] * said["cp"])
+    if "gpus" not in said and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
+        launch.say("gpus", fsdp * data * ranks * said["ep"], fsdp_key)
+    return ranks
 
 
 def _degree(values: Values, ends: Mapping[str, str], axis: str, open_ends: bool = False) -> int:
@@ -101,7 +112,7 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         return ends.get(key) or (f"{base}.{key}" if base else key)
 
     wanted: dict[str, Any] = {}
-    for axis, name in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep")):
+    for name, (axis, *_) in AXES.items():
         if getattr(before, name) != getattr(after, name):
             wanted |= {path(f"ici_{axis}_parallelism"): getattr(after, name)}
             if path(f"dcn_{axis}_parallelism") in values:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.flags import Flag
@@ -11,60 +12,71 @@ from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, SHAPE_C
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
 TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
+Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
+# Flag, setting and meaning; of a setting that comes twice the last counts.
+FLAGS: Sequence[tuple[str, str, Meaning]] = (
+    ("--tokenizer-type", "vocab", lambda _, flag: TOKENIZERS.get(flag.value)),
+    ("--pad-vocab-size-to", "vocab", whole_number),
+    *((name, key, whole_number) for name, key in SHAPE_COUNTS.items()),
+    *((name, key, lambda _, flag: SHAPE_SWITCHES[flag.name][1]) for name, (key, _) in SHAPE_SWITCHES.items()),
+    ("--normalization", "norm", lambda _, flag: "rms" if flag.value.lower().startswith("rms") else "layer"),
+    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value, "none")),
+    ("--num-query-groups", "kv_heads", whole_number),
+    ("--num-key-value-heads", "kv_heads", whole_number),
+    ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
+    ("--window-size", "window", lambda _, flag: _window(flag.value)),
+)
+# What Megatron takes where no flag says otherwise.
+DEFAULTS: Mapping[str, Any] = {
+    "norm": "layer",
+    "position": "learned",
+    "mlp_bias": True,
+    "attention_bias": False,
+    "tied_embeddings": True,
+}
 
 
 def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
-    """Note layers, widths, switches of the architecture, and which layers are mixtures."""
-    for name, key in SHAPE_COUNTS.items():
-        if name in last and (number := whole_number(launch, last[name])) is not None:
-            launch.say(key, number, last[name].written)
-    for name, (key, value) in SHAPE_SWITCHES.items():
-        if name in last:
-            launch.say(key, value, last[name].written)
+    """Note layers, widths, switches of the architecture, and which layers are MoE."""
     said = launch.settings
+    idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
+    idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
+    for name, key, means in FLAGS:
+        if name in last and name not in idle and (setting := means(launch, last[name])) is not None:
+            launch.say(key, setting, last[name].written)
     if said.get("gated_mlp"):
-        launch.settings["activation"] = "swiglu"
-    if "--add-qkv-bias" not in last and "--disable-bias-linear" not in last:
+        said["activation"] = "swiglu"
+    if "--disable-bias-linear" not in last:
         said.setdefault("attention_bias", True)
-    said.setdefault("mlp_bias", True)
-    said.setdefault("attention_bias", False)
+    launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in said}
     said["attention_out_bias"] = said["mlp_bias"]
-    said.setdefault("tied_embeddings", True)
-    norm = last.get("--normalization")
-    launch.say(
-        "norm", "rms" if norm and norm.value.lower().startswith("rms") else "layer", norm.written if norm else ""
-    )
-    if "--position-embedding-type" in last:
-        flag = last["--position-embedding-type"]
-        launch.say("position", POSITIONS.get(flag.value, "none"), flag.written)
-    else:
-        said.setdefault("position", "learned")
-    for name in ("--num-query-groups", "--num-key-value-heads"):
-        if name in last and (name != "--num-query-groups" or "--group-query-attention" in last):
-            number = whole_number(launch, last[name])
-            launch.say("kv_heads", number or 1, last[name].written)
-    if "--attention-head-type" in last and last["--attention-head-type"].value == "multiquery":
-        launch.say("kv_heads", 1, "--attention-head-type")
-    if "--pad-vocab-size-to" in last and "vocab" not in said:
-        launch.say("vocab", whole_number(launch, last["--pad-vocab-size-to"]) or 50257, "--pad-vocab-size-to")
-    tokenizer = last["--tokenizer-type"].value if "--tokenizer-type" in last else ""
-    if "vocab" not in said and tokenizer in TOKENIZERS:
-        launch.say("vocab", TOKENIZERS[tokenizer], "--tokenizer-type")
-    if "--window-size" in last:
-        digits = last["--window-size"].value.strip("(").partition(",")[0]
-        launch.say("window", int(digits) + 1 if is_count(digits) else 0, "--window-size")
+    _moe(launch, last)
+
+
+def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the layers with experts; Megatron-DeepSpeed's are every second one, with one expert for each token."""
+    said = launch.settings
     if said.get("experts", 0) <= 1:
         for key in ("experts", "top_k", "expert_ffn"):
             said.pop(key, None)
             launch.written.pop(key, None)
-    elif "--moe-layer-freq" in last:
+        return
+    if "--moe-layer-freq" in last:
         _layer_pattern(launch, last["--moe-layer-freq"])
     elif "--expert-interval" in last or launch.program == MEGATRON_DEEPSPEED:
-        # Megatron-DeepSpeed's mixtures are every second layer, with one expert for each token.
         launch.say("every", whole_number(launch, last["--expert-interval"]) if "--expert-interval" in last else 2)
         said.setdefault("top_k", 1)
-    if "experts" in said:
-        said.setdefault("top_k", 2)
+    said.setdefault("top_k", 2)
+
+
+def _window(text: str) -> int:
+    """Tokens of a window that is told by those before and after a token.
+
+    >>> _window("(1023,0)"), _window("none")
+    (1024, 0)
+    """
+    digits = text.strip("(").partition(",")[0]
+    return int(digits) + 1 if is_count(digits) else 0
 
 
 def _layer_pattern(launch: Launch, flag: Flag) -> None:

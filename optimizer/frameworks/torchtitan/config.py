@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.launch import Values, rest, take, tied, whole
+from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, tied, whole
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -40,9 +40,18 @@ LONGEST, PIPED = "training.max_context_length", "parallelism.num_pp_microbatches
 LEAST_TOKENS = 16_384
 ASSETS = "hf_assets_path"
 SEQUENCE = "parallelism.enable_sequence_parallel"
+NARROW = re.compile("float8|mx", re.IGNORECASE)
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
-PARTS = "parallelism.module_fqns_per_model_part"
+PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
+KEYS = (
+    Key("recompute", (MODE,), lambda mode: mode if mode in ("none", "selective", "full") else "selective", "selective"),
+    Key("tp_overlap", ASYNC, bool, False),
+    *(Key("tp_overlap", (path,), lambda on: True if on else None) for path in reversed(ASYNC)),
+    Key("dtype", (), str, "bf16"),
+    Key("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
+    Key("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
+)
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "llama3": ("llama3.1", "llama3", "llama3.2"),
     "deepseek_v3": ("deepseek-v3",),
@@ -81,49 +90,69 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     take(launch, values, {find(values, key): name for key, name in DEGREES.items()})
     take(launch, values, {LONGEST if by_tokens(values) else LENGTH: "seq_len"})
     said = launch.settings
-    if said.get("etp", 1) == 0 or "etp" not in said:
-        said["etp"] = 1
-    replicas = whole(launch, values, find(values, REPLICATE)) or 1
-    shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
-    ranks = said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1)
-    if "gpus" not in said and isinstance(shards, int) and shards > 0:
-        launch.say("dp", shards * replicas, find(values, SHARD))
-    elif "gpus" not in said and (match := COUNTED.search("\n".join(_comments(text)))):
-        said["gpus"] = int(match[1])
-        launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
-    gpus = said.get("gpus") or said.get("dp", 0) * ranks
-    dp = max(1, gpus // ranks)
-    launch.say(
-        "sequence_parallel", said.get("tp", 1) > 1 and values.get(SEQUENCE) is not False, _there(values, SEQUENCE)
-    )
-    _sharding(launch, values, replicas, shards, dp * said.get("cp", 1))
+    said["etp"] = said.get("etp") or 1
+    dp = _replicas(launch, values, text)
+    split = said.get("tp", 1) > 1 and values.get(SEQUENCE) is not False
+    launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
-    _numbers(launch, values)
-    name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
-    model = next((m for family in FAMILIES.get(name, (name,)) if (m := named(f"{family}-{flavor}"))), "")
-    whole_family = named(FAMILIES.get(name, (name,))[0]) if flavor in ("", WHOLE.get(name)) else ""
-    model = SIZES.get((name, flavor)) or model or named(str(values.get(ASSETS, ""))) or whole_family
-    if model and said.get("ep", 1) == 1 and preset_model(model).experts:
-        said["etp"] = said.get("tp", 1)  # experts that are not spread over ranks are split as all weights are
-    if model:
-        launch.say("model", model, _there(values, FLAVOR) or ASSETS)
-    elif name or flavor:
-        launch.kept.append(f"{NAME} {name} {flavor} is no model that is known")
-    mode = str(values.get(MODE, "selective"))
-    launch.say("recompute", mode if mode in ("none", "selective", "full") else "selective", _there(values, MODE))
-    hidden = next((path for path in ASYNC if values.get(path)), "")
-    launch.say("tp_overlap", bool(hidden), hidden or next((path for path in ASYNC if path in values), ""))
-    schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
-    listed = said.get("pp", 1) > 1 and _parts(launch, values)
-    if not listed and said.get("pp", 1) > 1 and "interleaved" in schedule:
-        launch.say("vpp", 2, find(values, SCHEDULE))
-    elif said.get("pp", 1) > 1 and schedule not in ("1f1b", "interleaved1f1b"):
-        launch.kept.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
+    note_keys(launch, values, KEYS)
+    _model(launch, values)
+    if said.get("pp", 1) > 1:
+        _schedule(launch, values)
     if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= said.keys():
         launch.say("tokens", values[STEPS] * said["global_batch"] * said["seq_len"], STEPS)
     known = [find(values, key) for key in (*DEGREES, REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
-    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, "model.converters", ASSETS))
+    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, CONVERTERS, ASSETS))
+
+
+def _replicas(launch: Launch, values: Values, text: str) -> int:
+    """Note the GPUs and how states are sharded over them; the replicas that they make."""
+    said = launch.settings
+    replicas = whole(launch, values, find(values, REPLICATE)) or 1
+    shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
+    ranks = int(said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1))
+    comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    if "gpus" not in said and shards > 0:
+        launch.say("dp", shards * replicas, find(values, SHARD))
+    elif "gpus" not in said and (match := COUNTED.search(comments)):
+        said["gpus"] = int(match[1])
+        launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
+    dp = max(1, int(said.get("gpus") or said.get("dp", 0) * ranks) // ranks)
+    if shards == 1 and said.get("cp", 1) == 1 and find(values, RESHARD) not in values:
+        launch.say("zero_stage", 0, find(values, SHARD))
+        return dp
+    policy = str(values.get(find(values, RESHARD), "default"))
+    path = find(values, RESHARD if policy != "default" else SHARD)
+    launch.say("zero_stage", _stage(policy, said.get("pp", 1) > 1), path if path in values else "")
+    if replicas > 1:
+        launch.say("shard", max(1, dp * said.get("cp", 1) // replicas), find(values, REPLICATE))
+    return dp
+
+
+def _model(launch: Launch, values: Values) -> None:
+    """The preset that family and flavor, or the folder of a tokenizer, mean."""
+    name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
+    families = FAMILIES.get(name, (name,))
+    models = [SIZES.get((name, flavor), ""), *(named(f"{family}-{flavor}") for family in families)]
+    models += [named(str(values.get(ASSETS, ""))), named(families[0]) if flavor in ("", WHOLE.get(name)) else ""]
+    model = next(filter(None, models), "")
+    if model and launch.settings.get("ep", 1) == 1 and preset_model(model).experts:
+        # Experts that are not spread over ranks are split as all weights are.
+        launch.settings["etp"] = launch.settings.get("tp", 1)
+    if model:
+        launch.say("model", model, FLAVOR if FLAVOR in values else ASSETS)
+    elif name or flavor:
+        launch.kept.append(f"{NAME} {name} {flavor} is no model that is known")
+
+
+def _schedule(launch: Launch, values: Values) -> None:
+    """Note the virtual stages of a pipeline, by their list or by its schedule."""
+    schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
+    if not _parts(launch, values) and "interleaved" in schedule:
+        launch.say("vpp", 2, find(values, SCHEDULE))
+    elif schedule not in ("1f1b", "interleaved1f1b"):
+        launch.kept.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
 
 
 def _parts(launch: Launch, values: Values) -> bool:
@@ -136,25 +165,6 @@ def _parts(launch: Launch, values: Values) -> bool:
     if len(set(counts)) > 1:
         launch.say("layers_per_stage", tuple(counts), PARTS)
     return True
-
-
-def _comments(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.lstrip().startswith("#")]
-
-
-def _there(values: Values, path: str) -> str:
-    return path if path in values else ""
-
-
-def _sharding(launch: Launch, values: Values, replicas: int, shards: Any, ranks: int) -> None:
-    if shards == 1 and launch.settings.get("cp", 1) == 1 and find(values, RESHARD) not in values:
-        launch.say("zero_stage", 0, find(values, SHARD))
-        return
-    policy, piped = str(values.get(find(values, RESHARD), "default")), launch.settings.get("pp", 1) > 1
-    stage = _stage(policy, piped)
-    launch.say("zero_stage", stage, _there(values, find(values, RESHARD if policy != "default" else SHARD)))
-    if replicas > 1:
-        launch.say("shard", max(1, ranks // replicas), find(values, REPLICATE))
 
 
 def _stage(policy: str, piped: bool) -> int:
@@ -189,20 +199,13 @@ def _token_batch(launch: Launch, values: Values, dp: int) -> None:
     if local % length:
         launch.kept.append(f"{LOCAL_TOKENS}: {local:,} tokens are priced as {max(1, local // length)} whole sequences")
     micro = max(1, local // length)
-    launch.say("micro_batch", micro, _there(values, LOCAL_TOKENS))
+    path = LOCAL_TOKENS if LOCAL_TOKENS in values else ""
+    launch.say("micro_batch", micro, path)
     count = (whole(launch, values, PIPED) if PIPED in values and said.get("pp", 1) > 1 else None) or 1
     total = values.get(STEP_TOKENS, -1)
     total = -1 if total == -1 else whole(launch, values, STEP_TOKENS) or -1
     batch = total // length if total > 0 else micro * count * dp
-    launch.say("global_batch", max(1, batch), STEP_TOKENS if total > 0 else _there(values, LOCAL_TOKENS))
-
-
-def _numbers(launch: Launch, values: Values) -> None:
-    converters = values.get("model.converters") or []
-    float8 = any("float8" in str(name).lower() or "mx" in str(name).lower() for name in converters)
-    launch.say("dtype", "fp8" if float8 else "bf16", "model.converters" if float8 else "")
-    if values.get("training.mixed_precision_reduce") == "bfloat16":
-        launch.say("grad_bytes", 2, "training.mixed_precision_reduce")
+    launch.say("global_batch", max(1, batch), STEP_TOKENS if total > 0 else path)
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
