@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -124,8 +123,14 @@ PRICES = click.option(
 )
 
 
-def book(prices_file: Path | None, term: str = "", provider: str = "") -> PriceBook:
-    """The price book as these three options say. Raises InputError for a file or a name that cannot be used."""
+priced = given((PRICES, TERM, PROVIDER))
+
+
+def book(asked: dict[str, Any]) -> PriceBook:
+    """Take the three options of prices out of the others: the price book that they name.
+
+    Raises InputError for a file or a name that cannot be used.
+    """
     from optimizer.catalog.offers import book_of
 
-    return book_of(prices_file, term, provider)
+    return book_of(asked.pop("prices_file"), asked.pop("term"), asked.pop("provider"))

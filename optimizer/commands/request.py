@@ -99,7 +99,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog import load_model, load_stack
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.stacks import default_stack
-    from optimizer.catalog.targets import held_to
+    from optimizer.catalog.targets import held_to, launchers
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.objectives.step.safe_memory import risk_of
 
@@ -108,7 +108,8 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     assumed: list[str] = []
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
-    stack = load_stack(request.stack or _stack_of(request.target) or default_stack(cluster.device))
+    launched = launchers()[request.target].stack if request.target in launchers() else ""
+    stack = load_stack(request.stack or launched or default_stack(cluster.device))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)
     if routing and not model.experts:
@@ -126,7 +127,9 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             f"{global_batch:,} sequences, which are {billions:,.3g} billion tokens a step: a global batch counts "
             "sequences, not tokens (--global-batch)"
         )
-    dtype = request.dtype or _dtype(cluster, assumed)
+    dtype = request.dtype or ("bf16" if "bf16" in cluster.device.peak_flops else "fp16")
+    if not request.dtype and dtype != "bf16":
+        assumed.append(f"{dtype}, because {cluster.device.name} has no bf16 (--dtype)")
     limits = dict(request.limits)
     if request.target:
         stack = _aimed(stack, request.target, cluster)
@@ -216,13 +219,6 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     return said
 
 
-def _stack_of(target: str) -> str:
-    """The stack that a target is priced with unless another is asked for, "" for the device's usual one."""
-    from optimizer.catalog.targets import launchers
-
-    return launchers()[target].stack if target in launchers() else ""
-
-
 def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
     """The stack for this target; InputError where the target does not run on the cluster's devices."""
     from optimizer.catalog.targets import aimed, launchers
@@ -265,33 +261,19 @@ def _seq_len(model: Model, assumed: list[str]) -> int:
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     from optimizer.catalog import preset_model
-    from optimizer.catalog.usual_batch import divisible_batch, usual_tokens
+    from optimizer.catalog.usual_batch import EACH, LEAST, divisible_batch, usual_tokens
 
     published = PUBLISHED_BATCHES.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name
     tokens = published.sequences * published.seq_len if published else usual_tokens(gpus)
     batch = max(1, tokens // seq_len)
-    why = f"the {tokens / 2**20:.0f}Mi tokens of {published.source}" if published else _usual(tokens, gpus)
+    why = f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"
+    if published or tokens == LEAST:
+        why = f"the {tokens / 2**20:.0f}Mi tokens of {published.source}" if published else "about 4Mi tokens per step"
     fitting = divisible_batch(batch, gpus)
     if fitting != batch:
         why = f"{why} being {batch:,}, which {gpus:,} GPUs cannot share"
         batch = fitting
     assumed.append(f"global batch of {batch:,} sequences, {why} (--global-batch)")
     return batch
-
-
-def _usual(tokens: int, gpus: int) -> str:
-    """Why a batch is as large as it is, where nobody published one for the model."""
-    from optimizer.catalog.usual_batch import EACH, LEAST
-
-    if tokens == LEAST:
-        return "about 4Mi tokens per step"
-    return f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"
-
-
-def _dtype(cluster: Cluster, assumed: list[str]) -> str:
-    dtype = "bf16" if "bf16" in cluster.device.peak_flops else "fp16"
-    if dtype != "bf16":
-        assumed.append(f"{dtype}, because {cluster.device.name} has no bf16 (--dtype)")
-    return dtype

@@ -160,8 +160,32 @@ def ring_bytes(bill: Bill, kind: str) -> FloatArray:
 
 
 '''
+MOST_PP = 'Field(name="max_pp", kind=WHOLE, help="Most pipeline stages.", default=4096, limit="max_pp"),'
+DRIVER = """    "driver_memory": Parameter(
+        default=0.0, low=0.0, high=8e9, unit="B", meaning="what the driver takes besides its context"
+    ),
+"""
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
+    "An option": {
+        "optimizer/job/fields.py": (
+            ('help="Most virtual stages per stage.", default=16, limit="max_vpp"),\n', f"    {MOST_PP}\n"),
+        ),
+        "optimizer/job/job.py": (
+            (
+                '    max_vpp: int = LIMITS["max_vpp"].default  # most virtual stages of a stage\n',
+                '    max_pp: int = LIMITS["max_pp"].default  # most pipeline stages\n',
+            ),
+        ),
+        "optimizer/api.py": (("    max_vpp: int | None = None,\n", "    max_pp: int | None = None,\n"),),
+        "optimizer/constraints/space.py": (("for pp in degrees if pp <= model.layers", " and pp <= limits.max_pp"),),
+    },
+    "A stack parameter": {
+        "optimizer/job/stack.py": (("PARAMETERS: Mapping[str, Parameter] = {\n", DRIVER),),
+        "optimizer/job/job.py": (
+            ('self.cluster.device.memory) - self.stack["context_memory"]', ' - self.stack["driver_memory"]'),
+        ),
+    },
     "A rule": {
         "optimizer/constraints/rules/NAME.py": RULE,
         "optimizer/constraints/rules/every.py": (
@@ -254,14 +278,23 @@ PRESETS = {
     "A model": {"presets/models/llama.csv": ("llama1-7b", "own-7b")},
 }
 LOOK = """
-import importlib, json
+import importlib, json, os
 from dataclasses import replace
 from pathlib import Path
-from optimizer import plan
+from click.testing import CliRunner
+from optimizer import InputError, plan
+from optimizer.catalog.readers.stack_file import read_stack
+from optimizer.cli import cli
+from optimizer.commands.study.batch import make_job
+from optimizer.constraints.space import domains
+from optimizer.job.fields import FIELDS
+from optimizer.job.job import Limits
+from optimizer.sweep.expansion import tasks_of
+from optimizer.sweep.study import read_study
 from optimizer.diagnose.log import read_log
+from optimizer.frameworks.export_folder import exported
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import read_files, read_launch
-from optimizer.frameworks.export_folder import exported
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules
@@ -290,8 +323,44 @@ def launched(*arguments):
     source = read_launch(read_files(arguments))
     return source, launch_as_read(source.launch, Controls(model="own-7b", device="chip"), arguments[0])
 
+def typed(*words):
+    job = ("--model", "own-7b", "--device", "chip", "--gpus", "8", "--global-batch", "16", "--trials", "0", "--json")
+    return CliRunner().invoke(cli, [*job, *words])
+
+def problem(**limits):
+    try:
+        return replace(small_job(8), limits=Limits(**limits)) and ""
+    except InputError as error:
+        return str(error)
 
 asked = dict(model="own-7b", device="chip", gpus=8, global_batch=16, trials=0, top=0)
+limited = plan(**asked, max_pp=2)
+study = Path("most.toml")
+study.write_text('models = "own-7b"\\ndevices = "chip"\\ngpus = 8\\nmax-pp = [2, 4]\\n')
+tasks = tasks_of(read_study(study), make_job, "v1")
+option = {
+    "python": [limited.job.limits.max_pp, *(max(domains(job)["pp"]) for job in (limited.job, small_job(8)))],
+    "command": json.loads(typed("--max-pp", "2").stdout)["job"]["limits"]["max_pp"],
+    "help": "--max-pp N" in CliRunner().invoke(cli, ["--help"]).stdout and FIELDS["max_pp"].described,
+    "study": [task.job.limits.max_pp for task in tasks],
+    "refused": [typed("--max-pp", "0").exit_code, problem(max_pp=0)],
+}
+folder = Path("config", "mfu-optimizer")
+folder.mkdir(parents=True)
+(folder / "defaults.toml").write_text("max-pp = 2\\n")
+os.environ["XDG_CONFIG_HOME"] = str(Path("config").resolve())
+usual = json.loads(typed().stdout)
+told = [text.partition(",")[0] for text in usual["assumptions"] if "max-pp" in text]
+option["defaults"] = [usual["job"]["limits"]["max_pp"], told]
+del os.environ["XDG_CONFIG_HOME"]
+Path("mine.toml").write_text('[features]\\n[parameters]\\ndriver_memory = 2e9\\n')
+changed = json.loads(typed("--set", "stack.driver_memory=1e9").stdout)
+parameter = {
+    "file": [read_stack("mine.toml")["driver_memory"], small_job(8).stack["driver_memory"]],
+    "usable": small_job(8).usable_memory - replace(small_job(8), stack=read_stack("mine.toml")).usable_memory,
+    "set": changed["job"]["settings"],
+    "refused": typed("--set", "stack.driver_memory=9e9").stderr,
+}
 found, broken = plan(**asked), plan(**asked, fix={"tp": 4})
 test_check_equals_post_on_every_plan("dense", 8)
 offered = Features(schedules=("1f1b", "gpipe"))
@@ -310,6 +379,8 @@ rings = next(term for term in explain(found.job, found.plan) if term.name == "ri
 layout = best_assignment(layout_problem(found.job, found.plan, found.knobs))
 seconds = [float(collective_time(kind, 1e9, group, cluster)) for kind in kinds]
 seen = {
+    "option": option,
+    "parameter": parameter,
     "tp": found.plan.tp,
     "device": found.job.cluster.device.name,
     "clashes": {clash.rule: clash.reason for clash in broken.conflict},
@@ -379,6 +450,22 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_page_names_every_file_that_was_touched(title: str) -> None:
     for place in (RECIPES | PRESETS)[title]:
         assert f"`{place}`" in section(title), place
+
+
+def test_an_option_works_wherever_options_do(copied: dict[str, Any]) -> None:
+    option = copied["option"]
+    assert (option["python"], option["command"], option["study"]) == ([2, 2, 8], 2, [2, 4])
+    assert option["help"] == "Most pipeline stages. [4096]"
+    assert option["defaults"] == [2, ["--max-pp 2"]]
+    assert option["refused"] == [2, "max_pp must be from 1 to 2,147,483,647, but got 0"]
+
+
+def test_a_stack_parameter_is_read_set_bounded_and_used(copied: dict[str, Any]) -> None:
+    parameter = copied["parameter"]
+    assert parameter["file"] == [2e9, 0.0]
+    assert parameter["usable"] == pytest.approx(2e9)
+    assert parameter["set"] == ["stack.driver_memory=1e9"]
+    assert "driver_memory: expected a number from 0 to 8e+09 [B], but got 9000000000" in parameter["refused"]
 
 
 def test_a_rule_holds_in_both_readings_and_is_named_by_the_conflict(copied: dict[str, Any]) -> None:

@@ -73,7 +73,14 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     gpus = totals(deliveries) if deliveries else counts(most.removeprefix(AT_MOST))
     if at_most and len(gpus) > 1:
         raise InputError(f"--gpus {asked['gpus']} must name one number: at-most:1000")
-    runs, assumed = _runs(asked, kinds[0].kind)
+    if (portfolio := asked["portfolio"]) is not None:
+        runs, assumed = (
+            _portfolio(portfolio, kinds[0].kind),
+            [f"runs of {portfolio} one after the other on the same machines"],
+        )
+    else:
+        run, assumed = _run(asked["model"], asked["tokens"], asked["seq_len"], asked["global_batch"], kinds[0].kind)
+        runs = (run,)
     axes: dict[str, Axis] = {
         "nic": axis("--nic", asked["nic"], gigabits, 0.0),
         "oversubscription": axis("--oversubscription", asked["oversubscription"], float, 0.0),
@@ -191,15 +198,6 @@ def _clusters(hardware: str) -> Mapping[str, Cluster]:
     if not names:
         raise InputError("--hardware names no machine; write for example h100,gb200-nvl72")
     return {name: load_cluster(name) for name in names}
-
-
-def _runs(asked: Options, cluster: str) -> tuple[tuple[Run, ...], list[str]]:
-    if asked["portfolio"] is not None:
-        return _portfolio(asked["portfolio"], cluster), [
-            f"runs of {asked['portfolio']} one after the other on the same machines"
-        ]
-    run, assumed = _run(asked["model"], asked["tokens"], asked["seq_len"], asked["global_batch"], cluster)
-    return (run,), assumed
 
 
 def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str) -> tuple[Run, list[str]]:

@@ -172,7 +172,14 @@ def run_pareto(
         )
     command = typed()
     click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
-    write_page(html, lambda: _page(answer, command, question))
+
+    def page() -> str:
+        from optimizer.purchase.report.html import purchase_html
+
+        made = date.today()
+        return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)
+
+    write_page(html, page)
     within = answer.staged[0].in_limits if answer.staged else bool(found.front)
     return 0 if within else INFEASIBLE
 
@@ -216,10 +223,3 @@ def _text(
     from optimizer.reports.render.screen import screen_text
 
     return screen_text(purchase_report(answer, question.assumed))
-
-
-def _page(answer: Dossier, command: str, question: PurchaseQuestion) -> str:
-    from optimizer.purchase.report.html import purchase_html
-
-    made = date.today()
-    return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.commands import options
-from optimizer.commands.options import PRICES, PROVIDER, TERM, book
+from optimizer.commands.options import book
 from optimizer.commands.output import show
 
 if TYPE_CHECKING:
@@ -28,21 +28,17 @@ optimize prices --prices examples/quotes.csv --term on_demand --json
 
 
 @click.command(help=HELP, short_help="List the price book: every offer with date and source.")
-@PRICES
-@TERM
-@PROVIDER
+@options.priced
 @options.option("device", help="Only offers of this device.")
 @options.as_json()
 @options.html()
-def prices(
-    *, prices_file: Path | None, term: str, provider: str, device: str, as_json: bool, html: Path | None
-) -> None:
+def prices(*, device: str, as_json: bool, html: Path | None, **asked: Any) -> None:
     """Choose the rows, print them."""
     from optimizer.catalog import load_cluster
     from optimizer.catalog.offers import OLD, RENTS
     from optimizer.catalog.rows import plain
 
-    found = book(prices_file, term, provider)
+    term, provider, found = asked["term"], asked["provider"], book(asked)
     wanted = load_cluster(device).device.name if device else ""
     rows = [
         offer

@@ -12,7 +12,7 @@ import click
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.options import PRICES, PROVIDER, TERM, book
+from optimizer.commands.options import book
 from optimizer.commands.output import show
 from optimizer.commands.values import COUNT, DOLLARS, TOKENS, TextType, shell_variable, words
 from optimizer.commands.waiting import waiting
@@ -67,9 +67,7 @@ optimize improve train.sh --diff --take one > better.patch
 @click.option("--flex", type=click.Choice(["batch"]), help="What may change besides the plan.")
 @click.option("--tokens", type=TOKENS, metavar="N", help="Of the run: days, dollars.")
 @click.option("--price", type=DOLLARS, metavar="USD", help="Of one GPU-hour. [presets]")
-@PRICES
-@TERM
-@PROVIDER
+@options.priced
 @click.option("--diff", is_flag=True, help="Print a patch of the files, for patch -p0.")
 @click.option("--take", type=click.Choice(TAKES), default="all", help="Which edits --diff makes. [all]")
 @options.as_json()
@@ -86,7 +84,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
-    prices = book(options.pop("prices_file"), options.pop("term"), options.pop("provider"))
+    prices = book(options)
     controls = Controls(hbm=hbm or 0.0, **options)
     found_files = read_files(files, *started)
     try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from optimizer.commands.waiting import waiting
 from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
-    from optimizer.answer.answer import Answer
+    pass
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
@@ -95,7 +94,13 @@ def run_plan(
             print_screen(comparison_report(comparison))
         if terms:
             print_screen(explain_report(terms))
-    write_page(html, partial(_page, answer, assumed))
+
+    def page() -> str:
+        from optimizer.reports.answer_page.html import plan_html
+
+        return plan_html(answer, typed(), assumed)
+
+    write_page(html, page)
     if export is not None and answer.plan is not None:
         from optimizer.frameworks.export_folder import write_exports
 
@@ -105,10 +110,3 @@ def run_plan(
         for name, why in refused.items():
             click.echo(f"not {name}: {why}", err=True)
     return EXIT_CODES[answer.status]
-
-
-def _page(answer: Answer, assumed: Sequence[str]) -> str:
-    """The answer as a page, with the command that was typed."""
-    from optimizer.reports.answer_page.html import plan_html
-
-    return plan_html(answer, typed(), assumed)

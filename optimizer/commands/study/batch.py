@@ -17,8 +17,8 @@ from optimizer.base.interruption import INTERRUPTED, asked
 from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.options import PRICES, PROVIDER, TERM, book
-from optimizer.commands.output import OutFile, refuse_inputs
+from optimizer.commands.options import book
+from optimizer.commands.output import refuse_inputs
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.values import TextType, whole_number
@@ -74,29 +74,21 @@ def part_of(text: str) -> tuple[int, int]:
 STORE = click.option(
     "--store", metavar="FILE|URL", help="Where results are. [beside the study, STUDY.db]", shell_complete=paths
 )
-EXPORT = click.option(
-    "--export", type=click.Choice(["csv", "parquet", "json"]), help="Print the results in this form, one per job."
+OUTPUT = (
+    click.option(
+        "--export", type=click.Choice(["csv", "parquet", "json"]), help="Print the results in this form, one per job."
+    ),
+    options.html("Write a report that opens offline, and a CSV beside it."),
+    click.option(
+        "--study",
+        "dashboard",
+        metavar="FILE|URL",
+        help="Write the results there for the Optuna dashboard.",
+        shell_complete=paths,
+    ),
+    options.as_json("Print the summary as JSON."),
+    options.priced,
 )
-HTML = click.option(
-    "--html",
-    type=OutFile(files.HTML),
-    metavar="FILE",
-    help="Write a report that opens offline, and a CSV beside it.",
-)
-WHERE = click.option(
-    "--where",
-    multiple=True,
-    metavar="COND",
-    help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable.",
-)
-DASHBOARD = click.option(
-    "--study",
-    "dashboard",
-    metavar="FILE|URL",
-    help="Write the results there for the Optuna dashboard.",
-    shell_complete=paths,
-)
-AS_JSON = options.as_json("Print the summary as JSON.")
 
 
 @click.group(
@@ -121,13 +113,7 @@ def batch() -> None:
     "--shard", type=TextType("i/n", part_of), metavar="I/N", help="Only part I of N, as in a Slurm array from 1 to N."
 )
 @click.option("--dry-run", is_flag=True, help="Only say how many jobs there are and how long they may take.")
-@EXPORT
-@HTML
-@DASHBOARD
-@AS_JSON
-@PRICES
-@TERM
-@PROVIDER
+@options.given(OUTPUT)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -139,16 +125,10 @@ def run(
     workers: int | None,
     shard: tuple[int, int] | None,
     dry_run: bool,
-    export: str | None,
-    html: Path | None,
-    dashboard: str | None,
-    as_json: bool,
-    prices_file: Path | None,
-    term: str,
-    provider: str,
+    **how: Any,
 ) -> None:
     """Plan the jobs of STUDY that have no answer yet; the same command goes on after an interruption."""
-    prices = book(prices_file, term, provider)
+    prices = book(how)
     checked, tasks = _tasks(study)
     if shard is not None:
         part, parts = shard
@@ -156,9 +136,9 @@ def run(
     place = default_store(study) if store is None else store
     crew = _engine(engine, address, workers)
     if dry_run:
-        click.echo(_outlook(checked, tasks, place, workers, as_json))
+        click.echo(_outlook(checked, tasks, place, workers, how["as_json"]))
         return
-    _check_targets(html)
+    _check_targets(how["html"])
     from optimizer.sweep.batch import run_batch
     from optimizer.sweep.progress import progress
     from optimizer.sweep.store import Store
@@ -171,7 +151,7 @@ def run(
             click.echo(f"optimize: stopped; every answer is kept in {kept.label}, the same command goes on", err=True)
             ctx.exit(asked() or INTERRUPTED)
         wholes = _wholes(kept, checked, tasks, prices)
-    _show(checked.name, wholes, export=export, html=html, dashboard=dashboard, as_json=as_json, rows=0)
+    _show(checked.name, wholes, rows=0, **how)
     failed = sum(whole["status"] == "failed" for whole in wholes)
     if failed:
         raise PartialFailure(
@@ -183,25 +163,15 @@ def run(
 @batch.command()
 @click.argument("study", required=False, type=click.Path(path_type=Path))
 @STORE
-@WHERE
-@EXPORT
-@HTML
-@DASHBOARD
-@AS_JSON
-@PRICES
-@TERM
-@PROVIDER
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COND",
+    help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable.",
+)
+@options.given(OUTPUT)
 @click.option("--rows", type=whole_number(0), default=40, metavar="N", help="Most jobs to list. [40]")
-def show(
-    study: Path | None,
-    store: str | None,
-    where: tuple[str, ...],
-    rows: int,
-    prices_file: Path | None,
-    term: str,
-    provider: str,
-    **how: Any,
-) -> None:
+def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: int, **how: Any) -> None:
     """Show the results of STUDY so far, or all of a --store."""
     if study is not None and study.suffix != ".toml" and store is None:
         study, store = None, str(study)
@@ -211,7 +181,7 @@ def show(
     from optimizer.sweep.store import Store
 
     _check_targets(how["html"])
-    prices = book(prices_file, term, provider)
+    prices = book(how)
     checked, tasks = _tasks(study) if study else (None, None)
     place = default_store(study or Path()) if store is None else store
     with waiting("reading the store"), closing(Store(place, read_only=True)) as kept:

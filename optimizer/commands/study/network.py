@@ -20,7 +20,6 @@ from optimizer.commands.waiting import waiting
 if TYPE_CHECKING:
     from optimizer.calibration.link import LinkFit
     from optimizer.catalog.readers.nvidia_topo import Topology
-    from optimizer.job.hardware import Link
 
 LINK_NAMES = presets_of("link")
 WIDTH = 80  # columns of a terminal
@@ -171,13 +170,9 @@ def _as_json(fit: LinkFit) -> str:
             "bandwidth_bytes_per_s": link.bandwidth,
             "latency_s": link.latency,
             "efficiency": link.efficiency,
-            "quantities": _quantities(link),
+            "quantities": {name: float(value) for name, value in sorted(link.quantities.items())},
         },
         "samples": len(fit.samples),
         "median_error": fit.median_error,
     }
     return json.dumps(document, indent=2, allow_nan=False)
-
-
-def _quantities(link: Link) -> dict[str, float]:
-    return {name: float(value) for name, value in sorted(link.quantities.items())}
