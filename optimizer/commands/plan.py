@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,10 @@ from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
+    from optimizer.objectives.step.explain import Explanation
+    from optimizer.reports.report import Report
+    from optimizer.search.why.comparison import Comparison
+    from optimizer.search.why.robustness import Robustness
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -122,22 +127,10 @@ def run_plan(
 
         click.echo(json_text(answer, assumed, terms, comparison, steady))
     else:
-        from optimizer.reports.explain_report import explain_report
-        from optimizer.reports.plan_report import plan_report
         from optimizer.reports.render.screen import screen_text
 
-        click.echo(screen_text(plan_report(answer, assumed)), nl=False)
-        if steady:
-            from optimizer.reports.robustness_report import robustness_report
-
-            click.echo(screen_text(robustness_report(answer, steady)), nl=False)
-        if comparison:
-            from optimizer.reports.comparison_report import comparison_report
-
-            click.echo(screen_text(comparison_report(comparison)), nl=False)
-        if terms:
-            click.echo(screen_text(explain_report(terms)), nl=False)
-    write_page(html, partial(_page, answer, assumed))
+        click.echo(screen_text(_report(answer, assumed, steady, comparison, terms)), nl=False)
+    write_page(html, partial(_report, answer, assumed, steady, comparison, terms))
     if export is not None and answer.plan is not None:
         from optimizer.exports.folder import write_exports
 
@@ -149,11 +142,26 @@ def run_plan(
     return EXIT_CODES[answer.status]
 
 
-def _page(answer: Answer, assumed: Sequence[str]) -> str:
-    """The answer as a page, with the command that was typed."""
-    from optimizer.reports.answer_page.html import plan_html
+def _report(
+    answer: Answer,
+    assumed: Sequence[str],
+    steady: Robustness | None,
+    comparison: Comparison | None,
+    terms: Sequence[Explanation],
+) -> Report:
+    """The answer with what was asked about it."""
+    from optimizer.reports.comparison_report import comparison_section
+    from optimizer.reports.explain_report import explain_sections
+    from optimizer.reports.plan_report import plan_report
+    from optimizer.reports.robustness_report import robustness_section
 
-    return plan_html(answer, typed(), assumed)
+    report = plan_report(answer, assumed, command=typed())
+    more = (
+        *([robustness_section(answer, steady)] if steady else []),
+        *([comparison_section(comparison)] if comparison else []),
+        *explain_sections(terms),
+    )
+    return replace(report, sections=(*report.sections, *more))
 
 
 def required_job(model: str | None, gpus: int | None, command: str) -> tuple[str, int]:

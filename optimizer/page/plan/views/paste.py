@@ -25,8 +25,7 @@ from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
 from optimizer.page.plan.question import FILES, Asked, asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
-from optimizer.reports.answer_page.words import pins_of_plan
-from optimizer.reports.plan_report import show_gigabytes
+from optimizer.reports.plan_words import pins_of_plan, show_gigabytes
 from optimizer.scripts.launch import WORDS
 from optimizer.scripts.question import Controls, Question, question_of
 from optimizer.scripts.read import LARGEST, File, read_launch
