@@ -13,7 +13,7 @@ from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.recomputation import modules_of
-from optimizer.reports.plan_report import chance
+from optimizer.reports.plan_words import chance
 from optimizer.reports.terms import runs
 from optimizer.search.plan.planner import plan
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from optimizer.calibration.report.validation_words import TIME_COLUMNS, coverage_line, headline, time_cells
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import Score, Validation, validate
+from optimizer.calibration.validation_report import TIME_COLUMNS, coverage_line, headline, time_cells
 from optimizer.catalog import load_stack, stack_names
 from optimizer.catalog.files import presets_folder
 from optimizer.job.stack import Stack
-from optimizer.reports.table import cell
+from optimizer.reports.report import cell
 
 PAGE = "accuracy.md"
 START, END = "<!-- validation: start -->", "<!-- validation: end -->"

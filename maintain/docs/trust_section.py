@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maintain.docs.accuracy_page import published
-from optimizer.calibration.report.validation_words import coverage_line, headline
+from optimizer.calibration.validation_report import coverage_line, headline
 
 MOST = 3
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,7 @@ from optimizer.base.names import without_passwords
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from optimizer.reports.table import Record
+    from optimizer.reports.report import Record, Report
 
 OUTPUTS = ("html", "csv_file", "out")  # parameters of commands that name what is written
 
@@ -78,18 +76,13 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def show(
-    title: str, html: Path | None, report: Callable[[], RenderableType], text: Callable[[], str] | None = None
-) -> None:
+def show(html: Path | None, report: Callable[[], Report], text: Callable[[], str] | None = None) -> None:
     """Print a report for people, or a text for programs instead; write the report as a page where one was asked for."""
     if text is None:
         print_screen(report())
     else:
         click.echo(text())
-    if html is not None:
-        from optimizer.reports.render.screen_page import screen_page
-
-        write_page(html, lambda: screen_page(title, typed(), report()))
+    write_page(html, report)
 
 
 def typed() -> str:
@@ -97,7 +90,7 @@ def typed() -> str:
     return without_passwords(shlex.join(["optimize", *sys.argv[1:]]))
 
 
-def print_screen(report: RenderableType) -> None:
+def print_screen(report: Report) -> None:
     """Print a report for people."""
     from optimizer.reports.render.screen import screen_text
 
@@ -124,11 +117,11 @@ class Output:
         content: Mapping[str, Any],
         assumed: tuple[str, ...],
         records: Sequence[Record],
-        report: Callable[[], RenderableType],
-        page: Callable[[], str],
+        report: Callable[[], Report],
     ) -> None:
         """Print the content and what was assumed, or the records, or the report; write the page."""
-        from optimizer.reports.table import csv_text, json_text
+        from optimizer.reports.render.csv import csv_text
+        from optimizer.reports.render.json import json_text
 
         if self.as_json:
             click.echo(json_text({**content, "assumptions": list(assumed)}))
@@ -136,15 +129,17 @@ class Output:
             click.echo(csv_text(records), nl=False)
         else:
             print_screen(report())
-        write_page(self.html, page)
+        write_page(self.html, report)
 
 
-def write_page(path: Path | None, page: Callable[[], str]) -> None:
-    """Write a chart where one was asked for, and say so on stderr.
+def write_page(path: Path | None, report: Callable[[], Report]) -> None:
+    """Write a report as a page where one was asked for, with the command that was typed, and say so on stderr.
 
     Raises InputError when the file cannot be written.
     """
     if path is not None:
+        from optimizer.reports.render.html import report_page
+
         with waiting("drawing"):
-            text = page()
+            text = report_page(replace(report(), command=typed()))
         write_output(path, text, HTML)

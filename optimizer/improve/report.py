@@ -1,78 +1,73 @@
-"""What a launch is worth and how to better it, for people."""
+"""What a launch is worth and how to better it, for people and as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.base.units import GB, seconds, show
-from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS
-from optimizer.improve.as_json import Flags
+from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, Launch
+from optimizer.frameworks.source import FlagChange
 from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import State
 from optimizer.improve.worth import Run, days, dollars
+from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK
-from optimizer.reports.plan_report import grid, interval_words, layout_rows, notes, show_gigabytes, subject, title
-from optimizer.reports.terms import bar, label, largest_first
+from optimizer.reports.plan_report import BARS, micro_batches
+from optimizer.reports.plan_words import interval_words, job_title, layout_rows, show_gigabytes, subject
+from optimizer.reports.render.json import SCHEMA_VERSION
+from optimizer.reports.report import Pairs, Report, Table, columns, notes, section
+from optimizer.reports.terms import label, largest_first
 
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
-
-    from optimizer.frameworks.launch import Launch
-    from optimizer.frameworks.source import FlagChange
-
+Flags = Mapping[int, Sequence[FlagChange]]  # what to write otherwise, by id of the edit
 SHOWN = 5  # single edits
 BINDS = 0.02  # share of the step from which on a term is named
-BAR = 24
 GROUPS = {"machines": MACHINES, "job": JOB, "plan": PLAN, "software": SOFTWARE, "model": SHAPE}
+EDITS = "| change ~ | step [text] | gain [text] | memory [text] | fits [text]"
+LEAST = f"`optimize` itself takes no plan that fits with a chance below {1 - USUAL_RISK:.0%}; edits are listed anyhow."
+TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
 
 
-def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: Run | None) -> Group:
-    """The whole report."""
-    from rich.console import Group
-    from rich.text import Text
+def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: Run | None) -> Report:
+    """The whole report.
 
+    Args:
+        found: The launch as it is understood, and its edits.
+        names: The files of the launch.
+        flags: What to write otherwise, by id of the edit.
+        run: The run whose days and dollars are shown, if one is known.
+    """
     question, current = found.question, found.current
-    launch = question.launch
-    colour = "green" if current.fits else "red"
-    parts: list[RenderableType] = [
-        Text(headline(found, names), style=f"bold {colour}"),
-        Text(subject(question.job)),
-        title("Understood"),
-        understood(launch),
-        title("What it is worth"),
-        price_table(current, run),
-        title("What binds"),
-        binding(current),
-        title("What to change"),
-    ]
-    rows = list(_rows(found))
-    if rows:
-        parts += [edits_table(current, rows, run), title("How to write it"), flags_table(rows, flags)]
-    else:
-        parts.append(Text(" Nothing: no plan of the space is faster."))
-    if any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows):
-        least = f"{1 - USUAL_RISK:.0%}"
-        parts.append(
-            Text(f" `optimize` itself takes no plan that fits with a chance below {least}; edits are listed anyhow.")
-        )
-    if not current.fits and not any(edit.after.fits for _, edit in rows):
-        parts.append(
-            Text(" No plan of the space fits: these edits only need less. More GPUs or another device may help.")
-        )
-    if found.best and found.best not in found.edits:
-        parts += [title("The best plan"), *_best(found.best)]
-    parts += notes("Kept as it is", launch.kept) + notes("Assumed", launch.assumed)
-    parts += notes("Ignored: means nothing to the price", [", ".join(launch.ignored)])
-    return Group(*parts)
+    launch, rows = question.launch, list(_rows(found))
+    risky = any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows)
+    hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
+    written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in rows]
+    best = found.best if found.best and found.best not in found.edits else None
+    return Report(
+        title=headline(found, names),
+        subject=(subject(question.job),),
+        tone="good" if current.fits else "bad",
+        sections=(
+            section("Understood", Pairs(understood(launch))),
+            section("What it is worth", Pairs(price_rows(current, run))),
+            section("What binds", binding(current)),
+            section("What to change", edits_table(current, rows, run) if rows else "Nothing: no plan is faster."),
+            section("How to write it", Pairs(written), LEAST if risky else "", TOO_LARGE if hopeless else ""),
+            section("The best plan", Pairs(_best(best) if best else ())),
+            notes("Kept as it is", launch.kept),
+            notes("Ignored: means nothing to the price", [", ".join(launch.ignored)]),
+        ),
+        assumed=tuple(launch.assumed),
+    )
 
 
 def headline(found: Improvement, names: Sequence[str]) -> str:
     """What runs, its price and the best that it could be, in one line."""
     job, estimate = found.question.job, found.current.estimate
-    where = f"{' '.join(names)}: {job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}"
+    where = f"{' '.join(names)}: {job_title(job)}"
     price = f"MFU {estimate.mfu:.1%}, {seconds(estimate.step_time)} per step"
     fits = "fits" if found.current.fits else "does not fit"
     could = ""
@@ -81,15 +76,14 @@ def headline(found: Improvement, names: Sequence[str]) -> str:
     return f"{where} — {price}, {fits} ({found.current.chance:.0%}){could}"
 
 
-def understood(launch: Launch) -> Table:
+def understood(launch: Launch) -> list[tuple[str, str]]:
     """Every setting that the files state, by what it is about."""
-    table = grid("left", "left", expand="1")
-    found = launch.understood()
-    for group, names in GROUPS.items():
-        said = [f"{WORDS[name]} {value_text(found[name]['value'])}" for name in names if name in found]
-        if said:
-            table.add_row(group, ", ".join(said))
-    return table
+    stated = launch.understood()
+    groups = {
+        group: ", ".join(f"{WORDS[name]} {value_text(stated[name]['value'])}" for name in names if name in stated)
+        for group, names in GROUPS.items()
+    }
+    return [(group, words) for group, words in groups.items() if words]
 
 
 def value_text(value: object) -> str:
@@ -107,43 +101,33 @@ def value_text(value: object) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def price_table(state: State, run: Run | None) -> Table:
+def price_rows(state: State, run: Run | None) -> list[tuple[str, str]]:
     """The plan as read, its rates, interval and memory."""
-    table = grid("left", "left", expand="1")
-    estimate, plan = state.estimate, state.plan
-    table.add_row("plan", plan.summary())
-    table.add_row(
-        "micro-batches", f"{plan.num_microbatches:,} of {plan.micro_batch} per step, {plan.schedule} schedule"
-    )
-    for name, words in layout_rows(state.job, plan):
-        table.add_row(name, words)
-    table.add_row("interval", interval_words(state.job, plan, estimate))
-    usable = state.job.usable_memory / GB
-    table.add_row(
-        "memory",
-        f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with a chance of {state.chance:.0%}",
-    )
+    estimate, plan, usable = state.estimate, state.plan, state.job.usable_memory / GB
+    memory = f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with a chance of {state.chance:.0%}"
+    rows = [
+        ("plan", plan.summary()),
+        micro_batches(plan),
+        *layout_rows(state.job, plan),
+        ("interval", interval_words(state.job, plan, estimate)),
+        ("memory", memory),
+    ]
     if run:
-        table.add_row("the run", f"{run.tokens:.3g} tokens: {_worth(run, state)}, failures and restarts included")
-        if run.offer is not None:
-            table.add_row(
-                "at",
-                f"{run.offer.value * 3600:.2f} USD per GPU and hour, {run.offer.title()} ({run.offer.row})",
-            )
-    return table
+        rows.append(("the run", f"{run.tokens:.3g} tokens: {_worth(run, state)}, failures and restarts included"))
+    if run and run.offer is not None:
+        offer = run.offer
+        rows.append(("at", f"{offer.value * 3600:.2f} USD per GPU and hour, {offer.title()} ({offer.row})"))
+    return rows
 
 
 def binding(state: State) -> Table:
     """Where the time goes besides products of matrices, largest first, and the memory."""
-    table = grid("left", "right", "right", "left")
-    terms, _ = largest_first(state.estimate.time)
-    for name, value in terms:
-        share = value / state.estimate.step_time
-        if share >= BINDS:
-            table.add_row(label(name), seconds(value), f"{share:.1%}", bar(share, BAR))
-    share = state.estimate.reserved / state.job.usable_memory
-    table.add_row("memory", show_gigabytes(state.estimate.reserved), f"{share:.1%}", bar(share, BAR))
-    return table
+    estimate, usable = state.estimate, state.job.usable_memory
+    terms, _ = largest_first(estimate.time)
+    shares = [(label(name), seconds(value), value / estimate.step_time) for name, value in terms]
+    shares = [row for row in shares if row[2] >= BINDS]
+    shares.append(("memory", show_gigabytes(estimate.reserved), estimate.reserved / usable))
+    return Table(BARS, [(name, value, f"{share:.1%}", share) for name, value, share in shares])
 
 
 def _rows(found: Improvement) -> Iterable[tuple[str, Edit]]:
@@ -156,40 +140,16 @@ def _rows(found: Improvement) -> Iterable[tuple[str, Edit]]:
 
 
 def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: Run | None) -> Table:
-    """Every edit with what it gains."""
-    table = grid("left", "left", "right", "right", "right", "right", "left", expand="1")
-    head = ["", "change", "step", "gain", "memory", "fits", "the run" if run else ""]
-    table.add_row(*head, style="dim")
-    now = current.estimate
-    table.add_row(
-        "now",
-        "",
-        seconds(now.step_time),
-        "",
-        show_gigabytes(now.reserved),
-        f"{current.chance:.0%}",
-        _worth(run, current),
-    )
-    for name, edit in rows:
-        after = edit.after.estimate
-        table.add_row(
-            name,
-            changes_text(edit),
-            seconds(after.step_time),
-            f"{edit.gain:+.1%}",
-            show_gigabytes(after.reserved),
-            f"{edit.after.chance:.0%}",
-            _worth(run, edit.after),
-        )
-    return table
-
-
-def flags_table(rows: Sequence[tuple[str, Edit]], flags: Flags) -> Table:
-    """What to write otherwise in the files, edit by edit."""
-    table = grid("left", "left", expand="1")
-    for name, edit in rows:
-        table.add_row(name, "\n".join(flag_text(flag) for flag in flags[id(edit)]))
-    return table
+    """Every edit with what it gains; the days and dollars of the run last, where it is known."""
+    states = [("now", "", "", current)]
+    states += [(name, changes_text(edit), f"{edit.gain:+.1%}", edit.after) for name, edit in rows]
+    heads = columns(EDITS + (" | the run" if run else ""))
+    cells = []
+    for name, change, gain, state in states:
+        step, memory = seconds(state.estimate.step_time), show_gigabytes(state.estimate.reserved)
+        worth = [_worth(run, state)] if run else []
+        cells.append((name, change, step, gain, memory, f"{state.chance:.0%}", *worth))
+    return Table(heads, cells)
 
 
 def changes_text(edit: Edit) -> str:
@@ -227,16 +187,77 @@ def flag_text(flag: FlagChange) -> str:
     return f"{flag.flag} {flag.before} → {flag.after}"
 
 
-def _best(edit: Edit) -> list[RenderableType]:
-    table = grid("left", "left", expand="1")
-    table.add_row("plan", edit.after.plan.summary())
-    for name, words in layout_rows(edit.after.job, edit.after.plan):
-        table.add_row(name, words)
-    return [table]
+def _best(edit: Edit) -> list[tuple[str, str]]:
+    return [("plan", edit.after.plan.summary()), *layout_rows(edit.after.job, edit.after.plan)]
 
 
-def _worth(run: Run | None, state: State) -> str:
-    if run is None:
-        return ""
+def _worth(run: Run, state: State) -> str:
     cost = dollars(run, state)
     return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")
+
+
+def improvement_dict(found: Improvement, flags: Flags, run: Run | None) -> dict[str, Any]:
+    """Everything: the launch as read, its price, every edit with its flags."""
+    question, launch = found.question, found.question.launch
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "program": launch.program,
+        "job": job_dict(question.job),
+        "plan": plan_dict(question.plan),
+        "knobs": asdict(question.knobs),
+        "understood": launch.understood(),
+        "assumed": list(launch.assumed),
+        "ignored": list(launch.ignored),
+        "kept": list(launch.kept),
+        "estimate": state_dict(found.current, run),
+        "edits": [edit_dict(edit, flags[id(edit)], run) for edit in found.edits],
+        "best_two": edit_dict(found.pair, flags[id(found.pair)], run) if found.pair else None,
+        "best": edit_dict(found.best, flags[id(found.best)], run) if found.best else _as_is(found.current, run),
+    }
+
+
+def state_dict(state: State, run: Run | None) -> dict[str, Any]:
+    """A priced plan: its estimate, intervals, and the chance that it fits."""
+    time = interval(state.job, state.plan, state.estimate.step_time)
+    memory = interval(state.job, state.plan, state.estimate.reserved, "memory")
+    return {
+        **estimate_dict(state.estimate),
+        "interval_s": [time.low, time.high],
+        "interval_kind": time.kind,
+        "interval_reasons": list(time.reasons),
+        "memory_interval_bytes": [memory.low, memory.high],
+        "usable_memory_bytes": state.job.usable_memory,
+        "fits": state.fits,
+        "chance_to_fit": state.chance,
+        **_worth_dict(state, run),
+    }
+
+
+def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: Run | None) -> dict[str, Any]:
+    """One edit: settings and flags before and after, and where they lead."""
+    after = edit.after
+    return {
+        "changes": {change.name: {"before": change.before, "after": change.after} for change in edit.changes},
+        "flags": [asdict(flag) for flag in flags],
+        "step_time_s": after.estimate.step_time,
+        "gain": edit.gain,
+        "fits": after.fits,
+        "chance_to_fit": after.chance,
+        "memory_bytes": after.estimate.reserved,
+        "mfu": after.estimate.mfu,
+        "plan": plan_dict(after.plan),
+        "global_batch": after.job.global_batch,
+        **_worth_dict(after, run),
+    }
+
+
+def _as_is(current: State, run: Run | None) -> dict[str, Any]:
+    """The plan that runs, where nothing is better."""
+    return edit_dict(Edit(changes=(), after=current, gain=0.0), (), run)
+
+
+def _worth_dict(state: State, run: Run | None) -> dict[str, Any]:
+    if run is None:
+        return {}
+    row = run.offer.row if run.offer else None
+    return {"days": days(run, state), "cost_usd": dollars(run, state), "price_row": row}

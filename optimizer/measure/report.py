@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from optimizer.catalog import load_device
-from optimizer.measure.fit_messages import AlphaBeta, alpha_betas
+from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
-from optimizer.reports.plan_report import notes, title
-from optimizer.reports.table import Column, cell, table
+from optimizer.reports.render.json import as_json
+from optimizer.reports.report import Report, Table, Value, cell, columns, notes, section
 
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-
-STRAGGLES = 0.03  # share by which a rank is slower than the median that is told
+FIGURES = columns("what | measured [text] | catalogue [text] | share [text]")
+COLLECTIVES = columns(
+    "collective | ranks [1] | nodes [1] | latency of a step [s] | bus bandwidth [B/s] | sizes [1] | median error [%]"
+)
+FITS = columns("what | samples [1] | median error [%]")
+STRAGGLES = 0.03  # share by which a rank is slower than the median that is shown
 FORMULAS = (
     "products: time = launch + max(compute, memory), compute by tiles and waves (optimizer/objectives/kernels/gemm.py)",
     "collectives: time = latency x steps + bytes per rank / bandwidth, of a ring (Thakur, Rabenseifner, Gropp 2005, "
@@ -47,59 +49,33 @@ def figures(made: Made, measured: Measured) -> Iterator[tuple[str, float, str, f
             yield kind.replace("_", " "), max(rates), "B/s", None
 
 
-def measured_report(made: Made, measured: Measured) -> Group:
+def measured_report(made: Made, measured: Measured) -> Report:
     """Tables of what was measured and fitted, and every sentence that a reader must mind."""
-    from rich.console import Group
-    from rich.text import Text
-
     machine = measured.machine
-    parts: list[RenderableType] = [
-        Text(f"{machine.ranks} × {machine.name}, {machine.ranks_per_node} a node: {made.cluster.name}", style="bold"),
-        title("Measured"),
-        table(
-            (Column(label="what"), *(Column(label=name, unit="1") for name in ("measured", "catalogue", "share"))),
-            [
-                (name, cell(value, unit), cell(known, unit), cell(value / known if known else None, "%"))
-                for name, value, unit, known in figures(made, measured)
-            ],
-        ),
+    shares = [
+        (name, cell(value, unit), cell(known, unit), cell(value / known if known else None, "%"))
+        for name, value, unit, known in figures(made, measured)
     ]
-    if rows := alpha_betas(measured.collectives):
-        parts += [title("Collectives"), _collectives(rows)]
-    parts += [title("Fitted"), _fitted(made)]
-    parts += notes("How", list(FORMULAS))
-    parts += notes("From the catalogue, not measured", catalogue_lines(made))
-    remarks = [*made.notes, *_straggler(measured)]
-    if remarks:
-        parts += notes("Mind", remarks)
-    if measured.left_out:
-        parts += notes("Left out, for want of time or memory", [summary(measured.left_out)])
-    return Group(*parts)
-
-
-def _collectives(rows: list[AlphaBeta]) -> Any:
-    columns = (
-        Column(label="collective"),
-        Column(label="ranks", unit="1"),
-        Column(label="nodes", unit="1"),
-        Column(label="latency of a step", unit="s"),
-        Column(label="bus bandwidth", unit="B/s"),
-        Column(label="sizes", unit="1"),
-        Column(label="median error", unit="%"),
-    )
-    return table(
-        columns,
-        [(row.kind, row.ranks, row.nodes, row.alpha, row.bandwidth, row.samples, row.median_error) for row in rows],
-    )
-
-
-def _fitted(made: Made) -> Any:
-    rows: list[tuple[str, float, float]] = [
+    collectives = [
+        (row.kind, row.ranks, row.nodes, row.alpha, row.bandwidth, row.samples, row.median_error)
+        for row in alpha_betas(measured.collectives)
+    ]
+    fits: list[Sequence[Value]] = [
         ("products", float(made.products.ratios.size), made.products.median_error),
         *((f"tier {name}", float(len(fit.samples)), fit.median_error) for name, fit in made.links.items()),
     ]
-    return table(
-        (Column(label="what"), Column(label="samples", unit="1"), Column(label="median error", unit="%")), rows
+    return Report(
+        title=f"{machine.ranks} × {machine.name}, {machine.ranks_per_node} a node: {made.cluster.name}",
+        sections=(
+            section("Measured", Table(FIGURES, shares)),
+            section("Collectives", Table(COLLECTIVES, collectives)),
+            section("Fitted", Table(FITS, fits)),
+            notes("How", FORMULAS),
+            notes("From the catalogue, not measured", catalogue_lines(made)),
+            notes("Mind", [*made.notes, *_straggler(measured)]),
+            notes("Left out, for want of time or memory", [summary(measured.left_out)]),
+        ),
+        note="Measured on the machine, and fitted by mfu-optimizer.",
     )
 
 
@@ -148,18 +124,7 @@ def measured_dict(made: Made, measured: Measured) -> dict[str, Any]:
             name: {"value": value, "unit": unit, "catalogue": known}
             for name, value, unit, known in figures(made, measured)
         },
-        "collectives": [
-            {
-                "kind": row.kind,
-                "ranks": row.ranks,
-                "nodes": row.nodes,
-                "alpha_s": row.alpha,
-                "bandwidth": row.bandwidth,
-                "samples": row.samples,
-                "median_error": row.median_error,
-            }
-            for row in alpha_betas(measured.collectives)
-        ],
+        "collectives": [as_json(row, alpha="alpha_s") for row in alpha_betas(measured.collectives)],
         "fits": {
             "products": {**made.products.parameters, "median_error": made.products.median_error},
             **{

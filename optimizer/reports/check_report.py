@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds
-from optimizer.reports.plan_report import chance, grid, notes, subject, title
+from optimizer.reports.plan_words import chance, job_title, subject
+from optimizer.reports.report import Pairs, Report, notes, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
     from optimizer.search.check.plan_rules import Finding
     from optimizer.search.check.verification import Verification
@@ -20,60 +18,51 @@ NAMED = 5  # broken things in the headline
 LISTED = 25  # of them in the table
 
 
-def check_report(found: Verification, assumed: Sequence[str] = ()) -> Group:
+def check_report(checked: Verification, assumed: Sequence[str] = ()) -> Report:
     """The verdict, what is broken, the price, and every rule that holds in one line."""
-    from rich.console import Group
-    from rich.text import Text
-
-    colour = "red" if found.broken else "green"
-    parts: list[RenderableType] = [
-        Text(verdict(found), style=f"bold {colour}"),
-        Text(
-            f"{found.job.model.title or found.job.model.name} on {found.job.gpus:,} × {found.job.cluster.device.name}"
-        ),
-        Text(subject(found.job)),
-    ]
-    if found.plan and found.estimate:
-        parts += [
-            title("Plan"),
-            Text(f" {found.plan.summary()}"),
-            Text(
-                f" MFU {found.estimate.mfu:.1%}, {seconds(found.estimate.step_time)} per step, "
-                f"{found.estimate.reserved / GB:.1f} of {found.job.usable_memory / GB:.1f} GB: "
-                f"fits with {chance(found.job, found.estimate)}"
+    job, more = checked.job, len(checked.broken) - LISTED
+    counts = ", ".join(f"{name} {count:,}" for name, count in checked.agreeing.items())
+    return Report(
+        title=verdict(checked),
+        subject=(job_title(job), subject(job)),
+        tone="bad" if checked.broken else "good",
+        sections=(
+            section("Plan", *_price(checked)),
+            section(
+                "Does not hold",
+                _findings(checked.broken[:LISTED]),
+                f"and {more:,} more, which --json lists" if more > 0 else "",
             ),
-        ]
-    if found.broken:
-        parts += [title("Does not hold"), findings(found.broken[:LISTED])]
-        if len(found.broken) > LISTED:
-            parts += [Text(f" and {len(found.broken) - LISTED:,} more, which --json lists")]
-    if claims := [finding for finding in found.claims if finding.holds]:
-        parts += [title("Claims that hold"), findings(claims)]
-    if found.agreeing:
-        counts = ", ".join(f"{name} {count:,}" for name, count in found.agreeing.items())
-        parts += notes("Values as this version finds them", [counts])
-    names = [", ".join(finding.name for finding in found.rules if finding.holds)]
-    unchecked = [f"{place}: {reason}" for place, reason in found.unchecked.items()]
-    parts += notes("Rules that hold", [*filter(None, names)]) + notes("Not checked", unchecked)
-    return Group(*parts, *notes("Assumed", assumed))
+            section("Claims that hold", _findings(finding for finding in checked.claims if finding.holds)),
+            notes("Values as this version finds them", [counts]),
+            notes("Rules that hold", [", ".join(finding.name for finding in checked.rules if finding.holds)]),
+            notes("Not checked", [f"{place}: {reason}" for place, reason in checked.unchecked.items()]),
+        ),
+        assumed=tuple(assumed),
+    )
 
 
-def verdict(found: Verification) -> str:
+def _price(checked: Verification) -> list[str]:
+    if checked.plan is None or checked.estimate is None:
+        return []
+    estimate, usable = checked.estimate, checked.job.usable_memory
+    return [
+        checked.plan.summary(),
+        f"MFU {estimate.mfu:.1%}, {seconds(estimate.step_time)} per step, {estimate.reserved / GB:.1f} of "
+        f"{usable / GB:.1f} GB: fits with {chance(checked.job, estimate)}",
+    ]
+
+
+def verdict(checked: Verification) -> str:
     """The outcome in one line."""
-    what = "plan" if found.plan else "answer"
-    if not found.broken:
-        values = sum(found.agreeing.values())
-        counts = [(len(found.rules), "rules"), (values, "values")]
-        checked = " and ".join(f"{count:,} {name}" for count, name in counts if count)
-        return f"The {what} holds: {checked} checked"
-    named, more = found.broken[:NAMED], len(found.broken) - NAMED
+    what = "plan" if checked.plan else "answer"
+    if not checked.broken:
+        counts = [(len(checked.rules), "rules"), (sum(checked.agreeing.values()), "values")]
+        return f"The {what} holds: {' and '.join(f'{count:,} {name}' for count, name in counts if count)} checked"
+    named, more = checked.broken[:NAMED], len(checked.broken) - NAMED
     names = ", ".join(finding.name for finding in named) + (f" and {more} more" if more > 0 else "")
     return f"The {what} does not hold: {names}"
 
 
-def findings(items: Iterable[Finding]) -> Table:
-    """Name and reason of each finding."""
-    table = grid("left", "left", expand="1")
-    for finding in items:
-        table.add_row(finding.name, finding.reason)
-    return table
+def _findings(items: Iterable[Finding]) -> Pairs:
+    return Pairs([(finding.name, finding.reason) for finding in items])

@@ -5,40 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds
-from optimizer.reports.plan_report import grid, show_gigabytes, title
-from optimizer.reports.terms import bar, label
+from optimizer.reports.plan_words import show_gigabytes
+from optimizer.reports.report import Heading, Pairs, Section, Table, columns, section
+from optimizer.reports.terms import label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rich.console import Group, RenderableType
-    from rich.table import Table
-
-    from optimizer.answer.answer import Clash
     from optimizer.search.why.comparison import Comparison, Difference
 
-BAR = 20
 NOTICEABLE = 0.0005  # share of the whole below which a difference is left out
+PLANS = columns(" | plan ~ | step [text] | MFU [text] | memory [text]")
+DIFFERENCES = columns(" | [text] | [text] | [text] | [bar]")
 
 
-def comparison_report(comparison: Comparison) -> Group:
+def comparison_section(comparison: Comparison) -> Section:
     """The verdict in a sentence, then the terms or the rules."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[RenderableType] = [title(f"Why not {comparison.pins}?"), Text(f" {verdict(comparison)}")]
-    if comparison.broken:
-        parts.append(rules(comparison.broken))
-    if comparison.plan and comparison.estimate:
-        ours, theirs = comparison.our_estimate, comparison.estimate
-        parts += [
-            plans(comparison),
-            Text("\n seconds per step, ours against yours", style="dim"),
-            differences(comparison.time, ours.step_time, theirs.step_time, seconds),
-            Text("\n memory of the fullest GPU, ours against yours", style="dim"),
-            differences(comparison.memory, ours.reserved, theirs.reserved, show_gigabytes),
-        ]
-    return Group(*parts)
+    ours, theirs = comparison.our_estimate, comparison.estimate
+    rules = [
+        row
+        for clash in comparison.broken
+        for row in ((clash.rule, clash.reason), *([("", clash.remedy)] if clash.remedy else []))
+    ]
+    heading = f"Why not {comparison.pins}?"
+    if comparison.plan is None or theirs is None:
+        return section(heading, verdict(comparison), Pairs(rules))
+    return section(
+        heading,
+        verdict(comparison),
+        Pairs(rules),
+        Table(PLANS, plans(comparison)),
+        Heading("seconds per step, ours against yours"),
+        differences(comparison.time, ours.step_time, theirs.step_time, seconds),
+        Heading("memory of the fullest GPU, ours against yours"),
+        differences(comparison.memory, ours.reserved, theirs.reserved, show_gigabytes),
+    )
 
 
 def verdict(comparison: Comparison) -> str:
@@ -46,7 +47,7 @@ def verdict(comparison: Comparison) -> str:
     if comparison.verdict == "infeasible":
         names = ", ".join(clash.rule for clash in comparison.broken)
         lean = comparison.estimate
-        tail = f"; the leanest such plan reserves {lean.reserved / GB:.1f} GB and is shown" if lean else ""
+        tail = f"; such a plan of least memory reserves {lean.reserved / GB:.1f} GB and is shown" if lean else ""
         return f"No plan with these pins satisfies every rule ({names}){tail}."
     if comparison.verdict == "same":
         return "The best plan with these pins is as fast as ours."
@@ -63,42 +64,29 @@ def verdict(comparison: Comparison) -> str:
     return f"The best plan with these pins is {comparison.slower:.2%} slower: it {why}."
 
 
-def plans(comparison: Comparison) -> Table:
-    """Both plans with step time, MFU and memory."""
-    table = grid("left", "left", "right", "right", "right", expand="1")
-    table.add_row("", "plan", "step", "MFU", "memory", style="dim")
-    for name, plan, estimate in (
+def plans(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Both plans with step time, MFU and memory, under PLANS."""
+    both = (
         ("ours", comparison.ours, comparison.our_estimate),
         ("yours", comparison.plan, comparison.estimate),
-    ):
-        if plan and estimate:
-            memory = show_gigabytes(estimate.reserved)
-            table.add_row(name, plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", memory)
-    return table
+    )
+    return [
+        (name, plan.summary(), seconds(one.step_time), f"{one.mfu:.1%}", show_gigabytes(one.reserved))
+        for name, plan, one in both
+        if plan and one
+    ]
 
 
 def differences(terms: Sequence[Difference], ours: float, theirs: float, write: Callable[[float], str]) -> Table:
     """One row per term that differs: both values, the difference and its bar; the last row adds up."""
-    table = grid("left", "right", "right", "right", "left")
     largest = max((abs(item.more) for item in terms), default=0.0)
-    for item in terms:
-        if abs(item.more) > NOTICEABLE * ours:
-            name = label(item.term)
-            table.add_row(
-                name, write(item.ours), write(item.theirs), signed(item.more, write), bar(abs(item.more) / largest, BAR)
-            )
-    table.add_row("all terms", write(ours), write(theirs), signed(theirs - ours, write), "", style="bold")
-    return table
-
-
-def rules(broken: Sequence[Clash]) -> Table:
-    """The rules in the way, with numbers and what would be enough."""
-    table = grid("left", "left", expand="1")
-    for clash in broken:
-        table.add_row(clash.rule, clash.reason)
-        if clash.remedy:
-            table.add_row("", clash.remedy)
-    return table
+    rows = [
+        (label(item.term), write(item.ours), write(item.theirs), signed(item.more, write), abs(item.more) / largest)
+        for item in terms
+        if abs(item.more) > NOTICEABLE * ours
+    ]
+    whole = ("all terms", write(ours), write(theirs), signed(theirs - ours, write), None)
+    return Table(DIFFERENCES, [*rows, whole], strong=[len(rows)])
 
 
 def signed(value: float, write: Callable[[float], str]) -> str:

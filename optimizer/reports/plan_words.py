@@ -1,9 +1,28 @@
-"""What the short names of a plan stand for, in one sentence beside it."""
+"""A plan in words: what it is, how sure its figures are, what it would cost to have another; and as pins."""
 
 from __future__ import annotations
 
-from optimizer.job.plan import Plan
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from optimizer.base.units import GB, seconds, show
+from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
+from optimizer.objectives.step.interval import LEVEL, interval, mfu
+from optimizer.objectives.step.safe_memory import chance_to_fit
+from optimizer.reports.terms import runs
+from optimizer.search.plan.simplicity import moving_parts
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Alternative, Answer, Safety
+    from optimizer.job.plan import Knobs
+    from optimizer.objectives.step.estimate import Estimate
+
+DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch")
+SURE, NEARLY = 0.999, 0.99  # chances shown as more than this, and to a tenth of a percent
+MANY_STAGES = 40
 SHARED = {
     0: "each with all of the optimizer state",
     1: "which share the optimizer state",
@@ -33,3 +52,164 @@ virtual stages (VPP); 32 replicas (DP), which share the optimizer state (ZeRO-1)
     copies = f"{plan.dp} replicas (DP), {SHARED[plan.zero_stage]}{groups} (ZeRO-{plan.zero_stage})"
     parts = [", ".join(layer)] * bool(layer) + [stages] * (plan.pp > 1) + [copies] * (plan.dp > 1)
     return "; ".join(parts) or "one GPU does everything"
+
+
+def pins_of_plan(plan: Plan) -> str:
+    """The degrees of a plan as pins; those of one are left out, but for tp and pp.
+
+    >>> pins_of_plan(Plan(tp=8, pp=4, vpp=12, dp=32, micro_batch=3))
+    'tp=8,pp=4,vpp=12,micro_batch=3'
+    """
+    values = ((name, getattr(plan, name)) for name in DEGREES)
+    return ",".join(f"{name}={value}" for name, value in values if value > 1 or name in ("tp", "pp"))
+
+
+def stack_words(job: Job) -> str:
+    """How well the software's own runs are predicted."""
+    stack = job.stack
+    if not stack.runs:
+        return f"{stack.name} is not fitted to measured runs; the intervals are those of the other stacks."
+    left = stack.residuals.get("left_out_median")
+    error = f"; step times of runs left out of the fit are missed by {left:.1%} at the median" if left else ""
+    return f"{stack.name} is fitted to {stack.runs:,} measured runs on {', '.join(stack.devices)}{error}."
+
+
+def job_title(job: Job) -> str:
+    """The model and its GPUs."""
+    return f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}"
+
+
+def headline(answer: Answer) -> str:
+    """The answer in one line."""
+    job = answer.job
+    where = job_title(job)
+    if answer.plan and answer.estimate:
+        mfu, span = answer.estimate.mfu, mfu_span(job, answer.plan, answer.estimate)
+        return f"{where} — MFU {mfu:.1%} ({span}), {seconds(answer.estimate.step_time)} per step"
+    if answer.status == "infeasible":
+        return f"{where} — no plan satisfies every rule (proven)"
+    return f"{where} — no plan found within the time limit"
+
+
+def mfu_span(job: Job, plan: Plan, estimate: Estimate) -> str:
+    """Between which MFUs the truth lies with 90 % probability."""
+    found = interval(job, plan, estimate.step_time)
+    low, high = (min(1.0, estimate.mfu * estimate.step_time / time) for time in (found.high, found.low))
+    return f"{100 * low:.1f}-{100 * high:.1f} at {LEVEL:.0%}"
+
+
+def subject(job: Job) -> str:
+    """What was asked, in one line."""
+    return (
+        f"{job.dtype}, {job.global_batch:,} sequences of {job.seq_len:,} tokens per step, "
+        f"{job.cluster.name}, {job.stack.name}"
+    )
+
+
+def knobs_text(job: Job, knobs: Knobs) -> str:
+    """The continuous settings that the software has, in words."""
+    words = {
+        "bucket": f"gradient bucket {show(knobs.bucket, 'B')}",
+        "comm_sm_share": f"{knobs.comm_sm_share:.0%} of the SMs (the GPU's processors) to communication",
+        "offload": f"{knobs.offload:.0%} of the optimizer on the host",
+    }
+    settable = job.stack.features.settable
+    return ", ".join(text for name, text in words.items() if name in settable) or "none that the software can set"
+
+
+def layout_rows(job: Job, plan: Plan) -> list[tuple[str, str]]:
+    """Layers on the stages, those recomputed, and Megatron's notation where the virtual stages are not all alike."""
+    rows = []
+    if plan.pp > 1 and plan.layers_per_stage:
+        rows.append(("layers per stage", listed(stage_layers(plan, job.model.layers))))
+    if sum(plan.recompute_layers) and len(set(plan.recompute_layers)) > 1:
+        rows.append(("recomputed layers", listed(plan.recompute_layers)))
+    elif sum(plan.recompute_layers):
+        rows.append(("recomputed layers", f"{plan.recompute_layers[0]} on every stage"))
+    elif plan.recompute_first:
+        where = "virtual stage" if plan.vpp > 1 else "stage"
+        rows.append(("recomputed layers", f"the first {plan.recompute_first} of every {where}"))
+    if len(plan.layers_per_stage) > plan.pp or plan.mtp_ahead:
+        rows.append(("layout", plan_layout(plan, job.model).replace("|", "| ").replace("  ", " ")))
+    return rows
+
+
+def listed(counts: Sequence[int]) -> str:
+    """Layers stage by stage; of many stages, runs of equal ones as stages × layers."""
+    return " ".join(map(str, counts)) if len(counts) <= MANY_STAGES else f"{runs(counts)} (stages×layers)"
+
+
+def convention_words(job: Job, estimate: Estimate) -> str:
+    """What is counted as useful operations, and the MFU when it is counted otherwise."""
+    mtp = " and MTP layers" if job.model.mtp_layers else ""
+    whole, plain = (mfu(job, estimate.step_time, name) for name in (ALL_SCORES, PARAMETERS))
+    # No device exceeds its peak: counts of what the mask leaves out are no rates.
+    masked = "" if whole < 1 else ", most of which the mask leaves out"
+    return (
+        f"the attention scores that the mask leaves{mtp}; {whole:.1%} with all scores (Narayanan et al. 2021)"
+        f"{masked}, {plain:.1%} as 6 x active parameters"
+    )
+
+
+def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:
+    """The 90 % intervals of step time and memory, and whether they are extrapolated."""
+    time = interval(job, plan, estimate.step_time)
+    memory = interval(job, plan, estimate.reserved, "memory")
+    why = f"extrapolated: {'; '.join(time.reasons)}" if time.reasons else "interpolated between measured runs"
+    return (
+        f"{seconds(time.low)} to {seconds(time.high)}, {memory.low / GB:.1f} to {memory.high / GB:.1f} GB "
+        f"at {LEVEL:.0%}; {why}"
+    )
+
+
+def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
+    """The chance that the plan fits, and what it costs that it is so high."""
+    fits = f"{show_gigabytes(estimate.reserved)}, fits with {chance(job, estimate)}"
+    if safety is None:
+        return fits
+    if safety.fastest is None:
+        return f"{fits}; no plan that is predicted to fit is faster"
+    bold = safety.fastest
+    return (
+        f"{fits}, {safety.cost:.1%} slower than the fastest plan that is predicted to fit: {bold.plan.summary()}, "
+        f"{show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
+    )
+
+
+def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
+    """A plan that is as fast with fewer moving parts: what it spares, and what else it differs in."""
+    room = (estimate.reserved - other.estimate.reserved) / GB
+    memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
+    spared = spared_words(plan, knobs, other)
+    return f"{other.plan.summary()}: {other.slower:.1%} slower {spared}; {memory} (--prefer simple)"
+
+
+def simpler_hint(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+    """The same in one line for the top of the report."""
+    return (
+        f"{other.slower:.1%} slower, less than runs tell apart, is a simpler plan {spared_words(plan, knobs, other)}: "
+        "--prefer simple"
+    )
+
+
+def spared_words(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+    """The moving parts that another plan spares, and those that only it has."""
+    own, its = moving_parts(plan, knobs), moving_parts(other.plan, other.knobs)
+    spared = " or ".join(part for part in own if part not in its)
+    added = " and ".join(part for part in its if part not in own)
+    return f"without {spared}{f' but with {added}' if added else ''}"
+
+
+def chance(job: Job, estimate: Estimate) -> str:
+    """The chance that a plan fits, never told as certain."""
+    share = chance_to_fit(job, estimate.reserved)
+    return ">99.9%" if share > SURE else f"{share:.1%}" if share > NEARLY else f"{share:.0%}"
+
+
+def show_gigabytes(value: float) -> str:
+    """A term of the memory.
+
+    >>> show_gigabytes(12.34e9)
+    '12.3 GB'
+    """
+    return f"{value / GB:.1f} GB" if value >= 0.05 * GB else f"{value / 1e6:.0f} MB"

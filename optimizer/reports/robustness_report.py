@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.reports.plan_report import grid, title
+from optimizer.reports.report import Section, Table, columns, section
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from optimizer.answer.answer import Answer
     from optimizer.search.why.robustness import Robustness
 
+COLUMNS = columns("[text] | plan ~ | fastest [text] | expected regret [text]")
 
-def robustness_report(answer: Answer, found: Robustness) -> Group:
+
+def robustness_section(answer: Answer, robustness: Robustness) -> Section:
     """The verdict, then every plan with its chance of being the fastest and its expected regret."""
-    from rich.console import Group
-    from rich.text import Text
-
-    table = grid("right", "left", "right", "right", expand="1")
-    table.add_row("", "plan", "fastest", "expected regret", style="dim")
     plans = [answer.plan, *(other.plan for other in answer.alternatives)]
-    for rank, (plan, standing) in enumerate(zip(plans, found.standings, strict=True), start=1):
-        table.add_row(str(rank), plan.summary() if plan else "", f"{standing.chance:.0%}", f"{standing.regret:.2%}")
-    return Group(title("Brittle or broad"), Text(f" {verdict(answer, found)}"), table)
+    rows = [
+        (str(rank), plan.summary() if plan else "", f"{standing.chance:.0%}", f"{standing.regret:.2%}")
+        for rank, (plan, standing) in enumerate(zip(plans, robustness.standings, strict=True), start=1)
+    ]
+    return section("Brittle or broad", verdict(answer, robustness), Table(COLUMNS, rows))
 
 
 def verdict(answer: Answer, found: Robustness) -> str:

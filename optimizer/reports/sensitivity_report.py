@@ -5,56 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds
-from optimizer.reports.plan_report import grid, knobs_text, notes, subject, title
-from optimizer.reports.terms import bar
+from optimizer.reports.plan_words import job_title, knobs_text, subject
+from optimizer.reports.report import Report, Table, columns, notes, section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
     from optimizer.search.plan.best import Best
     from optimizer.search.why.basin import Basin
     from optimizer.search.why.resilience import Loss
     from optimizer.search.why.what_binds import Effect, Sensitivity
 
-BAR = 24
 SMALLEST = 5e-5  # gains that print as 0.00 %
+EFFECTS = columns(" | ~ | [text] | [bar]")
+RINGS = columns("within | plans [1] | other structures [1] | values taken ~")
+LOSSES = columns("lost |  | GPUs used [1] | batch [1] | MFU [%] | throughput [text] | plan ~")
 
 
-def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed: Sequence[str] = ()) -> Group:
+def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed: Sequence[str] = ()) -> Report:
     """The plan, the tornado, the basin, the losses."""
-    from rich.console import Group
-    from rich.text import Text
-
-    job, base = found.base.job, found.base
-    parts: list[RenderableType] = [
-        Text(f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}", style="bold"),
-        Text(subject(job)),
-        Text(
-            f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
-            f"{knobs_text(job, base.knobs)}"
+    base = found.base
+    plan = f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
+    return Report(
+        title=job_title(base.job),
+        subject=(subject(base.job), plan + knobs_text(base.job, base.knobs)),
+        sections=(
+            section("What more of each buys, in tokens per second, planned again", tornado(found.effects)),
+            notes("How the plan moves", moves(found.effects)),
+            section(f"Around the best plan: a {found.basin.shape}", rings(found.basin)),
+            section("After losing nodes", loss_table(losses)),
         ),
-        title("What more of each buys, in tokens per second, planned again"),
-        tornado(found.effects),
-        *notes("How the plan moves", moves(found.effects)),
-        title(f"Around the best plan: a {found.basin.shape}"),
-        rings(found.basin),
-    ]
-    if losses:
-        parts += [title("After losing nodes"), loss_table(losses)]
-    return Group(*parts, *notes("Assumed", assumed))
+        assumed=tuple(assumed),
+    )
 
 
 def tornado(effects: Sequence[Effect]) -> Table:
     """One row per variation, largest effect first, with its bar."""
-    table = grid("left", "left", "right", "left", expand="1")
     largest = max((abs(effect.gain) for effect in effects), default=0.0)
-    for effect in effects:
-        share = abs(effect.gain) / largest if abs(effect.gain) >= SMALLEST else 0.0
-        table.add_row(effect.variation.name, effect.variation.change, gain(effect), bar(share, BAR))
-    return table
+    shares = [abs(effect.gain) / largest if abs(effect.gain) >= SMALLEST else 0.0 for effect in effects]
+    changes = [(effect.variation.name, effect.variation.change, gain(effect)) for effect in effects]
+    return Table(EFFECTS, [(*change, share) for change, share in zip(changes, shares, strict=True)])
 
 
 def moves(effects: Sequence[Effect]) -> list[str]:
@@ -75,39 +65,26 @@ def gain(effect: Effect) -> str:
 
 def rings(basin: Basin) -> Table:
     """How many plans come within each share, of how many other structures, and in which variables they differ."""
-    table = grid("left", "right", "right", "left", expand="3")
-    table.add_row("within", "plans", "other structures", "values taken", style="dim")
-    for ring in basin.rings:
-        values = "; ".join(f"{name} {', '.join(taken)}" for name, taken in ring.values.items())
-        table.add_row(f"{ring.share:.0%}", f"{ring.plans:,}", f"{ring.structures:,}", values)
-    return table
+    values = ["; ".join(f"{name} {', '.join(taken)}" for name, taken in ring.values.items()) for ring in basin.rings]
+    counts = [(f"{ring.share:.0%}", ring.plans, ring.structures) for ring in basin.rings]
+    return Table(RINGS, [(*count, value) for count, value in zip(counts, values, strict=True)])
 
 
 def loss_table(losses: Sequence[Loss]) -> Table:
     """For each loss: the plan of the same shape and the best one, GPUs used and throughput lost."""
-    table = grid("left", "left", "right", "right", "right", "right", "left", expand="6")
-    table.add_row("lost", "", "GPUs used", "batch", "MFU", "throughput", "plan", style="dim")
+    rows: list[tuple[float | str, ...]] = []
     for loss in losses:
         nodes = f"{loss.nodes} node{'s' * (loss.nodes > 1)}, {loss.gpus:,} left"
         if loss.best is None:
-            table.add_row(nodes, "", "", "", "", "", "no plan found")
+            rows.append((nodes, *[""] * 5, "no plan found"))
             continue
-        if loss.kept is None:
-            table.add_row(nodes, "same tp, cp, pp", "", "", "", "", "cannot be kept")
-        else:
-            table.add_row(nodes, "same tp, cp, pp", *_option(loss, loss.kept))
-        if loss.best is loss.kept:
-            table.add_row("", "best found", "", "", "", "", "the same")
-        else:
-            table.add_row("", "best found", *_option(loss, loss.best))
-    return table
+        kept = _option(loss, loss.kept) if loss.kept else (*[""] * 4, "cannot be kept")
+        rows.append((nodes, "same tp, cp, pp", *kept))
+        best = (*[""] * 4, "the same") if loss.best is loss.kept else _option(loss, loss.best)
+        rows.append(("", "best found", *best))
+    return Table(LOSSES, rows)
 
 
-def _option(loss: Loss, after: Best) -> tuple[str, ...]:
-    return (
-        f"{after.job.gpus:,}",
-        f"{after.job.global_batch:,}",
-        f"{after.estimate.mfu:.1%}",
-        f"{-loss.loss(after):+.1%}",
-        after.plan.summary(),
-    )
+def _option(loss: Loss, after: Best) -> tuple[float | str, ...]:
+    job, mfu = after.job, after.estimate.mfu
+    return job.gpus, job.global_batch, mfu, f"{-loss.loss(after):+.1%}", after.plan.summary()

@@ -1,4 +1,4 @@
-"""What the terms of an estimate are called in reports, and the bars that show them."""
+"""What the terms of an estimate are called in reports."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ def label(term: str) -> str:
     ('TP communication', 'weights')
     """
     return LABELS.get(term, term.replace("_", " "))
-
-
-def bar(share: float, width: int) -> str:
-    """A bar filled to `share` of its width, never empty for a share above zero.
-
-    >>> bar(0.5, 8)
-    '████░░░░'
-    """
-    filled = min(width, max(round(share * width), 1 if share > 0 else 0))
-    return "█" * filled + "░" * (width - filled)
 
 
 def largest_first(terms: Mapping[str, float], *, below: float = 0.0005) -> tuple[list[tuple[str, float]], float]:

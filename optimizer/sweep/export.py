@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.reports.table import csv_text as table_text
+from optimizer.reports.render.csv import csv_text as table_text
 from optimizer.sweep.results import flat, records
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.table import Table
-from rich.text import Text
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
@@ -21,6 +19,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.frameworks.export_folder import exported
 from optimizer.job.stack import Stack
 from optimizer.reports.render.screen import screen_text
+from optimizer.reports.report import Report, Table, columns, section
 from tests.catalog.readers.test_damage import CLUSTER, MODEL, STACK, written
 
 HOSTILE = (
@@ -97,10 +96,8 @@ def test_written_toml_says_the_same_again(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("colour", [False, True])
 def test_a_terminal_is_shown_names_as_texts(name: str, colour: bool) -> None:
-    table = Table(title="t")
-    table.add_column("name")
-    table.add_row(name)
-    shown = screen_text(table, colour=colour) + screen_text(Text(name, style="bold"), colour=colour)
+    table = Table(columns("name"), [[name]])
+    shown = screen_text(Report(title=name, sections=(section("t", table),)), colour=colour)
     assert "\x1b]" not in shown
     assert "\x07" not in shown
     if name.startswith("["):

@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.calibration.report.validation import _refusals
 from optimizer.calibration.row_device import device_name
 from optimizer.calibration.row_network import network_bandwidth
 from optimizer.calibration.row_numbers import number_problems
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import validate
+from optimizer.calibration.validation_report import refusals
 from optimizer.catalog import load_device
 
 SHORT = "model,gpu,gpus,micro_batch,global_batch,step_time_s\n"
@@ -177,7 +177,7 @@ def test_modules_and_expert_tensor_ranks_are_read(tmp_path: Path) -> None:
 
 def test_equal_reasons_are_counted_together(tmp_path: Path) -> None:
     text = SHORT + "".join(f"{name},H100,8,1,64,1\n" for name in ("unheard-of", "unknown-7b", "llama3-8b"))
-    lines = _refusals(validate(read_runs(written(tmp_path, text))))
+    lines = refusals(validate(read_runs(written(tmp_path, text))))
     assert lines == ["2 × model … is no preset and the row has no layers, hidden, heads: 'unheard-of', 'unknown-7b'"]
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.diagnose.measured import read_runs_of
-from optimizer.diagnose.report.as_json import logs_json
+from optimizer.diagnose.report import logs_json
 from tests.diagnose import written
 
 PACE = 2.0

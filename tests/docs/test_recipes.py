@@ -215,7 +215,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ('KINDS = ("all_reduce",', ' "broadcast",'),
             ('factor = {"all_reduce": 2.0', ', "broadcast": 4 / 3'),
         ),
-        "optimizer/studies/report/communication.py": (
+        "optimizer/studies/communication_report.py": (
             ('    "all_reduce": "all-reduce",\n', '    "broadcast": "broadcast",\n'),
         ),
         "optimizer/catalog/readers/nccl_tests.py": (

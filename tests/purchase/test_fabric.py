@@ -15,7 +15,7 @@ from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.designs.points import Point, Workshop, kept_on_host
 from optimizer.purchase.price.catalogue import host_memory
 from optimizer.purchase.price.fabric import fabric
-from optimizer.purchase.report.words import vendor_questions
+from optimizer.purchase.words import vendor_questions
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
 # Counts of an H100 cluster of 2024-08 by the spreadsheet that presets/prices.csv names.

@@ -17,18 +17,19 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
+from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+from optimizer.purchase.charts import charts
 from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
-from optimizer.purchase.report.as_json import purchase_csv, purchase_json
-from optimizer.purchase.report.figures import charts
-from optimizer.purchase.report.html import purchase_html
-from optimizer.purchase.report.rows import bottleneck, phases
-from optimizer.purchase.report.text import purchase_markdown, purchase_report
-from optimizer.purchase.report.units import days, quantity
-from optimizer.purchase.report.words import summary, vendor_questions
+from optimizer.purchase.report import purchase_report
+from optimizer.purchase.rows import bottleneck, phases
+from optimizer.purchase.units import days, quantity
+from optimizer.purchase.words import summary, vendor_questions
+from optimizer.reports.render.html import report_page
+from optimizer.reports.render.markdown import markdown_text
 from optimizer.reports.render.screen import screen_text
 
 DAY = 86400.0
@@ -113,7 +114,7 @@ def test_the_csv_has_a_line_for_every_design(answer: Dossier) -> None:
 def test_markdown_and_screen_name_the_advice(answer: Dossier) -> None:
     assert answer.advised is not None
     label = answer.advised.design.label()
-    assert label in purchase_markdown(answer, COMMAND)
+    assert label in markdown_text(purchase_report(answer, command=COMMAND))
     assert label in screen_text(purchase_report(answer), width=120, colour=False)
 
 
@@ -130,7 +131,7 @@ def test_an_infeasible_summary_says_which_limit_and_what_is_nearest(nothing: Dos
 
 
 def test_the_page_is_whole_and_escaped(answer: Dossier) -> None:
-    page = purchase_html(answer, COMMAND, ["a note with <script>alert(1)</script>"])
+    page = report_page(purchase_report(answer, ["a note with <script>alert(1)</script>"], COMMAND))
     assert "<script" not in page
     assert len(page) < 250_000
     assert not re.findall(r'(?:src|href)="(?!#)[^"]+"', page)
@@ -161,12 +162,12 @@ def test_charts_hold_every_design_and_its_numbers(answer: Dossier) -> None:
 
 
 def test_the_page_is_the_same_every_time(answer: Dossier) -> None:
-    assert purchase_html(answer, COMMAND) == purchase_html(answer, COMMAND)
+    assert report_page(purchase_report(answer)) == report_page(purchase_report(answer))
 
 
 def test_pages_without_an_answer_and_of_bought_machines_are_made_too(nothing: Dossier) -> None:
-    assert "No design meets every limit" in purchase_html(nothing, COMMAND)
-    assert "Price per GPU" in purchase_html(make(Bounds(), buy=True), COMMAND)
+    assert "No design meets every limit" in report_page(purchase_report(nothing))
+    assert "Price per GPU" in report_page(purchase_report(make(Bounds(), buy=True)))
 
 
 def test_phases_add_up_to_the_step(answer: Dossier) -> None:

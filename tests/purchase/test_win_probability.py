@@ -15,17 +15,18 @@ from optimizer.objectives.step.interval import interval
 from optimizer.purchase.alternatives import alternatives, by_vendor
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign
+from optimizer.purchase.choice_words import probability_sentences
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.inverse import cheapest_by_kind
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.report.decision import probability_sentences, tables
-from optimizer.purchase.report.html import purchase_html
+from optimizer.purchase.report import machine_tables, purchase_report
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import judged, spread
 from optimizer.reports.glossary import words_in
+from optimizer.reports.render.html import report_page
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
 
 DAY = 86400.0
@@ -177,15 +178,15 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
             reached = figures_in(late, alternative.point, faster)
             assert reached.time_to_train <= late.bounds.deadline * (1 + 1e-6)
             assert reached.cost <= alternative.target * (1 + 1e-6)
-    (across, *vendors) = tables(answer)
+    (across, *vendors) = machine_tables(answer)
     assert across[0] == "across vendors"
-    assert sorted(name for name, _, _ in vendors) == ["AMD", "NVIDIA"]
-    assert sum("(misses the deadline)" in row[0] for row in across[2]) == 2
+    assert sorted(name for name, _ in vendors) == ["AMD", "NVIDIA"]
+    assert sum("(misses the deadline)" in row[0] for row in across[1].rows) == 2
     # A vendor with one machine has its table too, with software, price and power.
-    (amd,) = (rows for name, _, rows in vendors if name == "AMD")
-    assert [row[0].split(" ")[0] for row in amd] == ["MI300X"]
-    page = purchase_html(answer, "optimize")
-    assert all(cell in page for row in amd for cell in row)
+    (amd,) = (table.rows for name, table in vendors if name == "AMD")
+    assert [str(row[0]).split(" ")[0] for row in amd] == ["MI300X"]
+    page = report_page(purchase_report(answer))
+    assert all(str(cell) in page for row in amd for cell in row)
 
 
 def test_a_machine_of_which_too_few_are_on_hand_wins_in_no_case_and_at_no_price() -> None:

@@ -8,10 +8,11 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
-from optimizer.reports.answer_page.charts import memory_chart, waterfall
-from optimizer.reports.answer_page.html import plan_html
-from optimizer.reports.answer_page.losses import losses
-from optimizer.reports.answer_page.words import Budget, tiles
+from optimizer.reports.losses import losses
+from optimizer.reports.plan_charts import memory_chart, waterfall
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.plan_tiles import Budget, tiles
+from optimizer.reports.render.html import report_page
 from optimizer.search.plan.planner import plan
 
 JOBS = {
@@ -67,7 +68,7 @@ def test_days_and_dollars_of_a_run() -> None:
 
 def test_the_page_needs_nothing_else_and_says_the_conclusion_first() -> None:
     found = answer("dense")
-    page = plan_html(found, "optimize --model <llama>", ["a & b"])
+    page = report_page(plan_report(found, ["a & b"], command="optimize --model <llama>"))
     assert len(page) < 100_000
     assert "<script" not in page
     assert "<h1>Llama-3 8B on 64 × h100 — MFU" in page

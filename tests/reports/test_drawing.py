@@ -13,7 +13,8 @@ from optimizer.cli import cli
 from optimizer.reports.charts.axis import axis_of
 from optimizer.reports.charts.chart import Chart, layout
 from optimizer.reports.charts.drawing import drawing
-from optimizer.reports.report import Report, Section, report_page
+from optimizer.reports.render.html import report_page
+from optimizer.reports.report import Report, section
 
 JOB = ("--model", "llama3-8b", "--gpus", "16", "--global-batch", "64")
 STUDIES = {
@@ -85,9 +86,7 @@ def test_many_bars_are_one_path_and_can_be_widened() -> None:
 def test_a_report_says_its_conclusion_before_anything_is_drawn() -> None:
     chart = Chart(name="c", title="Chart", words="Words.", figure=bars(), columns=("a", "b"), rows=(("x", "1"),))
     page = report_page(
-        Report(
-            title="T", subject="S", conclusion=("First.", "Second."), sections=(Section(heading="H", charts=(chart,)),)
-        )
+        Report(title="T", subject=("S",), conclusion=("First.", "Second."), sections=(section("H", chart),))
     )
     order = [
         page.index(text) for text in ("<h1>T</h1>", "First.", "<h2>H</h2>", '<div class="drawn"', "Words.", "<table>")

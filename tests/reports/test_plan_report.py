@@ -6,7 +6,8 @@ import pytest
 from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
-from optimizer.reports.plan_report import headline, plan_report
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.plan_words import headline
 from optimizer.reports.proof_lines import layout_line, ties_line
 from optimizer.reports.render.screen import screen_text
 

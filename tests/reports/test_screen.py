@@ -1,12 +1,12 @@
 import pytest
-from rich.text import Text
 
 from optimizer.reports.render.screen import printable, screen_text, screen_width, wants_colour
+from optimizer.reports.report import Report
 
 
 def test_colour_only_when_asked() -> None:
-    assert "\x1b[" in screen_text(Text("x", style="bold red"), width=80, colour=True)
-    assert screen_text(Text("x", style="bold red"), width=80, colour=False) == "x\n"
+    assert "\x1b[" in screen_text(Report(title="x", tone="bad"), width=80, colour=True)
+    assert screen_text(Report(title="x", tone="bad"), width=80, colour=False) == "x\n"
 
 
 @pytest.mark.parametrize(("columns", "width"), [("40", 80), ("97", 97), ("300", 120)])

@@ -11,8 +11,9 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.reports.check_report import check_report
-from optimizer.reports.comparison_report import comparison_report, verdict
+from optimizer.reports.comparison_report import comparison_section, verdict
 from optimizer.reports.render.screen import screen_text
+from optimizer.reports.report import Block, Report, Section, section
 from optimizer.reports.sensitivity_report import loss_table, moves, sensitivity_report, tornado
 from optimizer.search.check.plan_rules import Finding
 from optimizer.search.check.verification import Verification
@@ -26,8 +27,10 @@ from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
 NOTHING = Sweep(points=None, best=-1, space=0, fitting=0, complete=True, ideal=0.0, knob_bound=0.0)
 
 
-def text(renderable: object) -> str:
-    return screen_text(renderable, width=120, colour=False)  # type: ignore[arg-type]
+def text(shown: Report | Section | Block) -> str:
+    if not isinstance(shown, Report):
+        shown = Report(title="", sections=(shown if isinstance(shown, Section) else section("", shown),))
+    return screen_text(shown, width=120, colour=False)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def comparison(gpt3_plan: Plan, estimate: Estimate) -> Comparison:
 def test_a_slower_plan_is_explained_by_its_largest_terms(comparison: Comparison) -> None:
     words = "The best plan with these pins is 10.00% slower: it costs 750 ms of TP communication and saves 250 ms of"
     assert verdict(comparison).startswith(words)
-    shown = text(comparison_report(comparison))
+    shown = text(comparison_section(comparison))
     assert "+750 ms" in shown
     assert "-250 ms" in shown
     assert "all terms" in shown
@@ -53,7 +56,7 @@ def test_a_slower_plan_is_explained_by_its_largest_terms(comparison: Comparison)
 def test_broken_rules_are_listed_with_what_is_enough(comparison: Comparison) -> None:
     clash = Clash(rule="bubble", reason="the bubble must be at most 0.1", relaxation="bubble 10.0% -> 12.5%")
     broken = replace(comparison, verdict="infeasible", plan=None, estimate=None, broken=(clash,))
-    shown = text(comparison_report(broken))
+    shown = text(comparison_section(broken))
     for part in ("No plan with these pins satisfies every rule (bubble).", "at most 0.1", "enough: bubble 10.0% -> 12"):
         assert part in shown
 
@@ -98,8 +101,8 @@ def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan
         return Effect(variation=variation, best=found, gain=gain, changed=changed)
 
     effects = (effect("gone", -1.0, None), effect("NIC x2", 0.5, changed=("vpp 6 -> 12",)), effect("HBM", 0.0))
-    rows = text(tornado(effects)).splitlines()
-    assert [row.count("█") for row in rows] == [24, 12, 0]
+    rows = text(tornado(effects)).strip("\n").splitlines()
+    assert [row.count("█") for row in rows] == [36, 18, 0]
     assert moves(effects) == ["gone: no plan fits", "NIC x2: vpp 6 -> 12"]
     basin = Basin(rings=(Ring(share=0.02, plans=4, structures=0, values={"vpp": ("6", "12")}),))
     shown = text(sensitivity_report(Sensitivity(base=best, effects=effects, basin=basin)))

@@ -11,7 +11,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.reports.render.screen import screen_text
 from optimizer.studies.communication import CommunicationStudy, communication
-from optimizer.studies.report.communication import communication_report
+from optimizer.studies.communication_report import communication_report
 
 FAST = Link(name="inside", bandwidth=100e9, latency=1e-6, energy=5e-12)
 SLOW = Link(name="outside", bandwidth=25e9, latency=4e-6, energy=25e-12)
@@ -120,7 +120,7 @@ def test_collectives_of_one_name_are_told_apart_by_their_number(llama_job: Job) 
     text = screen_text(communication_report(study), width=120)
     last = len(study.rows)
     assert last > 2
-    numbered = [line for line in text.splitlines() if line.strip().startswith(f"{last} DP")]
+    numbered = [line for line in text.splitlines() if line.split()[:2] == [str(last), "DP"]]
     assert len(numbered) == 2 + sum(hop.traversals > 0 for hop in study.rows[-1].path)
 
 

@@ -8,8 +8,15 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
-from optimizer.studies.report.timeline import end_charts, pass_records, pipeline_chart, timeline_page, timeline_records
+from optimizer.reports.render.html import report_page
 from optimizer.studies.timeline import PipelineStudy, timeline_of
+from optimizer.studies.timeline_report import (
+    end_charts,
+    pass_records,
+    pipeline_chart,
+    timeline_records,
+    timeline_report,
+)
 
 COMMAND = ("timeline", "--model", "gpt3", "--gpus", "64", "--global-batch", "32", "--fix", "tp=4", "--fix", "pp=8")
 
@@ -45,7 +52,7 @@ def test_the_chart_has_every_pass_and_needs_no_network(gpt3_job: Job) -> None:
     bars = pipeline_chart(found).figure["data"]
     assert sum(len(bar["x"]) for bar in bars) == 2 * 6 * 96 * 8
     assert len({colour for bar in bars for colour in bar["marker"]["color"]}) == 12
-    page = timeline_page(found)
+    page = report_page(timeline_report(found))
     assert "<script" not in page
     assert "stage 7" in page
     assert len(page) < 1.5e6

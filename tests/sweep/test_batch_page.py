@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.reports.render.html import source_hash
-from optimizer.sweep.report.page import embedded, page, write_page
+from optimizer.sweep.page import embedded, page, write_page
 from tests.browser import axe
 from tests.sweep.test_results import results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optimizer.reports.render.screen import screen_text
 from optimizer.sweep.forecast import GUESSED, forecast
-from optimizer.sweep.report.table import batch_report, outlook_lines, summary
+from optimizer.sweep.report import batch_report, outlook_lines, summary
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 

@@ -21,6 +21,7 @@ from optimizer.job.fields import FIELDS, STACKS
 if TYPE_CHECKING:
     from optimizer.commands.buy.campaign import PurchaseQuestion
     from optimizer.purchase.dossier import Dossier
+    from optimizer.reports.report import Report
 
 INFEASIBLE = 3
 MOST_DESIGNS = 20_000
@@ -172,14 +173,7 @@ def run_pareto(
         )
     command = typed()
     click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
-
-    def page() -> str:
-        from optimizer.purchase.report.html import purchase_html
-
-        made = date.today()
-        return purchase_html(answer, command, question.assumed, made=f"{made.day} {made:%B %Y}", today=made)
-
-    write_page(html, page)
+    write_page(html, lambda: _report(answer, question, command))
     within = answer.staged[0].in_limits if answer.staged else bool(found.front)
     return 0 if within else INFEASIBLE
 
@@ -208,18 +202,23 @@ def _text(
     answer: Dossier, question: PurchaseQuestion, command: str, as_json: bool, as_csv: bool, as_markdown: bool
 ) -> str:
     if as_json:
-        from optimizer.purchase.report.as_json import purchase_json
+        from optimizer.purchase.as_json import purchase_json
 
         return purchase_json(answer, command, question.assumed) + "\n"
     if as_csv:
-        from optimizer.purchase.report.as_json import purchase_csv
+        from optimizer.purchase.as_json import purchase_csv
 
         return purchase_csv(answer)
     if as_markdown:
-        from optimizer.purchase.report.text import purchase_markdown
+        from optimizer.reports.render.markdown import markdown_text
 
-        return purchase_markdown(answer, command)
-    from optimizer.purchase.report.text import purchase_report
+        return markdown_text(_report(answer, question, command))
     from optimizer.reports.render.screen import screen_text
 
-    return screen_text(purchase_report(answer, question.assumed))
+    return screen_text(_report(answer, question, command))
+
+
+def _report(answer: Dossier, question: PurchaseQuestion, command: str) -> Report:
+    from optimizer.purchase.report import purchase_report
+
+    return purchase_report(answer, question.assumed, command, date.today())

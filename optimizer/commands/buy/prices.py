@@ -50,11 +50,11 @@ def prices(*, device: str, as_json: bool, html: Path | None, **asked: Any) -> No
     today = date.today()
     devices = {offer.device for offer in rows if offer.term in RENTS}
     taken = {id(found.rent(name)) for name in devices}
-    from optimizer.reports.price_table import price_table
+    from optimizer.reports.prices_report import prices_report
 
     content = {"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}
     text = (lambda: json.dumps(content, indent=2)) if as_json else None
-    show("Prices", html, lambda: price_table(rows, taken, today), text)
+    show(html, lambda: prices_report(rows, taken, today), text)
     stale = [offer for offer in rows if (offer.age(today) or 0) > OLD]
     if stale:
         click.echo(f"optimize: {len(stale)} of {len(rows)} prices are older than {OLD} days; ask again", err=True)

@@ -104,11 +104,10 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)
-    from optimizer.improve.as_json import improvement_dict
-    from optimizer.improve.report import improve_report
+    from optimizer.improve.report import improve_report, improvement_dict
 
     text = (lambda: json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False)) if as_json else None
-    show("What to change", html, lambda: improve_report(found, files, flags, run), text)
+    show(html, lambda: improve_report(found, files, flags, run), text)
 
 
 def _refuse_logs(paths: Sequence[str]) -> None:

@@ -93,10 +93,10 @@ def read(
         beside = out.with_name(f"{out.stem}-device.toml")
         _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
     from optimizer.commands.output import show
-    from optimizer.reports.table import json_text
+    from optimizer.reports.render.json import json_text
 
     text = (lambda: json_text(measured_dict(made, measured))) if as_json else None
-    show("What was measured", html, lambda: measured_report(made, measured), text)
+    show(html, lambda: measured_report(made, measured), text)
 
 
 def _save(files: dict[Path, str], force: bool) -> None:

@@ -82,11 +82,10 @@ def read(
         diagnoses = _diagnoses(runs, held)
     if append is not None:
         _append(append, runs, held)
-    from optimizer.diagnose.report.as_json import logs_json
-    from optimizer.diagnose.report.text import logs_report
+    from optimizer.diagnose.report import logs_json, logs_report
 
     text = (lambda: logs_json(runs, diagnoses, held)) if as_json else None
-    show("What the log says", html, lambda: logs_report(runs, diagnoses, held), text)
+    show(html, lambda: logs_report(runs, diagnoses, held), text)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:

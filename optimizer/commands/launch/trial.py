@@ -98,12 +98,11 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
         start(trials)
     click.echo(f"wrote {out}", err=True)
     from optimizer.catalog.offers import PriceBook
-    from optimizer.trial.as_json import started_dict
-    from optimizer.trial.report import started_report
+    from optimizer.trial.report import started_dict, started_report
 
     rent = PriceBook().rent(job.cluster.device.name, job.cluster.name)
     text = (lambda: json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False)) if as_json else None
-    show("Trials", html, lambda: started_report(trials, belief, assumed, rent), text)
+    show(html, lambda: started_report(trials, belief, assumed, rent), text)
 
 
 @trial.command("read", help=READ_HELP, short_help="What the logs of trials decide.")
@@ -126,11 +125,10 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
         write_stack(local.stack, path)
         written = str(path)
         click.echo(f"wrote {path}", err=True)
-    from optimizer.trial.as_json import verdict_dict
-    from optimizer.trial.report import verdict_report
+    from optimizer.trial.report import verdict_dict, verdict_report
 
     text = (lambda: json.dumps(verdict_dict(found, local, written), indent=2, allow_nan=False)) if as_json else None
-    show("What the trials decide", html, lambda: verdict_report(found, local, written), text)
+    show(html, lambda: verdict_report(found, local, written), text)
 
 
 @trial.command("next", help=NEXT_HELP, short_help="Add the trial that pays most.")
@@ -150,8 +148,7 @@ def next_(folder: Path, tokens: float | None, as_json: bool) -> None:
     trials = added(found.trials, found.next.index)
     path = trials.trial(len(trials.chosen) - 1)
     click.echo(f"wrote {path}", err=True)
-    from optimizer.trial.as_json import candidate_dict
-    from optimizer.trial.report import pays_words
+    from optimizer.trial.report import candidate_dict, pays_words
 
     if as_json:
         row = candidate_dict(trials, found.belief, found.next.index)

@@ -80,10 +80,10 @@ def check(
     with waiting("checking"):
         found = verify(saved)
     from optimizer.reports.check_report import check_report
-    from optimizer.reports.table import json_text
+    from optimizer.reports.render.json import json_text
 
     content = {**found.to_dict(), "assumptions": list(assumed)}
-    show("Check", html, lambda: check_report(found, assumed), (lambda: json_text(content)) if as_json else None)
+    show(html, lambda: check_report(found, assumed), (lambda: json_text(content)) if as_json else None)
     ctx.exit(BROKEN if found.broken else 0)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,11 @@ from optimizer.commands.waiting import waiting
 from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
-    pass
+    from optimizer.answer.answer import Answer
+    from optimizer.objectives.step.explain import Explanation
+    from optimizer.reports.report import Report
+    from optimizer.search.why.comparison import Comparison
+    from optimizer.search.why.robustness import Robustness
 
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
@@ -80,27 +86,8 @@ def run_plan(
 
         click.echo(json_text(answer, assumed, terms, comparison, steady))
     else:
-        from optimizer.reports.explain_report import explain_report
-        from optimizer.reports.plan_report import plan_report
-
-        print_screen(plan_report(answer, assumed))
-        if steady:
-            from optimizer.reports.robustness_report import robustness_report
-
-            print_screen(robustness_report(answer, steady))
-        if comparison:
-            from optimizer.reports.comparison_report import comparison_report
-
-            print_screen(comparison_report(comparison))
-        if terms:
-            print_screen(explain_report(terms))
-
-    def page() -> str:
-        from optimizer.reports.answer_page.html import plan_html
-
-        return plan_html(answer, typed(), assumed)
-
-    write_page(html, page)
+        print_screen(_report(answer, assumed, steady, comparison, terms))
+    write_page(html, partial(_report, answer, assumed, steady, comparison, terms))
     if export is not None and answer.plan is not None:
         from optimizer.frameworks.export_folder import write_exports
 
@@ -110,3 +97,25 @@ def run_plan(
         for name, why in refused.items():
             click.echo(f"not {name}: {why}", err=True)
     return EXIT_CODES[answer.status]
+
+
+def _report(
+    answer: Answer,
+    assumed: Sequence[str],
+    steady: Robustness | None,
+    comparison: Comparison | None,
+    terms: Sequence[Explanation],
+) -> Report:
+    """The answer with what was asked about it."""
+    from optimizer.reports.comparison_report import comparison_section
+    from optimizer.reports.explain_report import explain_sections
+    from optimizer.reports.plan_report import plan_report
+    from optimizer.reports.robustness_report import robustness_section
+
+    report = plan_report(answer, assumed, command=typed())
+    more = (
+        *([robustness_section(answer, steady)] if steady else []),
+        *([comparison_section(comparison)] if comparison else []),
+        *explain_sections(terms),
+    )
+    return replace(report, sections=(*report.sections, *more))

@@ -43,9 +43,9 @@ def sensitivity(*, lost_nodes: tuple[int, ...], as_json: bool, html: Path | None
         found = effects_of(job)
     if found is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
+    from optimizer.reports.render.json import json_text
     from optimizer.reports.sensitivity_report import sensitivity_report
-    from optimizer.reports.table import json_text
 
     content = {**found.to_dict(), "losses": [loss.to_dict() for loss in lost], "assumptions": list(assumed)}
     text = (lambda: json_text(content)) if as_json else None
-    show("What binds", html, lambda: sensitivity_report(found, lost, assumed), text)
+    show(html, lambda: sensitivity_report(found, lost, assumed), text)

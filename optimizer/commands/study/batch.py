@@ -270,7 +270,7 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
     found = forecast(tasks, rows, workers or processors())
     if as_json:
         return json.dumps({"schema_version": 1, "study": study.name, **asdict(found)}, indent=2)
-    from optimizer.sweep.report.table import outlook_lines
+    from optimizer.sweep.report import outlook_lines
 
     return "\n".join(outlook_lines(study.name, found))
 
@@ -302,7 +302,7 @@ def _show(
 ) -> None:
     """Write the files that were asked for, then the export, the JSON or the tables on stdout."""
     if html is not None:
-        from optimizer.sweep.report.page import write_page
+        from optimizer.sweep.page import write_page
 
         for path in write_page(name, wholes, html):
             click.echo(f"wrote {path}", err=True)
@@ -316,7 +316,7 @@ def _show(
 
         click.echo(exported(wholes, export), nl=False)
         return
-    from optimizer.sweep.report.table import batch_report, summary
+    from optimizer.sweep.report import batch_report, summary
 
     if as_json:
         click.echo(json.dumps(summary(name, wholes), indent=2))

@@ -79,11 +79,10 @@ def calibrate(
         from optimizer.calibration.stack_file import stack_toml
 
         write_output(out, stack_toml(found.stack), "toml")
-    from optimizer.calibration.report.calibration import calibration_report
-    from optimizer.calibration.report.calibration_json import calibration_json
+    from optimizer.calibration.calibration_report import calibration_json, calibration_report
 
     text = (lambda: calibration_json(found)) if as_json else None
-    show("Calibration", html, lambda: calibration_report(found), text)
+    show(html, lambda: calibration_report(found), text)
 
 
 def _day_of(path: Path) -> str:

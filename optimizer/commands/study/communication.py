@@ -67,17 +67,17 @@ def communication(
 def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output: Output) -> None:
     from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.studies.communication import communication as study_of
-    from optimizer.studies.report import communication as report
+    from optimizer.studies.communication_report import communication_record, communication_report, roofline_record
 
     with waiting("pricing messages"):
         study = study_of(job, plan, knobs)
     warn(study.room)
-    records = report.communication_records(study)
+    records = [communication_record(row) for row in study.rows]
     content = {
         "job": job_dict(job),
         "plan": plan_dict(plan),
         "collectives": records,
-        "layer_roofline": report.roofline_record(study.layer),
+        "layer_roofline": roofline_record(study.layer),
         "compute_s": study.compute_time,
         "communication_s": study.communication_time,
         "exposed_s": study.exposed_time,
@@ -86,21 +86,19 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
         "energy_j": study.energy,
         **study.room.to_dict(),
     }
-    screen = partial(report.communication_report, study, assumed)
-    output.show(content, assumed, records, screen, lambda: _pages().plan_page(study, assumed))
+    output.show(content, assumed, records, partial(communication_report, study, assumed))
 
 
 def _compare(job: Job, names: tuple[str, ...], assumed: tuple[str, ...], output: Output) -> None:
     from optimizer.answer.answer import job_dict
-    from optimizer.studies.report import strategies as report
     from optimizer.studies.strategies import STRATEGIES, compare
+    from optimizer.studies.strategies_report import strategies_report, strategy_record
 
     with waiting("pricing strategies"):
         strategies = compare(job, [name.lower() for name in names] or STRATEGIES)
-    records = report.strategies_records(strategies)
+    records = [strategy_record(each) for each in strategies]
     content = {"job": job_dict(job), "strategies": records}
-    screen = partial(report.strategies_report, job, strategies, assumed)
-    output.show(content, assumed, records, screen, lambda: _pages().strategies_page(job, strategies, assumed))
+    output.show(content, assumed, records, partial(strategies_report, job, strategies, assumed))
 
 
 def _judge(
@@ -110,21 +108,12 @@ def _judge(
     from optimizer.studies.communication import communication as study_of
     from optimizer.studies.networks import bottleneck
     from optimizer.studies.networks import network as network_of
-    from optimizer.studies.report import strategies as report
+    from optimizer.studies.strategies_report import network_record, networks_report
 
     with waiting("pricing networks"):
         verdicts = bottleneck(job, plan, [network_of(name, job) for name in names], knobs)
         room = study_of(job, plan, knobs).room
     warn(room)
-    records = report.networks_records(verdicts)
+    records = [network_record(verdict) for verdict in verdicts]
     content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}
-    screen = partial(report.networks_report, plan, verdicts, room, assumed)
-    output.show(
-        content, assumed, records, screen, lambda: _pages().networks_page(job, verdicts, plan.summary(), room, assumed)
-    )
-
-
-def _pages() -> Any:
-    from optimizer.studies.report import communication_page
-
-    return communication_page
+    output.show(content, assumed, records, partial(networks_report, job, plan, verdicts, room, assumed))

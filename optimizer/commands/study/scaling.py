@@ -59,17 +59,11 @@ def scaling(
     output, counts = Output.taken(options), sorted(set(gpus))
     job, assumed = job_of(request_of(options, gpus=counts[0]))
     from optimizer.answer.answer import job_dict
-    from optimizer.studies.report.scaling import scaling_records, scaling_report
     from optimizer.studies.scaling import scaling as study_of
+    from optimizer.studies.scaling_report import scaling_record, scaling_report
 
     with waiting(f"planning {len(counts):,} numbers of GPUs"):
         study = study_of(job, counts, "weak" if weak else "strong")
-    records = scaling_records(study)
-
-    def page() -> str:
-        from optimizer.studies.report.scaling_page import scaling_page
-
-        return scaling_page(study, dict(measured), assumed)
-
+    records = [scaling_record(study, point) for point in study.points]
     content = {"job": job_dict(job), "points": records}
-    output.show(content, assumed, records, lambda: scaling_report(study, assumed), page)
+    output.show(content, assumed, records, lambda: scaling_report(study, assumed, dict(measured)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
@@ -43,12 +42,12 @@ def timeline(
     job, assumed = job_of(request_of(options))
     from optimizer.answer.answer import job_dict, plan_dict
     from optimizer.frameworks.megatron.layout import runs_layout
-    from optimizer.studies.report import timeline as report
     from optimizer.studies.timeline import timeline_of
+    from optimizer.studies.timeline_report import check_drawn, pass_records, timeline_records, timeline_report
 
     chosen = study_plan(job, best or not options["fix"])
     if output.html is not None:
-        report.check_drawn(chosen[0])
+        check_drawn(chosen[0])
     with waiting("simulating"):
         study = timeline_of(job, *chosen, best=layout == "best")
     warn(study.room)
@@ -60,7 +59,7 @@ def timeline(
         **study.room.to_dict(),
         "makespan_s": study.timeline.makespan,
         "closed_form_s": study.closed_form,
-        "stages": report.timeline_records(study),
+        "stages": timeline_records(study),
     }
-    screen, page = partial(report.timeline_report, study, assumed), partial(report.timeline_page, study, assumed)
-    output.show(content, assumed, report.pass_records(study), screen, page)
+    drawn = output.html is not None
+    output.show(content, assumed, pass_records(study), lambda: timeline_report(study, assumed, drawn=drawn))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.base.files import CSV, HTML
+from optimizer.base.files import CSV
 from optimizer.commands import options
-from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.output import OutFile, show, write_output
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -40,23 +40,14 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
     with waiting("pricing runs"):
         file, rows = measured_runs(runs)
         validation = compare(rows)
+    from optimizer.calibration.validation_report import validation_json, validation_record, validation_report
+
     if csv_file is not None:
-        from optimizer.calibration.report.validation_json import validation_csv
+        from optimizer.reports.render.csv import csv_text
 
-        write_output(csv_file, validation_csv(validation), CSV)
-    if html is not None:
-        from optimizer.calibration.report.validation_html import validation_page
-
-        write_output(html, validation_page(validation, file), HTML)
-    if as_json:
-        from optimizer.calibration.report.validation_json import validation_json
-
-        click.echo(validation_json(validation))
-        return
-    from optimizer.calibration.report.validation import validation_report
-    from optimizer.reports.render.screen import screen_text
-
-    click.echo(screen_text(validation_report(validation)), nl=False)
+        write_output(csv_file, csv_text([validation_record(row) for row in validation.rows]), CSV)
+    text = (lambda: validation_json(validation)) if as_json else None
+    show(html, lambda: validation_report(validation, file), text)
 
 
 def measured_runs(path: Path | None) -> tuple[str, list[Run]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.answer.answer import Answer
 from optimizer.page.plan.question import HOUR, PlanQuestion
-from optimizer.reports.answer_page.words import Budget
+from optimizer.reports.plan_tiles import Budget
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from optimizer.reports.charts.drawing import drawing
 
@@ -17,6 +17,7 @@ Figure = Mapping[str, Any]
 class Chart:
     """What is drawn, `data` and `layout` in plotly's words; `words` say what to see in it, `rows` its numbers."""
 
+    kind: ClassVar[str] = "chart"
     name: str
     title: str
     words: str
@@ -33,6 +34,29 @@ class Chart:
 def layout(height: int, **others: Any) -> dict[str, Any]:
     """A layout of a height [px], with whatever else it has."""
     return {"height": height, "xaxis": {}, "yaxis": {}, **others}
+
+
+def figure(height: int, *data: Mapping[str, Any], **others: Any) -> Figure:
+    """Traces on a layout of a height [px], with whatever else that has."""
+    return {"data": list(data), "layout": layout(height, **others)}
+
+
+def bars(names: Sequence[str], sizes: Sequence[float | None], colour: str | Sequence[str], **others: Any) -> Figure:
+    """Bars that lie, one for each name, in one colour or in one each; `others` as in plotly.
+
+    A size of None, or none that is finite, has no bar.
+    """
+    marker = {"color": colour, **others.pop("marker", {})}
+    shape = {"type": "bar", "orientation": "h", "textposition": "outside"}
+    return {**shape, "y": list(names), "x": list(sizes), "marker": marker, **others}
+
+
+def points(
+    x: Sequence[float], y: Sequence[float | str | None], colour: str, mode: str = "markers", **others: Any
+) -> Figure:
+    """Points or lines, as the mode says, in one colour; `others` as in plotly. A value of None has no point."""
+    marker = {"color": colour, **others.pop("marker", {})}
+    return {"type": "scatter", "mode": mode, "x": list(x), "y": list(y), "marker": marker, **others}
 
 
 def numeric(rows: Sequence[Sequence[str]]) -> set[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import isfinite
 from typing import Any
 
 from optimizer.reports.charts.axis import Axis, axis_of
@@ -29,13 +30,19 @@ def drawing(figure: Mapping[str, Any], name: str) -> str:
 
     Raises ValueError for what cannot be drawn here.
     """
-    traces = [_coloured(trace, index) for index, trace in enumerate(figure["data"])]
-    unknown = {trace["type"] for trace in traces} - {"bar", "scatter"}
-    if unknown or any(trace["type"] == "bar" and trace.get("orientation") != "h" for trace in traces):
+    unknown = {trace["type"] for trace in figure["data"]} - {"bar", "scatter"}
+    if unknown or any(trace["type"] == "bar" and trace.get("orientation") != "h" for trace in figure["data"]):
         raise ValueError(f"only bars that lie and points can be drawn here, not {sorted(unknown) or 'upright bars'}")
+    traces = [_coloured(_known(trace), index) for index, trace in enumerate(figure["data"])]
     layout = figure["layout"]
+    if not any(trace["x"] for trace in traces):
+        return '<div class="drawn"><p>There is no value to draw.</p></div>'
     rows = any(trace["type"] == "bar" for trace in traces)
-    body = _rows(traces, layout) if rows else _plane(traces, layout)
+    body = (
+        _rows(traces, layout, [name for trace in figure["data"] for name in trace["y"]])
+        if rows
+        else _plane(traces, layout)
+    )
     many = sum(len(trace["x"]) for trace in traces if trace["type"] == "bar") > MANY
     zoom = _zoom(name) if many else ""
     return f'<div class="drawn">{legend(traces)}{zoom}<div class="pane">{body}</div></div>'
@@ -45,6 +52,28 @@ def _coloured(trace: Trace, index: int) -> dict[str, Any]:
     """The trace with a colour of its own where it names none."""
     marker = {"color": PALETTE[index % len(PALETTE)], **trace.get("marker", {})}
     return {**trace, "marker": marker}
+
+
+def _known(trace: Trace) -> dict[str, Any]:
+    """The trace without the places of no value: None, or a number that is not finite, on either axis.
+
+    >>> _known({"type": "bar", "y": ["a", "b"], "x": [None, 3.0], "text": ["", "three"], "marker": {"color": "red"}})
+    {'type': 'bar', 'y': ['b'], 'x': [3.0], 'text': ['three'], 'marker': {'color': 'red'}}
+    """
+    count = len(trace["x"])
+    axes = [trace[name] for name in ("x", "y", "base") if name in trace]
+    known = [at for at in range(count) if all(_is_value(axis[at]) for axis in axes)]
+
+    def only(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: only(inner) for name, inner in value.items()}
+        return [value[at] for at in known] if isinstance(value, list | tuple) and len(value) == count else value
+
+    return dict(trace) if len(known) == count else {name: only(value) for name, value in trace.items()}
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str) or (value is not None and isfinite(value))
 
 
 def _zoom(name: str) -> str:
@@ -65,10 +94,10 @@ def _values(traces: Sequence[Trace], axis: str) -> list[float]:
     return ends
 
 
-def _rows(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
+def _rows(traces: Sequence[Trace], layout: Mapping[str, Any], named: Sequence[Any]) -> str:
     """One row of the page for each name, its label beside it, so that long labels wrap."""
     across, down = axis_of(layout["xaxis"], _values(traces, "x")), layout["yaxis"]
-    names = list(dict.fromkeys(name for trace in traces for name in trace["y"]))
+    names = list(dict.fromkeys(named))
     if "tickvals" in down:
         names = list(down["tickvals"])
     labels = dict(zip(names, down.get("ticktext", names), strict=True))

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from optimizer.reports.charts.axis import Axis
+from optimizer.reports.palette import GREY
 
 Trace = Mapping[str, Any]
 INSIDE_WIDTH = 7.5  # of a character inside a bar [px], in a chart of so many [px]:
@@ -156,7 +157,7 @@ def legend(traces: Sequence[Trace]) -> str:
 def _key(trace: Trace) -> str:
     """What a legend shows for a trace."""
     colours = trace["marker"]["color"]
-    colour = colours if isinstance(colours, str) else min(colours, key=_light)
+    colour = colours if isinstance(colours, str) else min(colours, key=_light, default=GREY)
     inner = f'<rect width="14" height="14" fill="{colour}"/>'
     if trace["marker"].get("pattern", {}).get("shape"):
         inner += '<rect width="14" height="14" fill="url(#hatch)"/>'
@@ -165,7 +166,7 @@ def _key(trace: Trace) -> str:
         dash = ' stroke-dasharray="4 3"' if trace.get("line", {}).get("dash", "solid") != "solid" else ""
         inner = f'<path d="M0 7h14" stroke="{stroke}" stroke-width="2"{dash}/>' if "lines" in trace["mode"] else ""
         if "markers" in trace["mode"]:
-            symbol = str(of(trace["marker"].get("symbol", "circle"), 0)).removesuffix("-open")
+            symbol = str(of(trace["marker"].get("symbol", ""), 0) or "circle").removesuffix("-open")
             inner += f'<path d="{OUTLINES[symbol]}" fill="{colour}" transform="translate(7 7)"/>'
     return f'<svg width="14" height="14" aria-hidden="true">{inner}</svg>'
 

@@ -1,4 +1,4 @@
-"""Pages of HTML: what templates are filled with is text unless it is marked as markup, and nothing else can run.
+"""A report as a page of HTML. What templates are filled with is text unless it is marked as markup.
 
 Every page has a content security policy that lets exactly its own scripts run, by their hashes, and lets it fetch
 nothing. Source: W3C, "Content Security Policy Level 3", sections 2.3.1 and 6.7.3.
@@ -13,8 +13,13 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.names import terminal_text
+from optimizer.reports.charts.chart import numeric
+
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from optimizer.reports.report import Report
 
 POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
@@ -27,9 +32,14 @@ _CHARSET = '<meta charset="utf-8">\n'
 Filters = Mapping[str, Callable[..., Any]]
 
 
+def report_page(report: Report) -> str:
+    """A report as a whole page that needs nothing else; nothing in it is fetched or run."""
+    return rendered(SHARED, "sections.html", report=report)
+
+
 def rendered(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
     """A whole page from a template, filled in and secured, so that it may be opened from anywhere."""
-    return secured(filled(package, template, filters, **values))
+    return secured(terminal_text(filled(package, template, filters, **values)))
 
 
 def filled(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
@@ -46,13 +56,15 @@ def filled(package: str, template: str, filters: Filters | None = None, **values
 def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["numeric"] = numeric
+    return environment
 
 
 def secured(html: str) -> str:

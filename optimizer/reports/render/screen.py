@@ -1,23 +1,30 @@
-"""Rich renderables as text for stdout: width, colour and characters that the terminal can show."""
+"""A report as text for stdout: width, colour and characters that the terminal can show."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from optimizer.base.names import plain_screen
+from optimizer.reports.report import BAR, Block, Column, Heading, Pairs, Points, Report, Table, Text, Value, cell
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
+    from rich.table import Table as Grid
 
 NARROWEST, USUAL, WIDEST = 80, 100, 120
 ASCII = str.maketrans({"█": "#", "░": ".", "×": "x", "—": "-", "–": "-", "─": "-", "•": "*", "≤": "<", "…": "~"})
 
 
-def screen_text(renderable: RenderableType, *, width: int | None = None, colour: bool | None = None) -> str:
+TONES = {"": "bold", "good": "bold green", "open": "bold yellow", "bad": "bold red"}
+LONG, SHORT = 36, 24  # characters of a full bar
+
+
+def screen_text(report: Report, *, width: int | None = None, colour: bool | None = None) -> str:
     """The text of a report, 80 to 120 columns wide.
 
     Colour only on a terminal and never under NO_COLOR; plain ASCII where stdout cannot print anything else. Names are
@@ -37,9 +44,96 @@ def screen_text(renderable: RenderableType, *, width: int | None = None, colour:
         markup=False,
         legacy_windows=False,
     )
-    console.print(renderable)
+    for part in _parts(report, console):
+        console.print(part)
     lines = (line.rstrip() for line in target.getvalue().splitlines())
     return printable(plain_screen("\n".join(lines)) + "\n", sys.stdout.encoding or "ascii")
+
+
+def bar(share: float, width: int) -> str:
+    """A bar filled to `share` of its width, never empty for a share above zero.
+
+    >>> bar(0.5, 8)
+    '████░░░░'
+    """
+    filled = min(width, max(round(share * width), 1 if share > 0 else 0))
+    return "█" * filled + "░" * (width - filled)
+
+
+def _parts(report: Report, console: Console) -> list[RenderableType]:
+    """A report part by part, from its title to what was assumed."""
+    from rich.text import Text as Line
+
+    parts: list[RenderableType] = [Line(report.title, style=TONES[report.tone])] if report.title else []
+    parts += [Line(line) for line in report.subject if line]
+    if report.warning:
+        parts.append(Line(report.warning, style=TONES["bad"]))
+    if report.conclusion:
+        parts.append(_block(Points(report.conclusion), console))
+    for section in report.shown("screen"):
+        parts.append(Line(f"\n{section.heading}", style="bold"))
+        parts += [_block(block, console) for block in section.blocks if block.kind not in ("chart", "tiles")]
+    return parts
+
+
+def _block(block: Block, console: Console) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text as Line
+
+    if isinstance(block, Text | Heading):
+        return Padding(Line(block.text, style="dim" if isinstance(block, Heading) else ""), (0, 0, 0, 1))
+    grid = _grid()
+    if isinstance(block, Points | Pairs):
+        for name, words in block.rows if isinstance(block, Pairs) else [("•", line) for line in block.lines if line]:
+            grid.add_row(Line(name), Line(words))
+    if isinstance(block, Table):
+        return _table(block, console)
+    return grid
+
+
+def _grid() -> Grid:
+    """Two columns without headings; what stands in the second wraps."""
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, show_header=False, pad_edge=True, padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    return grid
+
+
+def _table(block: Table, console: Console) -> Grid:
+    """A table without lines: words to the left, numbers to the right; bars and gaps are as wide as there is room."""
+    from rich.table import Table as Grid
+    from rich.text import Text as Line
+
+    heads = [column.label for column in block.columns]
+    for gap, length in ((1, LONG), (1, SHORT), (0, SHORT)):
+        rows = [_texts(row, block.columns, length) for row in block.rows]
+        wrapping = not block.bars or length == SHORT
+        if _needed(block.columns, [heads, *rows], wrapping=wrapping) + (1 + gap) * len(heads) <= console.width:
+            break
+    grid = Grid(box=None, pad_edge=True, padding=(0, 1, 0, gap), header_style="dim", show_header=any(heads))
+    for column in block.columns:
+        side = "right" if column.unit not in ("", BAR) else "left"
+        grid.add_column(column.label, justify=side, no_wrap=not column.wraps)  # type: ignore[arg-type]
+    for index, texts in enumerate(rows):
+        grid.add_row(*map(Line, texts), style="bold" if index in block.strong else None)
+    return grid
+
+
+def _texts(row: Sequence[Value], columns: Sequence[Column], length: int) -> list[str]:
+    """The cells of a row, bars of a length."""
+    cells = zip(row, columns, strict=True)
+    return [bar(v, length) if c.unit == BAR and isinstance(v, float) else cell(v, c.unit) for v, c in cells]
+
+
+def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wrapping: bool) -> int:
+    """Columns of a screen that the cells need, with those that wrap as narrow as their longest word or as they are."""
+    needed = 0
+    for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
+        parts = (part for text in texts for part in (text.split() if column.wraps and wrapping else text.split("\n")))
+        needed += max(map(len, parts), default=0)
+    return needed
 
 
 def wants_colour() -> bool:

@@ -13,7 +13,7 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.flops import ALL_SCORES
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
-from optimizer.reports.plan_report import convention_words
+from optimizer.reports.plan_words import convention_words
 from optimizer.search.plan.alternatives import estimate_of
 from tests.objectives.drawn import plans
 

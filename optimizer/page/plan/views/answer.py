@@ -10,7 +10,11 @@ from optimizer.page.plan.engine import Answered, answered, first
 from optimizer.page.plan.locks import locks
 from optimizer.page.plan.question import PAGED, PlanQuestion
 from optimizer.page.plan.steps import steps
-from optimizer.reports.answer_page.html import answer_values
+from optimizer.reports.plan_charts import memory_chart, waterfall
+from optimizer.reports.plan_report import plan_rows, runner_up
+from optimizer.reports.plan_tiles import tiles
+from optimizer.reports.plan_words import headline, pins_of_plan, stack_words, subject
+from optimizer.reports.proof_lines import proof_lines
 from optimizer.reports.render.html import filled
 
 PACKAGE = "optimizer.page.plan"
@@ -40,8 +44,7 @@ def proven_view(asked: PlanQuestion) -> dict[str, Any]:
 def _view(asked: PlanQuestion, found: Answered) -> dict[str, Any]:
     """The fragments, the address of the question, and the values of the controls left to us."""
     job = found.answer.job
-    values = answer_values(found.answer, found.assumed, found.budget)
-    values["assumptions"] = [assumption(text) for text in found.assumed]
+    values = answer_values(found)
     return {
         "address": asked.address(),
         "title": values["headline"],
@@ -51,6 +54,31 @@ def _view(asked: PlanQuestion, found: Answered) -> dict[str, Any]:
         "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
         "steps": steps(job),
         "mine": list(asked.mine),
+    }
+
+
+def answer_values(found: Answered) -> dict[str, Any]:
+    """What the template shows of an answer; `proof` is empty as long as nothing is proven about its plan."""
+    answer, job = found.answer, found.answer.job
+    shared: dict[str, Any] = {
+        "answer": answer,
+        "headline": headline(answer),
+        "subject": subject(job),
+        "stack": stack_words(job),
+        "flags": answer.flags,
+        "assumptions": [assumption(text) for text in found.assumed],
+        "plan": answer.plan,
+    }
+    if answer.plan is None or answer.estimate is None:
+        return shared
+    plan, estimate, certificate = answer.plan, answer.estimate, answer.certificate
+    ranked = enumerate(answer.alternatives, start=2)
+    return shared | {
+        "tiles": tiles(job, plan, estimate, found.budget),
+        "plan_rows": plan_rows(answer, plan, estimate),
+        "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
+        "runners_up": [(*runner_up(job, rank, other), pins_of_plan(other.plan)) for rank, other in ranked],
+        "proof": proof_lines(certificate, answer.near_ties, estimate.step_time, plan.pp) if certificate else [],
     }
 
 
@@ -67,6 +95,4 @@ def assumption(text: str) -> ShownAssumption:
 
 def mined(asked: PlanQuestion, found: Answered) -> dict[str, bool]:
     """Which runners-up are pinned already, by their pins."""
-    from optimizer.reports.answer_page.words import pins_of_plan
-
     return {(pins := pins_of_plan(other.plan)): pins in asked.mine for other in found.answer.alternatives}

@@ -10,7 +10,8 @@ from optimizer.frameworks.export_folder import exported
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.reports.answer_json import json_text
-from optimizer.reports.answer_page.html import plan_html
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.render.html import report_page
 
 REFUSED = "NOT-WRITTEN.txt"
 
@@ -24,7 +25,7 @@ def answer_json(asked: PlanQuestion) -> bytes:
 def report(asked: PlanQuestion) -> bytes:
     """The report that `optimize --html` writes, with the days and dollars of the run."""
     found = answered(asked, whole=True)
-    return plan_html(found.answer, asked.flags(), found.assumed, found.budget).encode()
+    return report_page(plan_report(found.answer, found.assumed, found.budget, asked.flags())).encode()
 
 
 def launch_folder(asked: PlanQuestion) -> bytes:

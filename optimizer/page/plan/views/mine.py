@@ -10,10 +10,10 @@ from optimizer.constraints.pin_text import pins_of
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
-from optimizer.reports.charts.chart import Chart, layout
-from optimizer.reports.comparison_report import NOTICEABLE, signed, verdict
+from optimizer.reports.charts.chart import Chart, bars, figure
+from optimizer.reports.comparison_report import NOTICEABLE, plans, signed, verdict
 from optimizer.reports.palette import BLUE, ORANGE
-from optimizer.reports.plan_report import show_gigabytes
+from optimizer.reports.plan_words import show_gigabytes
 from optimizer.reports.terms import label
 from optimizer.search.why.comparison import Comparison, Difference, why_not
 
@@ -32,22 +32,11 @@ def mine_view(asked: PlanQuestion) -> dict[str, Any]:
 
 
 def _values(index: int, one: Comparison) -> Mapping[str, Any]:
-    plans = [("best", one.ours, one.our_estimate), ("mine", one.plan, one.estimate)]
     return {
         "pins": one.pins,
         "verdict": verdict(one),
         "broken": one.broken,
-        "plans": [
-            (
-                name,
-                plan.summary(),
-                seconds(estimate.step_time),
-                f"{estimate.mfu:.1%}",
-                show_gigabytes(estimate.reserved),
-            )
-            for name, plan, estimate in plans
-            if plan and estimate
-        ],
+        "plans": [({"ours": "best", "yours": "mine"}[whose], *cells) for whose, *cells in plans(one)],
         "chart": difference_chart(f"mine-{index}", one) if any(item.more for item in one.time) else None,
     }
 
@@ -63,27 +52,17 @@ def difference_chart(name: str, one: Comparison) -> Chart:
         name=name,
         title=f"{one.pins}: seconds more (or less) than the best, by term",
         words=f"All terms together: {signed(whole, seconds)} per step.",
-        figure={
-            "data": [
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "y": [label(item.term) for item in terms],
-                    "x": values,
-                    "text": [signed(item.more, seconds) for item in terms],
-                    "textposition": "outside",
-                    "marker": {"color": [ORANGE if value > 0 else BLUE for value in values]},
-                }
-            ],
-            "layout": layout(
-                80 + ROW * max(1, len(terms)),
-                xaxis={
-                    "ticksuffix": " s",
-                    "range": [min([0.0, *values]) - room, max([0.0, *values]) + room],
-                },
-                yaxis={"autorange": "reversed"},
+        figure=figure(
+            80 + ROW * max(1, len(terms)),
+            bars(
+                [label(item.term) for item in terms],
+                values,
+                [ORANGE if value > 0 else BLUE for value in values],
+                text=[signed(item.more, seconds) for item in terms],
             ),
-        },
+            xaxis={"ticksuffix": " s", "range": [min([0.0, *values]) - room, max([0.0, *values]) + room]},
+            yaxis={"autorange": "reversed"},
+        ),
         columns=("term", "best", "mine", "difference"),
         rows=(*map(_row, one.time), *(("memory: " + r[0], *r[1:]) for r in map(_bytes, one.memory))),
     )

@@ -29,8 +29,7 @@ from optimizer.page.plan.own_files import KINDS as KINDS_OF_FILES
 from optimizer.page.plan.question import FILES, PlanQuestion, asked
 from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.shown import fragment
-from optimizer.reports.answer_page.words import pins_of_plan
-from optimizer.reports.plan_report import show_gigabytes
+from optimizer.reports.plan_words import pins_of_plan, show_gigabytes
 
 KINDS = (".sh", ".json", ".toml", ".yaml", ".py")  # what a pasted text may be, told by which of them it reads as
 Own = Mapping[str, Any]  # what files of the visitor say of a question: model="file", model_file=its text

@@ -7,8 +7,8 @@ from typing import Any
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
-from optimizer.studies.report.timeline import pipeline_chart
 from optimizer.studies.timeline import timeline_of
+from optimizer.studies.timeline_report import pipeline_chart
 
 SHOWN = 20  # micro-batches at the start, and at the end
 MOST = 4000  # passes that are drawn, each with what a pointer over it is told

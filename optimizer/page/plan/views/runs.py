@@ -16,7 +16,7 @@ from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
-from optimizer.reports.answer_page.words import stack_words
+from optimizer.reports.plan_words import stack_words
 
 SHOWN = 6
 OTHER_DEVICE = 4.0  # doublings of a size that another kind of GPU is worth

@@ -9,8 +9,8 @@ from optimizer.job.job import Job
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
-from optimizer.studies.report.scaling_page import scaling_chart
 from optimizer.studies.scaling import scaling
+from optimizer.studies.scaling_report import scaling_chart
 
 FACTORS = (0.25, 0.5, 1, 2, 4)
 

@@ -7,7 +7,7 @@ from typing import Any
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import html_of
-from optimizer.reports.charts.chart import Chart, layout
+from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.sensitivity_report import gain
 from optimizer.search.why.what_binds import Sensitivity, sensitivity
@@ -43,25 +43,18 @@ def sensitivity_chart(found: Sensitivity) -> Chart:
         name="sensitivity",
         title="Tokens per second with one input changed, planned again",
         words=words,
-        figure={
-            "data": [
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "y": names,
-                    "x": values,
-                    "text": [gain(effect) for effect in effects],
-                    "textposition": "outside",
-                    "hovertext": [effect.variation.change for effect in effects],
-                    "marker": {"color": [BLUE if value >= 0 else ORANGE for value in values]},
-                }
-            ],
-            "layout": layout(
-                80 + ROW * len(effects),
-                xaxis={"ticksuffix": "%", "range": [low - room * (low < 0), high + room]},
-                yaxis={"autorange": "reversed"},
+        figure=figure(
+            80 + ROW * len(effects),
+            bars(
+                names,
+                values,
+                [BLUE if value >= 0 else ORANGE for value in values],
+                text=[gain(effect) for effect in effects],
+                hovertext=[effect.variation.change for effect in effects],
             ),
-        },
+            xaxis={"ticksuffix": "%", "range": [low - room * (low < 0), high + room]},
+            yaxis={"autorange": "reversed"},
+        ),
         columns=("input", "change", "tokens per second", "how the plan moves"),
         rows=tuple(
             (

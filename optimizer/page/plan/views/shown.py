@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.reports.charts.chart import Chart, numeric
+from optimizer.reports.charts.chart import Chart
 from optimizer.reports.render.html import filled
 
 PACKAGE = "optimizer.page.plan"
@@ -17,4 +17,4 @@ def html_of(chart: Chart) -> str:
 
 def fragment(template: str, **values: Any) -> str:
     """A template of the room that uses the parts of pages."""
-    return filled(PACKAGE, template, numeric=numeric, **values)
+    return filled(PACKAGE, template, **values)

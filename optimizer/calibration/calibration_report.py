@@ -1,0 +1,135 @@
+"""The report on a calibration: parameters within their bounds, residuals by group, runs that look wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from optimizer.calibration.calibrate import Calibration
+from optimizer.job.stack import PARAMETERS, Stack
+from optimizer.objectives.step.interval import LEVEL
+from optimizer.reports.render.json import json_text
+from optimizer.reports.report import Report, Table, Value, columns, notes, section
+
+MOST = 15
+PARAMETER = columns("parameter | value [text] | was [text] | bounds [text] | unit | spread [text] | meaning ~")
+RESIDUAL = "runs [1] | MAPE [%] | median [%] | 90th pct [%] | bias [%]"
+SUSPECT = columns("run ~ | measured [s] | error [%] | robust z [text]")
+
+
+def calibration_report(calibration: Calibration) -> Report:
+    """The whole report."""
+    stack, residuals = calibration.stack, calibration.stack.residuals
+    left = ""
+    if "left_out_mape" in residuals:
+        mape, median = residuals["left_out_mape"], residuals["left_out_median"]
+        left = f" On groups of like runs left out of the fit: MAPE {mape:.1%}, median {median:.1%}."
+    suspects = _suspects(calibration)
+    wrong = f"Runs that look wrong (robust z above 4), {len(suspects)} of {len(calibration.suspects)}"
+    return Report(
+        title=f"{stack.name}: {stack.runs:,} runs, MAPE {residuals['mape']:.1%}, median {residuals['median']:.1%}, "
+        f"bias {residuals['bias']:+.1%}",
+        subject=(f"On {', '.join(stack.devices)}; {counted(stack)}.{left}",),
+        sections=(
+            section("Parameters", Table(PARAMETER, _parameters(calibration))),
+            *(
+                section(
+                    f"Residuals by {by}",
+                    Table(
+                        columns(f"{by} ~ | {RESIDUAL}"),
+                        [
+                            (name, errors.runs, errors.mape, errors.median, errors.p90, errors.bias)
+                            for name, errors in sorted(groups.items(), key=lambda group: -group[1].runs)[:MOST]
+                        ],
+                    ),
+                )
+                for by, groups in calibration.groups().items()
+            ),
+            notes("Fixed", [f"{name} {item.value:.4g}: {item.why}" for name, item in stack.fixed.items()]),
+            notes("Memory", _memory(calibration)),
+            notes(f"{LEVEL:.0%} intervals, from runs left out of the fit", _intervals(calibration)),
+            section(wrong, Table(SUSPECT, suspects)),
+            notes("Set aside", _set_aside(calibration)),
+        ),
+        note="Fitted to measured runs by mfu-optimizer.",
+    )
+
+
+def calibration_json(calibration: Calibration) -> str:
+    """The fitted stack, how well its runs tell its parameters, residuals by group, suspect runs, rows set aside."""
+    names = ("name", "runs", "devices", "parameters", "fixed", "intervals", "ranges", "residuals", "provenance")
+    return json_text(
+        {
+            "stack": {name: getattr(calibration.stack, name) for name in names},
+            "spreads": calibration.spreads,
+            "residuals": calibration.groups(),
+            "suspects": [{"id": run.id, "z": z} for run, z in calibration.suspects],
+            "refused": [{"id": run.id, "reason": run.refused} for run in calibration.refused],
+            "doubtful": calibration.doubtful,
+        }
+    )
+
+
+def counted(stack: Stack) -> str:
+    """How many parameters are fitted, fixed and at their default.
+
+    >>> counted(Stack(name="mine", parameters={"launch": 6e-6}))
+    '1 fitted parameter, 0 fixed, 27 at their default'
+    """
+    fitted, fixed, default = stack.counts
+    return f"{fitted} fitted parameter{'' if fitted == 1 else 's'}, {fixed} fixed, {default} at their default"
+
+
+def _parameters(calibration: Calibration) -> list[Sequence[Value]]:
+    stack, spreads = calibration.stack, calibration.spreads
+    return [
+        (
+            name,
+            f"{stack[name]:.4g}",
+            f"{calibration.start[name]:.4g}",
+            f"{parameter.low:g} to {parameter.high:g}",
+            "" if parameter.unit == "1" else parameter.unit,
+            "" if spreads.get(name) is None else f"{spreads[name]:.2f}",
+            parameter.meaning,
+        )
+        for name, parameter in PARAMETERS.items()
+        if name in stack.parameters
+    ]
+
+
+def _memory(calibration: Calibration) -> list[str]:
+    memory = calibration.memory
+    lines = []
+    if len(memory.residuals):
+        size = np.abs(np.expm1(memory.residuals))
+        lines.append(f"{len(size):,} measured peaks: MAPE {size.mean():.1%}, median {np.median(size):.1%}")
+    if memory.verdicts:
+        wrong = f"{memory.wrong_verdicts:,} of {memory.verdicts:,} runs"
+        lines.append(f"{wrong} fit, or run out of memory, against the model")
+    return lines
+
+
+def _intervals(calibration: Calibration) -> list[str]:
+    found = calibration.stack.intervals
+    lines = []
+    for quantity, what in (("time", "step time"), ("memory", "memory")):
+        if f"{quantity}_n" in found:
+            inside, outside = (np.expm1(found[f"{quantity}_{how}"]) for how in ("interpolated", "extrapolated"))
+            lines.append(f"{what}: within {inside:.1%}, extrapolated within {outside:.1%}")
+    if found.get("time_slope"):
+        lines.append(f"below 40% MFU the width of step times grows as (40% / MFU)^{found['time_slope']:g}")
+    return lines or ["too few runs: the pooled widths of all stacks are used"]
+
+
+def _suspects(calibration: Calibration) -> list[Sequence[Value]]:
+    errors = dict(zip((run.id for run in calibration.timed), calibration.errors, strict=True))
+    worst = calibration.suspects[:MOST]
+    return [(run.id, run.step_time, float(np.expm1(errors[run.id])), f"{z:+.1f}") for run, z in worst]
+
+
+def _set_aside(calibration: Calibration) -> list[str]:
+    doubts = f"{calibration.doubtful:,} rows that their source doubts (column quality) or that name no micro_batch"
+    reasons = Counter(run.refused for run in calibration.refused).most_common(MOST)
+    return [doubts] * bool(calibration.doubtful) + [f"{count:,} × {reason}" for reason, count in reasons]

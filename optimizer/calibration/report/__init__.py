@@ -1,1 +1,0 @@
-"""Reports on fitted stacks and on predictions against measured runs."""

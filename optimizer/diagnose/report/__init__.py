@@ -1,1 +1,0 @@
-"""What a log says, as text and as JSON."""

@@ -1,0 +1,74 @@
+"""The numbers of a plan that decide, each in a frame with its interval or its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from optimizer.base.units import DAY, GB, seconds
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.interval import LEVEL, interval
+from optimizer.reports.plan_words import chance, mfu_span
+from optimizer.reports.report import Tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A run of so many tokens, and what it is charged.
+
+    Attributes:
+        tokens: Tokens of the run.
+        price: By which price its GPUs are rented.
+        charged: Wall time with failures [s] and cost [USD] of so many seconds of steps; the cost is None where no
+            price is known.
+    """
+
+    tokens: float
+    price: str
+    charged: Callable[[float], tuple[float, float | None]]
+
+
+def tiles(job: Job, plan: Plan, estimate: Estimate, budget: Budget | None = None) -> tuple[Tile, ...]:
+    """MFU, step, rate and chance to fit, and of a budget the run."""
+    time = interval(job, plan, estimate.step_time)
+    memory = interval(job, plan, estimate.reserved, "memory")
+    rate = job.tokens / estimate.step_time
+    step = f"{seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
+    room = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f}) of "
+    decisive = (
+        ("MFU", f"{estimate.mfu:.1%}", mfu_span(job, plan, estimate)),
+        ("Step", seconds(estimate.step_time), step),
+        ("Tokens per second", f"{rate:,.0f}", f"{estimate.tokens_per_s_per_gpu:,.0f} per GPU"),
+        ("Chance to fit", chance(job, estimate), f"{room}{job.usable_memory / GB:.1f}"),
+        *([_run(budget, rate)] if budget else []),
+    )
+    return tuple(Tile(name=name, value=value, about=about) for name, value, about in decisive)
+
+
+def _run(budget: Budget, rate: float) -> tuple[str, str, str]:
+    wall, cost = budget.charged(budget.tokens / rate)
+    about = "no price is known" if cost is None else f"{dollars(cost)}, {budget.price}"
+    return f"Run of {count(budget.tokens)} tokens", f"{wall / DAY:,.1f} days", f"{about}; with failures"
+
+
+def count(value: float) -> str:
+    """A large number for people.
+
+    >>> count(3e11), count(1.5e12), count(5000)
+    ('300 billion', '1.5 trillion', '5,000')
+    """
+    for word, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if value >= size:
+            return f"{value / size:,.4g} {word}"
+    return f"{value:,.0f}"
+
+
+def dollars(value: float) -> str:
+    """An amount of money.
+
+    >>> dollars(1_234_567), dollars(8_500)
+    ('1.23 million USD', '8,500 USD')
+    """
+    return f"{value / 1e6:,.3g} million USD" if value >= 1e6 else f"{value:,.0f} USD"

@@ -1,1 +1,0 @@
-"""Reports on communication, strategies and scaling."""

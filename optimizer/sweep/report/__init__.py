@@ -1,1 +1,0 @@
-"""The table and the page of a batch of jobs."""
