@@ -23,13 +23,13 @@ import pytest
 from optimizer.catalog import load_link
 from optimizer.catalog.readers.nvidia_topo import Topology
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.page.learn.textbook.bus_curve import ALL_REDUCE
+from optimizer.page.learn.textbook.bus_curve import all_reduce_perf
 from optimizer.page.learn.textbook.first_order import dense_flops, sharded_memory
 
 GRADIENTS = 4 * 2e9  # fp32 gradients of 2 billion parameters
 
 
-@pytest.mark.parametrize(("size", "microseconds", "algorithm", "bus"), ALL_REDUCE)
+@pytest.mark.parametrize(("size", "microseconds", "algorithm", "bus"), all_reduce_perf())
 def test_bus_bandwidth_of_the_nccl_table(size: int, microseconds: float, algorithm: float, bus: float) -> None:
     """Bus bandwidth is what each rank sends over the time: 1.75 of the algorithm bandwidth for eight ranks."""
     sent = float(volume_per_rank("all_reduce", size, 8))
@@ -39,7 +39,7 @@ def test_bus_bandwidth_of_the_nccl_table(size: int, microseconds: float, algorit
 
 def test_real_against_advertised() -> None:
     """235 of 300 GB/s by all-reduce, 274 by single copies; 376 of 450 GB/s on NVLink 4."""
-    assert round(ALL_REDUCE[-1][3] / (load_link("nvlink3").bandwidth / 1e9), 2) == 0.78
+    assert round(all_reduce_perf()[-1][3] / (load_link("nvlink3").bandwidth / 1e9), 2) == 0.78
     assert round(274e9 / load_link("nvlink3").bandwidth, 2) == 0.91
     assert int(100 * 376e9 / load_link("nvlink4").bandwidth) == 83
     assert round(1257.165 / 374.391, 1) == 3.4

@@ -78,26 +78,23 @@ class Act:
         """One of its parts, of which what has a condition is shown where it holds; or a table."""
         if name in shown.tables:
             return markup.table(*shown.tables[name]())
-        part = self.content["parts"][name]
-        kinds = {
-            kind: [each for each in part.get(kind, ()) if "when" not in each or value_of(each["when"], shown.values)]
+        part, values = self.content["parts"][name], shown.values
+        banners, figures, paragraphs, lines = (
+            [each for each in part.get(kind, ()) if "when" not in each or value_of(each["when"], values)]
             for kind in ("banner", "figure", "paragraph", "line")
-        }
-        return "".join(
-            (
-                *(_banner(each, shown.values) for each in kinds["banner"]),
-                markup.figures(figure_of(each, shown.values) for each in kinds["figure"]) if kinds["figure"] else "",
-                *(markup.paragraph(filled_in(each["text"], shown.values), each["name"]) for each in kinds["paragraph"]),
-                markup.worked(_filled(kinds["line"], shown.values), part["title"]) if kinds["line"] else "",
-            )
         )
+        pieces = [markup.banner(**_filled(each, values, "state", "title", "text", "name")) for each in banners]
+        pieces += [markup.figures(figure_of(each, values) for each in figures)] if figures else []
+        pieces += [markup.paragraph(**_filled(each, values, "text", "name")) for each in paragraphs]
+        pieces += [markup.worked((_filled(each, values, *each) for each in lines), part["title"])] if lines else []
+        return "".join(pieces)
 
 
-def figure_of(figure: Values, values: Values) -> markup.Figure:
+def figure_of(figure: Values, values: Values) -> dict[str, str]:
     """A figure with its grade: the first of `at_least` or `at_most` whose bound the value `of` keeps to.
 
     >>> graded = {"of": "mfu", "at_least": [[0.4, "fine"], [0, "failed"]]}
-    >>> figure_of({"name": "n", "label": "MFU", "value": "{mfu}", **graded}, {"mfu": 0.3}).state
+    >>> figure_of({"name": "n", "label": "MFU", "value": "{mfu}", **graded}, {"mfu": 0.3})["state"]
     'failed'
     """
     state, remark = markup.PLAIN, figure.get("remark", "")
@@ -106,13 +103,8 @@ def figure_of(figure: Values, values: Values) -> markup.Figure:
         lower, upper = figure.get("at_least", ()), figure.get("at_most", ())
         kept = [each for each in lower if value >= each[0]] or [each for each in upper if value <= each[0]]
         state, remark = kept[0][1], kept[0][2] if len(kept[0]) > 2 else remark
-    plain = {name: filled_in(figure[name], values) for name in ("label", "value")}
-    return markup.Figure(name=figure["name"], **plain, remark=filled_in(remark, values), state=state)
+    return {**_filled(figure, values, "name", "label", "value"), "remark": filled_in(remark, values), "state": state}
 
 
-def _banner(banner: Values, values: Values) -> str:
-    return markup.banner(banner["state"], banner["title"], filled_in(banner["text"], values), banner["name"])
-
-
-def _filled(lines: Sequence[Values], values: Values) -> list[markup.Line]:
-    return [markup.Line(**{key: filled_in(text, values) for key, text in line.items()}) for line in lines]
+def _filled(entry: Values, values: Values, *names: str) -> dict[str, str]:
+    return {name: filled_in(entry[name], values) for name in names}

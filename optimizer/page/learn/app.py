@@ -215,19 +215,14 @@ def _() -> None:
 
 
 @app.cell
-def _(
-    context: Any,
-    controls_2: Any,
-    forms: Any,
-    get_1: Any,
-    get_2: Any,
-    get_3: Any,
-    get_4: Any,
-    get_5: Any,
-    get_6: Any,
-    get_designs: Any,
-) -> None:
-    _right = view.rightness(forms, get_1(), get_2(), get_3(), get_4(), get_5(), get_6())
+def _(get_1: Any, get_2: Any, get_3: Any, get_4: Any, get_5: Any, get_6: Any) -> tuple[Any, ...]:
+    answers = (get_1(), get_2(), get_3(), get_4(), get_5(), get_6())
+    return (answers,)
+
+
+@app.cell
+def _(answers: Any, context: Any, controls_2: Any, forms: Any, get_designs: Any) -> None:
+    _right = view.rightness(forms, *answers)
     view.html(footer(context.value, _right, view.design_of(controls_2), get_designs()))
     return
 

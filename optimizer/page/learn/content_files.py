@@ -67,7 +67,7 @@ def table(name: str) -> Mapping[str, Any]:
     >>> table("act_1.toml")["message"]["sender"]
     'the lead of training infrastructure'
     """
-    found: Mapping[str, Any] = _one_line(tomllib.loads(_text(name)))
+    found: Mapping[str, Any] = _one_line(tomllib.loads(read(name)))
     return found
 
 
@@ -78,11 +78,12 @@ def texts(name: str) -> Mapping[str, str]:
     >>> texts("lab.md")["header"].splitlines()[0]
     '# The Parallelism Paradox'
     """
-    parts = re.split(r"^<!-- (\w+) -->\n", _text(name), flags=re.MULTILINE)[1:]
+    parts = re.split(r"^<!-- (\w+) -->\n", read(name), flags=re.MULTILINE)[1:]
     return {key: text.strip() for key, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _text(name: str) -> str:
+def read(name: str) -> str:
+    """The text of a file of the content."""
     return (files("optimizer.page.learn") / "content" / name).read_text(encoding="utf-8")
 
 

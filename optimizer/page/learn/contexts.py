@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from optimizer.job.job import Job
+from optimizer.page.learn.content_files import table
 
-SMALL, LARGE = "data parallel", "3-D parallel"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """A model preset on so many H100 with its batch; `title` is what the switch shows."""
-
-    name: str
-    title: str
-    model: str
-    gpus: int
-    global_batch: int
-    seq_len: int = 2048
+SMALL, LARGE = CONTEXTS = ("data parallel", "3-D parallel")
 
 
-CONTEXTS = {
-    SMALL: Context(name=SMALL, title="A. Data parallel: 7B on 64 H100", model="gpt3-6.7b", gpus=64, global_batch=2048),
-    LARGE: Context(name=LARGE, title="B. 3-D parallel: 175B on 1,024 H100", model="gpt3", gpus=1024, global_batch=1536),
-}
+def title(context: str) -> str:
+    """What the switch shows of a context."""
+    return str(next(each["title"] for each in table("lab.toml")["context"] if each["name"] == context))
 
 
 @cache
@@ -37,12 +24,10 @@ def job_of(context: str) -> Job:
     """
     from optimizer.catalog import load_cluster, load_model, load_stack
 
-    found = CONTEXTS[context]
+    numbers = next(each for each in table("lab.toml")["context"] if each["name"] == context)
     return Job(
-        model=load_model(found.model),
+        model=load_model(numbers["model"]),
         cluster=load_cluster("dgx-h100"),
         stack=load_stack("megatron-core"),
-        gpus=found.gpus,
-        seq_len=found.seq_len,
-        global_batch=found.global_batch,
+        **{name: numbers[name] for name in ("gpus", "seq_len", "global_batch")},
     )

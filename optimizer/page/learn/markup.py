@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-FINE, WARNED, FAILED, PLAIN = "fine", "warned", "failed", "plain"
+FINE, WARNED, FAILED, PLAIN = "fine", "warned", "failed", "plain"  # what gives a figure or a banner its colour
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One number shown large: its `name` (the element's id), what it is, the number in words, a remark, and how it is.
+def figures(shown: Iterable[Mapping[str, str]]) -> str:
+    """Numbers side by side, wrapping where the page is narrow: name (the element's id), label, value, remark, state.
 
-    How it is, one of FINE, WARNED, FAILED or PLAIN, gives it a colour; the remark says it in a word.
-    """
-
-    name: str
-    label: str
-    value: str
-    remark: str = ""
-    state: str = PLAIN
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One line worked out: what is computed, the formula, the formula with its values, and the result."""
-
-    name: str
-    what: str
-    formula: str
-    values: str
-    result: str
-
-
-def figures(shown: Iterable[Figure]) -> str:
-    """Numbers side by side, wrapping where the page is narrow.
-
-    >>> figures([Figure(name="mfu", label="MFU", value="<1 %")])[26:74]
+    >>> figures([{"name": "mfu", "label": "MFU", "value": "<1 %", "remark": "", "state": PLAIN}])[26:74]
     '<div class="plain"><dt>MFU</dt><dd><span class="'
     """
     cards = "".join(
-        f'<div class="{each.state}"><dt>{escape(each.label)}</dt>'
-        f'<dd><span class="learn-number" id="{each.name}">{escape(each.value)}</span>'
-        f"<small>{escape(each.remark)}</small></dd></div>"
+        f'<div class="{each["state"]}"><dt>{escape(each["label"])}</dt>'
+        f'<dd><span class="learn-number" id="{each["name"]}">{escape(each["value"])}</span>'
+        f"<small>{escape(each['remark'])}</small></dd></div>"
         for each in shown
     )
     return f'<dl class="learn-figures">{cards}</dl>'
 
 
-def worked(lines: Iterable[Line], title: str) -> str:
-    """Equations with the values put in, one line each."""
+def worked(lines: Iterable[Mapping[str, str]], title: str) -> str:
+    """Equations with the values put in, one line each: name (the result's id), what, formula, values, result."""
     rows = "".join(
-        f'<tr><th scope="row">{escape(line.what)}</th><td>{escape(line.formula)}</td>'
-        f'<td>{escape(line.values)}</td><td id="{line.name}">{escape(line.result)}</td></tr>'
+        f'<tr><th scope="row">{escape(line["what"])}</th><td>{escape(line["formula"])}</td>'
+        f'<td>{escape(line["values"])}</td><td id="{line["name"]}">{escape(line["result"])}</td></tr>'
         for line in lines
     )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Quantity", "Formula", "With your values", "Result"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from optimizer.calibration.groups import gathered
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
@@ -23,9 +24,17 @@ SAME = ("source", "model", "stack", "gpu", "seq_len", "dtype", "framework")  # o
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One row of presets/published.csv: MFU as measured, by the textbook and by the cost model [1].
+    """One row of presets/published.csv.
 
-    `needs` is the memory of a GPU by the rule of Act II [B], 0 where that was not asked.
+    Attributes:
+        run: the row.
+        job: what it trained.
+        plan: how.
+        seconds: of a step, as measured [s].
+        measured: its MFU [1].
+        priced: that of the cost model [1].
+        textbook: that of a textbook's formula [1].
+        needs: memory of a GPU by the rule of Act II [B], 0 where that was not asked.
     """
 
     run: Run
@@ -33,8 +42,8 @@ class Compared:
     plan: Plan
     seconds: float
     measured: float
-    textbook: float
     priced: float
+    textbook: float = 0.0
     needs: float = 0.0
 
     @property
@@ -48,29 +57,6 @@ class Compared:
         return self.needs <= HBM
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """A run with all that a comparison needs."""
-
-    run: Run
-    job: Job
-    plan: Plan
-    seconds: float
-
-    def compared(self, textbook: float, needs: float = 0.0) -> Compared:
-        """Beside the textbook's MFU [1] and memory [B], the measured MFU and that of the cost model."""
-        return Compared(
-            run=self.run,
-            job=self.job,
-            plan=self.plan,
-            seconds=self.seconds,
-            measured=mfu(self.job, self.seconds),
-            textbook=textbook,
-            priced=float(price(self.job, Plans.of([self.plan])).mfu[0]),
-            needs=needs,
-        )
-
-
 @once
 def data_parallel_runs() -> tuple[Compared, ...]:
     """Runs in 16 bits with data parallelism alone, of which the same source has another number of GPUs.
@@ -80,12 +66,10 @@ def data_parallel_runs() -> tuple[Compared, ...]:
     [('DGXC-0032', 16), ('DGXC-0034', 64)]
     """
     alone = [each for each in _known() if each.plan.tp == each.plan.pp == each.plan.cp == 1 and not each.job.quantised]
-    series: dict[tuple[str, ...], list[Known]] = {}
-    for each in alone:
-        series.setdefault(tuple(each.run.row.get(name, "") for name in SAME), []).append(each)
+    series = gathered(alone, lambda each: tuple(each.run.row.get(name, "") for name in SAME))
     several = [each for one in series.values() if len({other.job.gpus for other in one}) > 1 for each in one]
-    found = [each.compared(_alone(each.job)) for each in several]
-    return tuple(sorted(found, key=lambda each: (each.job.model.params, each.job.model.name, each.job.gpus)))
+    compared = [replace(each, textbook=_alone(each.job)) for each in several]
+    return tuple(sorted(compared, key=lambda each: (each.job.model.params, each.job.model.name, each.job.gpus)))
 
 
 @once
@@ -95,12 +79,9 @@ def gpt3_runs() -> tuple[Compared, ...]:
     >>> any(each.fits for each in gpt3_runs())
     False
     """
-    found = [
-        each.compared(_designed(each.plan), _needs(each.plan))
-        for each in _known()
-        if each.job.model.name == "gpt3" and each.job.cluster.device.name == "h100"
-    ]
-    return tuple(sorted(found, key=lambda each: each.job.gpus))
+    runs = [each for each in _known() if each.job.model.name == "gpt3" and each.job.cluster.device.name == "h100"]
+    compared = [replace(each, textbook=_designed(each.plan), needs=_needs(each.plan)) for each in runs]
+    return tuple(sorted(compared, key=lambda each: each.job.gpus))
 
 
 def error(found: Iterable[Compared], name: str) -> float:
@@ -148,11 +129,19 @@ def constants_of(job: Job) -> Constants:
 
 
 @once
-def _known() -> tuple[Known, ...]:
+def _known() -> tuple[Compared, ...]:
+    """The published runs with all that a comparison needs, and what the cost model says of them."""
     from optimizer.catalog.files import presets_folder
 
     return tuple(
-        Known(run=run, job=run.job, plan=run.plan, seconds=run.step_time)
+        Compared(
+            run=run,
+            job=run.job,
+            plan=run.plan,
+            seconds=run.step_time,
+            measured=mfu(run.job, run.step_time),
+            priced=float(price(run.job, Plans.of([run.plan])).mfu[0]),
+        )
         for run in read_runs(presets_folder() / FILE)
         if run.job and run.plan and run.step_time and not run.doubted
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from optimizer.page.learn.act import Act, Shown
 from optimizer.page.learn.acts.all import ACTS
 from optimizer.page.learn.chart import Chart
 from optimizer.page.learn.content_files import table, texts
-from optimizer.page.learn.contexts import CONTEXTS, SMALL
-from optimizer.page.learn.desk import Desk
+from optimizer.page.learn.contexts import CONTEXTS, SMALL, title
+from optimizer.page.learn.desk import Change, Desk
 from optimizer.page.learn.ledger import LONGEST, Entry, as_csv, as_json, sheet_named
 from optimizer.page.learn.question import PREDICTION, Question
 from optimizer.page.learn.textbook.bus_curve import LARGEST, read_curve
@@ -53,8 +54,8 @@ def header() -> Any:
 
 def context_choice() -> Any:
     """The switch between the two contexts."""
-    titles = {each.title: name for name, each in CONTEXTS.items()}
-    return mo.ui.radio(options=titles, value=CONTEXTS[SMALL].title, label=table("lab.toml")["context"])
+    titles = {title(name): name for name in CONTEXTS}
+    return mo.ui.radio(options=titles, value=title(SMALL), label=table("lab.toml")["choice"])
 
 
 def student_name() -> Any:
@@ -62,17 +63,14 @@ def student_name() -> Any:
     return mo.ui.text(label=table("lab.toml")["student"], max_length=LONGEST)
 
 
-def setters(
-    changes: Mapping[int, Callable[[Callable[[Answers], Answers]], None]],
-) -> Mapping[str, Callable[[str], None]]:
+def setters(changes: Mapping[int, Change]) -> Mapping[str, Callable[[str], None]]:
     """What sets the letter of each question, by its name, from what changes the answers of each act."""
 
-    def setter(number: int, name: str) -> Callable[[str], None]:
-        return lambda key: changes[number](lambda answers: {**answers, name: key})
+    def lock(change: Change, name: str, key: str) -> None:
+        change(lambda answers: {**answers, name: key})
 
-    return {
-        each["name"]: setter(number, each["name"]) for number in changes for each in ACTS[number].content["question"]
-    }
+    named = [(change, each["name"]) for act, change in changes.items() for each in ACTS[act].content["question"]]
+    return {name: partial(lock, change, name) for change, name in named}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
 from optimizer.page.learn.plan_operators import operators_of
 from optimizer.page.learn.priced import best, designed, nearest
 from optimizer.page.learn.question import Question
-from optimizer.page.learn.textbook.bus_curve import ALL_REDUCE, LARGEST, pasted, printed, read_curve
+from optimizer.page.learn.textbook.bus_curve import LARGEST, all_reduce_perf, pasted, printed, read_curve
 from optimizer.page.learn.textbook.data_parallel import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
 from optimizer.page.learn.textbook.design import CEILING, GPUS, HBM, Design
 from optimizer.page.learn.textbook.volumes import Volumes, hop_rows
@@ -201,7 +201,7 @@ def test_weak_scaling_keeps_more_than_strong() -> None:
 
 
 def test_columns_of_the_curve_are_those_printed() -> None:
-    for line, (size, _, algorithm, bus) in zip(printed(), ALL_REDUCE, strict=True):
+    for line, (size, _, algorithm, bus) in zip(printed(), all_reduce_perf(), strict=True):
         assert line.size == size
         assert line.algorithm / 1e9 == pytest.approx(algorithm, rel=5e-4, abs=0.005)
         assert line.bus / 1e9 == pytest.approx(bus, rel=5e-4, abs=0.005)

@@ -8,8 +8,8 @@ from math import log10
 
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.content_files import Values
-from optimizer.page.learn.contexts import CONTEXTS, job_of
+from optimizer.page.learn.content_files import Values, table
+from optimizer.page.learn.contexts import job_of, title
 from optimizer.page.learn.once import once
 from optimizer.page.learn.priced import best
 from optimizer.page.learn.textbook.volumes import MANY, Sent, Volumes, hop_rows
@@ -43,9 +43,10 @@ def volume_numbers(volumes: Volumes) -> Numbers:
     """Bytes of a GPU per step, strategy by strategy [GB]."""
     sent = volumes.sent
     values = [each.volume / 1e9 for each in sent]
+    formulas = {line["what"]: line["formula"] for line in table("act_4.toml")["parts"]["lines"]["line"]}
     return Numbers(
         series={"bars": Series(x=values, look={"color": list(PALETTE[:4])})},
-        rows=[{"sent": each, "formula": each.formula} for each in sent],
+        rows=[{"sent": each, "formula": formulas[each.strategy]} for each in sent],
         values={"most": max(sent, key=lambda each: each.volume)},
         xaxis={"range": [-0.5, 1 + log10(max(values))]},
     )
@@ -90,7 +91,7 @@ def plan_rows(context: str) -> tuple[str, Sequence[str], Sequence[Sequence[str]]
     ]
     hops = (f"sent in {tier.name}" for tier in study.job.cluster.tiers)
     columns = ["what", "collective", "ranks", "per step", "message", *hops, "time, bare"]
-    return f"{CONTEXTS[context].title}: {study.plan.summary()}", columns, rows
+    return f"{title(context)}: {study.plan.summary()}", columns, rows
 
 
 def _by_name(volumes: Volumes) -> dict[str, Sent]:

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from optimizer.base.errors import InputError
-from optimizer.catalog.readers.nccl_tests import CollectiveSample, nccl_samples
+from optimizer.catalog.readers.nccl_tests import nccl_samples
 from optimizer.objectives.network.collectives import volume_per_rank
+from optimizer.page.learn.content_files import read
 from optimizer.page.learn.textbook.first_order import dense_flops
 
-# size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one node of eight A100, as the article
-# on networks behind this act prints them
-ALL_REDUCE = (
-    (32_768, 43.83, 0.75, 1.31),
-    (65_536, 46.80, 1.40, 2.45),
-    (131_072, 51.76, 2.53, 4.43),
-    (262_144, 61.38, 4.27, 7.47),
-    (524_288, 80.40, 6.52, 11.41),
-    (1_048_576, 101.9, 10.29, 18.00),
-    (2_097_152, 101.4, 20.68, 36.18),
-    (4_194_304, 101.5, 41.33, 72.33),
-    (8_388_608, 133.5, 62.82, 109.93),
-    (16_777_216, 276.6, 60.66, 106.16),
-    (33_554_432, 424.0, 79.14, 138.49),
-    (67_108_864, 684.6, 98.02, 171.54),
-    (134_217_728, 1327.6, 101.10, 176.92),
-    (268_435_456, 2420.6, 110.90, 194.07),
-    (536_870_912, 4218.4, 127.27, 222.72),
-    (1_073_741_824, 8203.9, 130.88, 229.04),
-    (2_147_483_648, 16240, 132.23, 231.41),
-    (4_294_967_296, 32136, 133.65, 233.88),
-    (8_589_934_592, 64074, 134.06, 234.61),
-    (17_179_869_184, 127997, 134.22, 234.89),
-)
 RANKS = 8
 LARGEST = 200_000  # characters of a pasted table
 
@@ -63,9 +41,19 @@ class Reading:
         return float(volume_per_rank(self.kind, self.size, self.ranks)) / self.seconds
 
 
+@cache
+def all_reduce_perf() -> tuple[tuple[float, ...], ...]:
+    """Size [B], time [us], algorithm and bus bandwidth [GB/s] of all_reduce_perf on one node of eight A100.
+
+    Source: the article on networks behind the act prints them.
+    """
+    _, *lines = read("all_reduce_perf.csv").splitlines()
+    return tuple(tuple(map(float, line.split(","))) for line in lines)
+
+
 def printed() -> tuple[Reading, ...]:
-    """The table above."""
-    return tuple(Reading(size=size, seconds=1e-6 * time, ranks=RANKS) for size, time, _, _ in ALL_REDUCE)
+    """Those lines."""
+    return tuple(Reading(size=size, seconds=1e-6 * time, ranks=RANKS) for size, time, _, _ in all_reduce_perf())
 
 
 def pasted(text: str) -> tuple[Reading, ...]:
@@ -75,8 +63,9 @@ def pasted(text: str) -> tuple[Reading, ...]:
     """
     if len(text) > LARGEST:
         raise InputError(f"the table must have at most {LARGEST:,} characters, but got {len(text):,}")
-    found = nccl_samples(text, Path("pasted table"))
-    return tuple(sorted((_reading(one) for one in found if not one.in_place), key=lambda line: line.size))
+    samples = nccl_samples(text, Path("pasted table"))
+    lines = (Reading(size=x.message, seconds=x.time, ranks=x.ranks, kind=x.kind) for x in samples if not x.in_place)
+    return tuple(sorted(lines, key=lambda line: line.size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +105,7 @@ def half_message(readings: tuple[Reading, ...]) -> float:
     """The smallest message that reaches half of the best bus bandwidth [B].
 
     >>> half_message(printed())
-    33554432
+    33554432.0
     """
     best = max(line.bus for line in readings)
     return next(line.size for line in readings if line.bus >= best / 2)
@@ -163,7 +152,3 @@ class Bottleneck:
     def bound(self) -> bool:
         """Whether communication takes longer."""
         return self.communication > self.computation
-
-
-def _reading(sample: CollectiveSample) -> Reading:
-    return Reading(size=sample.message, seconds=sample.time, ranks=sample.ranks, kind=sample.kind)

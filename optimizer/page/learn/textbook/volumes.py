@@ -19,12 +19,11 @@ MANY = 10**6  # ranks for which (N - 1) / N is 1
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """What one GPU sends in a step [B], in how many messages, by which formula."""
+    """What one GPU sends in a step by a strategy: its volume [B] in so many messages."""
 
     strategy: str
     volume: float
     messages: int
-    formula: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +69,10 @@ class Volumes:
         sums, weights = (float(volume_per_rank("all_reduce", n, self.ranks)) for n in (self.activations, self.weights))
         inner = 2.0 * self.activations if self.ranks > 1 else 0.0
         return (
-            Sent(strategy="DP", volume=weights, messages=1, formula="2 P (N - 1) / N"),
-            Sent(strategy="FSDP", volume=2.0 * gathered + scattered, messages=3 * LAYERS, formula="3 P (N - 1) / N"),
-            Sent(
-                strategy="TP",
-                volume=4 * LAYERS * sums,
-                messages=4 * LAYERS,
-                formula="4 L x 2 x (2 B S H) (N - 1) / N",
-            ),
-            Sent(
-                strategy="PP",
-                volume=inner,
-                messages=2 * self.microbatches,
-                formula="2 M x (2 B S H) / M, of an inner stage",
-            ),
+            Sent(strategy="DP", volume=weights, messages=1),
+            Sent(strategy="FSDP", volume=2.0 * gathered + scattered, messages=3 * LAYERS),
+            Sent(strategy="TP", volume=4 * LAYERS * sums, messages=4 * LAYERS),
+            Sent(strategy="PP", volume=inner, messages=2 * self.microbatches),
         )
 
 
