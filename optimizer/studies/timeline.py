@@ -9,10 +9,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.pipeline.schedules import BY_NAME, schedule_order
 from optimizer.objectives.pipeline.simulator import Timeline, simulate
-from optimizer.search.layouts.band import EFFORT
-from optimizer.search.layouts.layout import Layout, best_assignment, placed_layout
+from optimizer.search.layouts.candidates import EFFORT
+from optimizer.search.layouts.costs import pass_times
 from optimizer.search.layouts.problem import layer_costs, problem_of
-from optimizer.search.layouts.table import pass_times
+from optimizer.search.layouts.solve.layout import Layout, best_assignment, placed_layout
 from optimizer.studies.room import Room
 
 

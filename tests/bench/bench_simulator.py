@@ -10,8 +10,8 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.pipeline.schedules import schedule_order
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
-from optimizer.search.layouts.layout import best_assignment
 from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.solve.layout import best_assignment
 
 SHAPES = {"1f1b": (64, 1, 1024), "interleaved": (16, 4, 256), "zero-bubble": (32, 1, 512)}
 PLANS = {

@@ -302,7 +302,7 @@ from optimizer.catalog import device_names, load_cluster, load_model, model_name
 from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
 from optimizer.objectives.step.explain import explain
-from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.solve.layout import best_assignment
 from optimizer.search.layouts.problem import layout_problem
 from tests.constraints.test_rules import test_check_equals_post_on_every_plan
 from tests.search.jobs import small_job

@@ -83,7 +83,7 @@ def plan_layout(plan: Plan, model: Model) -> str:
 
 
 def runs_layout(runs: Sequence[Runs]) -> str:
-    """The runs of layers on every virtual stage, as search/layouts/layout.py finds them, in the same notation.
+    """The runs of layers on every virtual stage, as search/layouts/solve/layout.py finds them, in the same notation.
 
     >>> runs_layout([(("embedding", 1), ("dense", 3)), (("moe", 2),), (("moe", 1), ("mtp", 1)), (("head", 1),)])
     'Et*3|t*2|tm|L'

@@ -53,7 +53,7 @@ class Formula:
     @property
     def name(self) -> str:
         """What code calls the function."""
-        return self.function.__name__
+        return (self.documented or self.function).__name__
 
     @property
     def about(self) -> str:

@@ -96,7 +96,7 @@ def hosted_bytes(bill: Bill, kind: str) -> FloatArray:
     return entry.gathered(entry.cost.hosted)
 
 
-def logit_bytes(bill: Bill, kind: str) -> FloatArray:
+def logits(bill: Bill, kind: str) -> FloatArray:
     """Logits of the loss, those of prediction layers too [B]: layers by kind, static: bytes of each [B].
 
     Source: Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py; bytes per logit are fitted (logit_memory).
@@ -190,7 +190,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
             "logits",
             "logits",
             # A compiler lays what is recomputed where the logits were.
-            PerLayer(logit_bytes, free_early=lambda bill: not bill.job.stack.features.gathers_layers),
+            PerLayer(logits, free_early=lambda bill: not bill.job.stack.features.gathers_layers),
             fragments=True,
             parameters=("logit_memory",),
         ),

@@ -171,7 +171,7 @@ def optimizer(
     [B]; passes: HBM traffic over one read and write (stack) [1]; bandwidth: of HBM, host_bandwidth: of the host link
     [B/s]; offload: share of the state on the host [1].
 
-    Source: as `update_bytes`.
+    Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 for the state; Ren et al., arXiv 2101.06840 for offload.
 
     >>> numbers = (1e9, 30.0, 1.0, 3e12, 0.0, 34.0, 1e11)
     >>> float(optimizer(*map(np.array, numbers)))

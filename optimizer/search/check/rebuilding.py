@@ -23,9 +23,9 @@ from optimizer.search.check.plan_rules import possible, priced
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.band import bounds_of
+from optimizer.search.layouts.assigned import Bounds
 from optimizer.search.layouts.best_even import best_even
-from optimizer.search.layouts.laid_out import Bounds
+from optimizer.search.layouts.candidates import bounds_of
 from optimizer.search.plan.alternatives import flags, near_ties
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status

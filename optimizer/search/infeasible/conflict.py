@@ -26,7 +26,7 @@ from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.proof import core
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.least_memory import LeastMemory
 
 CUT_SHORT = "the time was over before it was known whether less clashes, and what would be enough"
 CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it saves

@@ -19,7 +19,7 @@ from optimizer.job.plan import FIELDS, IntArray, Plans
 from optimizer.job.variables import VARIABLES
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.enumerate import plans_of, walk
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.least_memory import LeastMemory
 
 FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
 PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's

@@ -11,7 +11,7 @@ from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Points
-from optimizer.search.layouts.laid_out import Candidate
+from optimizer.search.layouts.assigned import Candidate
 
 LEADING = 20  # even splits whose stages are looked at one by one
 

@@ -7,7 +7,7 @@ import numpy as np
 from optimizer.job.plan import Plans
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
-from optimizer.search.layouts.laid_out import Candidate, Held, LaidOut
+from optimizer.search.layouts.assigned import Candidate, Held, LaidOut
 
 
 def as_given(swept: Sweep) -> LaidOut:

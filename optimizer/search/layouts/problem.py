@@ -30,7 +30,7 @@ from optimizer.objectives.step.host_room import host_room
 from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
-from optimizer.search.layouts.table import FREE, LayerSeconds, StageCosts, stage_costs
+from optimizer.search.layouts.costs import FREE, LayerSeconds, StageCosts, stage_costs
 
 RECOMPUTED_BY = {
     BY_STAGE: "",
@@ -50,7 +50,7 @@ class LayoutProblem:
     of the host for a GPU of it [B].
     filled: what weights' gradients fill of the bubble under a zero-bubble schedule [s]. hides: share of what can hide
     once per step that does [1]. even: the software cuts the layers into equal virtual stages only. alike: it recomputes
-    the first so many layers of every virtual stage, equally many on all, or all with the prediction layers.
+    the first so many layers of every virtual stage, equally many on all, or all with the MTP layers.
     """
 
     kinds: Mapping[str, LayerSeconds[float]]
@@ -150,10 +150,10 @@ def recomputable(problem: LayoutProblem) -> tuple[str, ...]:
 
 
 def firsts(sequence: Runs) -> tuple[int, ...]:
-    """Numbers of first layers among which is the leanest to recompute on every virtual stage, whatever the cuts.
+    """Numbers of first layers among which is the one of least memory on every virtual stage, whatever the cuts.
 
     One layer more frees memory, but where it is the first of its kind: what a stage holds while it recomputes a layer
-    may be more. So all layers are leanest, or so many that no virtual stage comes to its second kind.
+    may be more. So memory is least with all layers, or with so many that no virtual stage comes to its second kind.
 
     >>> firsts((("embedding", 1), ("dense", 3), ("moe", 58), ("head", 1)))
     (1, 2, 3, 61)
@@ -163,7 +163,7 @@ def firsts(sequence: Runs) -> tuple[int, ...]:
 
 
 def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[Runs]:
-    """What each virtual stage holds: so many transformer layers; prediction layers so many virtual stages before the
+    """What each virtual stage holds: so many transformer layers; MTP layers so many virtual stages before the
     last one.
     """
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
@@ -213,7 +213,7 @@ def _cuts_searched(job: Job) -> str:
 def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
     """Fewest and most transformer layers on each virtual stage.
 
-    Without interleaving, one, but at the ends and where prediction layers may lie. Interleaved, at most one more than
+    Without interleaving, one, but at the ends and where MTP layers may lie. Interleaved, at most one more than
     their share or one less, but in the last ones: virtual stages of unlike length stall the schedule. All alike where
     the software cuts evenly.
     """

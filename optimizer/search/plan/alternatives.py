@@ -16,8 +16,8 @@ from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.layouts.band import place
-from optimizer.search.layouts.laid_out import LaidOut
+from optimizer.search.layouts.assigned import LaidOut
+from optimizer.search.layouts.candidates import place
 
 PLACED = 8  # runners-up whose layers are placed
 

@@ -12,10 +12,10 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
-from optimizer.search.layouts.band import lay_out, place
+from optimizer.search.layouts.assigned import Candidate, LaidOut
 from optimizer.search.layouts.best_even import best_even
+from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.given import as_given
-from optimizer.search.layouts.laid_out import Candidate, LaidOut
 from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up
 
 

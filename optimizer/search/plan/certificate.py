@@ -20,8 +20,8 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
-from optimizer.search.layouts.laid_out import Candidate, Held, LaidOut
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.assigned import Candidate, Held, LaidOut
+from optimizer.search.layouts.least_memory import LeastMemory
 from optimizer.search.layouts.problem import layouts_searched
 
 

@@ -19,7 +19,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.laid_out import LaidOut
+from optimizer.search.layouts.assigned import LaidOut
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
 from optimizer.search.plan.best import Known, laid_out_best
 

@@ -11,9 +11,9 @@ from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
-from optimizer.search.layouts.band import SAME, lay_out
+from optimizer.search.layouts.assigned import Candidate
+from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.given import as_given
-from optimizer.search.layouts.laid_out import Candidate
 from optimizer.search.plan.alternatives import estimate_of
 
 

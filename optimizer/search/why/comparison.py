@@ -21,7 +21,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice, plans_of
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.least_memory import LeastMemory
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.search.plan.best import Best, best_plan
 

@@ -16,8 +16,8 @@ from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespan, stall
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.stalled import stalled
-from optimizer.search.layouts.layout import placed_layout
 from optimizer.search.layouts.problem import layer_costs, problem_of
+from optimizer.search.layouts.solve.layout import placed_layout
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.studies.timeline import timeline_of

@@ -20,8 +20,8 @@ from optimizer.objectives.step.once import once_per_step, work_of
 from optimizer.objectives.step.price import Step, price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.layouts.bound import step_floor
-from optimizer.search.layouts.table import pass_times, stage_costs
+from optimizer.search.layouts.bounds.step_floor import step_floor
+from optimizer.search.layouts.costs import pass_times, stage_costs
 from tests.objectives.drawn import CLUSTERS, MODELS, STACKS, cluster, jobs, knobs, plans, stack
 
 

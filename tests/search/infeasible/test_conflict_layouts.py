@@ -23,7 +23,7 @@ from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.least_memory import LeastMemory
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, small_job

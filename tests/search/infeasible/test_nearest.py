@@ -20,7 +20,7 @@ from optimizer.objectives.pipeline.schedules import bubble_left
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.layouts.leanest import LeastMemory
+from optimizer.search.layouts.least_memory import LeastMemory
 from tests.search.jobs import jobs, small_job
 from tests.thorough import cases
 

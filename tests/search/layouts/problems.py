@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
-from optimizer.search.layouts.table import LayerSeconds
+from optimizer.search.layouts.costs import LayerSeconds
 
 Layer = Mapping[str, float]
 

@@ -17,14 +17,14 @@ from optimizer.objectives.pipeline.simulator import simulate
 from optimizer.objectives.pipeline.stages import Runs, layer_sequence
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.layout import (
+from optimizer.search.layouts.costs import pass_times
+from optimizer.search.layouts.problem import LayoutProblem, layer_costs, layout_problem, layouts_searched
+from optimizer.search.layouts.solve.layout import (
     Layout,
     assess,
     best_assignment,
     even_layout,
 )
-from optimizer.search.layouts.problem import LayoutProblem, layer_costs, layout_problem, layouts_searched
-from optimizer.search.layouts.table import pass_times
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import MIXED, MIXTURE, small_job
 from tests.search.layouts.problems import costs

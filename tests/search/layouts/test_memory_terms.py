@@ -24,10 +24,10 @@ from optimizer.objectives.step.memory_term import InFlight, MemoryTerm, PerEleme
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.layouts.layout import best_assignment, placed_layout
-from optimizer.search.layouts.leanest import LeastMemory
-from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
+from optimizer.search.layouts.least_memory import LeastMemory
 from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.solve.layout import best_assignment, placed_layout
+from optimizer.search.layouts.solve.least_memory import fitting_layout, least_memory_layout
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE as SMALL
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
@@ -172,7 +172,7 @@ def test_bounds_and_the_least_memory_count_every_term(term: MemoryTerm | None, m
         free = replace(some, layers_per_stage=(), recompute_layers=(), mtp_ahead=0)
         bound = float(search.bounds(job, Plans.of([free]))[0])
         problem = replace(layout_problem(job, free), usable=1e12)
-        layout = leanest_layout(problem, bound)
+        layout = least_memory_layout(problem, bound)
         assert layout is not None
         assert bound <= max(layout.memory) <= max(reserved(job, some, Knobs())) * (1 + 2e-6)
         assert max(layout.memory) == pytest.approx(max(reserved(job, layout.of(free), Knobs())), rel=1e-9)

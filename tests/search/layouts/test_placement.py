@@ -13,8 +13,8 @@ from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan, Plans, balanced
 from optimizer.job.stack import Features, Stack
 from optimizer.objectives.step.price import price
-from optimizer.search.layouts.layout import assess, best_assignment, placed_layout
 from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.solve.layout import assess, best_assignment, placed_layout
 
 BESIDE = ("overhead", "stragglers")  # what is the same for every layout, and what grows with the rest
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)

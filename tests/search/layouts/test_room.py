@@ -13,7 +13,7 @@ from optimizer.job.stack import Features
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.shares import fixed_prospects
+from optimizer.search.layouts.bounds.shares import fixed_prospects
 from tests.search.jobs import MIXTURE, small_job
 from tests.search.plan.test_joint_optimum import every_layout
 

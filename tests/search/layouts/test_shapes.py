@@ -13,8 +13,6 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.search.layouts.layout import Layout, assess, recomputed_alike, shaped_layout
-from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import (
     LayoutProblem,
     layout_problem,
@@ -22,8 +20,10 @@ from optimizer.search.layouts.problem import (
     recomputable,
     runs_of,
 )
-from optimizer.search.layouts.shaped import fastest, leanest
-from optimizer.search.layouts.shapes import FEW, Shapes, every, nearly_even, shapes_of
+from optimizer.search.layouts.solve.fastest_shape import fastest, least_memory_shape
+from optimizer.search.layouts.solve.layout import Layout, assess, recomputed_alike, shaped_layout
+from optimizer.search.layouts.solve.loads import Loads
+from optimizer.search.layouts.solve.shapes import FEW, Shapes, every, nearly_even, shapes_of
 from tests.search.layouts.test_layout import random_problem
 
 
@@ -90,7 +90,7 @@ def test_the_leanest_shape_is_that_of_exhaustion(seed: int) -> None:
     problem = interleaved(seed)
     shapes = shapes_of(problem)
     listed = (layout for row in range(len(shapes)) for layout in choices(problem, shapes, row))
-    found = shaped_layout(problem, leanest(problem))
+    found = shaped_layout(problem, least_memory_shape(problem))
     assert found is not None
     assert max(found.memory) == pytest.approx(min(max(layout.memory) for layout in listed), rel=1e-9)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from optimizer.base.errors import Infeasible
-from optimizer.search.layouts import solved
-from optimizer.search.layouts.layout import Layout, best_assignment
 from optimizer.search.layouts.problem import LayoutProblem
-from optimizer.search.layouts.solved import Solved
+from optimizer.search.layouts.solve import solved
+from optimizer.search.layouts.solve.layout import Layout, best_assignment
+from optimizer.search.layouts.solve.solved import Solved
 from tests.search.layouts.problems import costs
 
 LAYERS = LayoutProblem(

@@ -11,9 +11,9 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.price import price
-from optimizer.search.layouts.bound import step_floor
-from optimizer.search.layouts.layout import best_assignment
+from optimizer.search.layouts.bounds.step_floor import step_floor
 from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.solve.layout import best_assignment
 
 PLAN = Plan(tp=4, pp=8, dp=32, num_microbatches=48, sequence_parallel=True)
 

@@ -19,8 +19,8 @@ from optimizer.search.lattice import enumerate as enumerate_
 from optimizer.search.lattice.enumerate import Space, plans_of
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
-from optimizer.search.layouts.band import lay_out, place
 from optimizer.search.layouts.best_even import best_even
+from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.plan import best, found
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan

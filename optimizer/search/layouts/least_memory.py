@@ -19,10 +19,10 @@ from optimizer.objectives.step.linear_stage import LinearStage, linear_stage, re
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.knobs import columns, taken
-from optimizer.search.layouts.even_splits import even_memory, only_even
-from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
+from optimizer.search.layouts.bounds.even_splits import even_memory, only_even
+from optimizer.search.layouts.bounds.stage_needs import Needs, mean_need, needs_of
 from optimizer.search.layouts.problem import memory_problem
-from optimizer.search.layouts.stage_needs import Needs, mean_need, needs_of
+from optimizer.search.layouts.solve.least_memory import fitting_layout, least_memory_layout
 
 BATCH = 512  # plans whose stages are looked at together
 CLOSE = 0.05e9  # bytes to which the least memory is told
@@ -30,7 +30,7 @@ CLOSE = 0.05e9  # bytes to which the least memory is told
 
 @dataclass(frozen=True, kw_only=True)
 class LeastMemory:
-    """What plans reserve at these knobs, or as near as the software can set them, under their leanest layout.
+    """What plans reserve at these knobs, or as near as the software can set them, under their layout of least memory.
 
     Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
     else decides it: the memory and whether all layers are to be recomputed. Its searches raise TimeLimit after the
@@ -98,7 +98,7 @@ class LeastMemory:
 
         It is exact to 50 MB, and to the GB in which memory is bought.
         """
-        best, leanest = np.inf, None
+        best, least_plan = np.inf, None
         waiting: list[tuple[FloatArray, Plans]] = []
         for plans in chunks:
             self.deadline.go_on()
@@ -112,12 +112,12 @@ class LeastMemory:
             even = np.where(activations_held(bill), even, np.inf)
             place = int(np.argmin(even))
             if even[place] < best:
-                best, leanest = float(even[place]), laid_out(job, some.plan(place))
+                best, least_plan = float(even[place]), laid_out(job, some.plan(place))
             low = bounds < best
             low[first] &= ~only_even(job, some)
             waiting.append((bounds[low], plans.take(low)))
         if job.layout_given or not waiting:
-            return best, leanest
+            return best, least_plan
         bounds, plans = np.concatenate([lows for lows, _ in waiting]), Plans.joined([some for _, some in waiting])
         order = np.argsort(bounds, kind="stable")
         for start in range(0, len(order), BATCH):
@@ -133,11 +133,11 @@ class LeastMemory:
                 self.deadline.go_on()
                 problem = memory_problem(job, some.plan(index), memory.row(index))
                 problem = replace(problem, usable=_telling(job, best))
-                layout = leanest_layout(problem, bound, self.deadline.left)
+                layout = least_memory_layout(problem, bound, self.deadline.left)
                 if layout is not None:
-                    best, leanest = max(layout.memory), layout.of(some.plan(index))
+                    best, least_plan = max(layout.memory), layout.of(some.plan(index))
                     room = needs.have_room(_telling(job, best))
-        return best, leanest
+        return best, least_plan
 
     def bounds(self, job: Job, plans: Plans, at_most: float = np.inf) -> FloatArray:
         """Memory that each plan reserves under every layout [B]: the memory itself where there is one layout only.

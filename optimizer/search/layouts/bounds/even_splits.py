@@ -1,4 +1,4 @@
-"""Even splits at their leanest, for many plans at once: what every stage reserves under the best choice."""
+"""Least memory of even splits, for many plans at once: what every stage reserves under the best choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from optimizer.search.layouts.problem import firsts
 
 
 def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
-    """Memory that each plan's even split reserves when each stage recomputes what makes it leanest [B]."""
+    """Memory that each plan's even split reserves when each stage recomputes what makes that least [B]."""
     model, options = bill.job.model, []
     for placed in _options(bill.job, bill.plans):
         some = bill.placed(placed)
@@ -33,9 +33,9 @@ def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
 
 
 def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
-    """All layers recomputed under full recomputation; none; and mixtures only, where there are dense layers too.
+    """All layers recomputed under full recomputation; none; and MoE layers only, where there are dense layers too.
 
-    Where the software recomputes equally many layers on every virtual stage, the numbers that may be leanest.
+    Where the software recomputes equally many layers on every virtual stage, the numbers of which one has the least.
     """
     every = placements(job, plans)
     yield every
@@ -48,15 +48,15 @@ def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
         yield tuple(replace(placed, recomputed=(0,) * len(placed.recomputed)) for placed in every)
         if 0 < job.model.moe_layers < job.model.layers:
             shapes = list(zip(plans.pp.tolist(), plans.vpp.tolist(), strict=True))
-            moe = {shape: _mixtures(job, *shape) for shape in set(shapes)}
+            moe = {shape: _moe_layers(job, *shape) for shape in set(shapes)}
             yield tuple(
                 replace(placed, recomputed=moe[shape] if placed.recomputed else ())
                 for placed, shape in zip(every, shapes, strict=True)
             )
 
 
-def _mixtures(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
-    """Mixtures on each stage of an even split."""
+def _moe_layers(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
+    """MoE layers on each stage of an even split."""
     edges = np.concatenate([[0], np.cumsum(virtual_stages((), job.model.layers, pp, vpp))])
     before = np.concatenate([[0], np.cumsum(moe_pattern(job.model))])
     return tuple(np.diff(before[edges]).reshape(vpp, pp).sum(axis=0).tolist())

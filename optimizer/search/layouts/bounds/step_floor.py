@@ -18,9 +18,9 @@ from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import needed_offload
-from optimizer.search.layouts.room import obliged_layers, room_of
-from optimizer.search.layouts.stage_needs import SLACK, common
-from optimizer.search.layouts.table import StageCosts
+from optimizer.search.layouts.bounds.room import obliged_layers, room_of
+from optimizer.search.layouts.bounds.stage_needs import SLACK, common
+from optimizer.search.layouts.costs import StageCosts
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 

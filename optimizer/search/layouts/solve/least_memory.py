@@ -11,16 +11,16 @@ import numpy as np
 from optimizer.base.errors import Infeasible
 from optimizer.job.plan import Placement
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
-from optimizer.search.layouts.layout import (
+from optimizer.search.layouts.problem import LayoutProblem, firsts, recomputable
+from optimizer.search.layouts.solve.fastest_shape import least_memory_shape
+from optimizer.search.layouts.solve.layout import (
     Layout,
     assess,
-    leanest_assignment,
+    least_memory_assignment,
     placed_layout,
     recomputed_alike,
     shaped_layout,
 )
-from optimizer.search.layouts.problem import LayoutProblem, firsts, recomputable
-from optimizer.search.layouts.shaped import leanest
 
 PRECISION = 1e-6  # share of the least memory to which it is found
 
@@ -30,21 +30,21 @@ def fitting_layout(problem: LayoutProblem, time_limit: float | None = None) -> L
     in time [s].
     """
     if problem.vpp > 1:
-        lean = shaped_layout(problem, leanest(problem))
+        lean = shaped_layout(problem, least_memory_shape(problem))
         return lean if lean and lean.fits(problem) else None
     if problem.even:
-        even = leanest_recomputed(problem, placed_layout(problem, Placement()))
+        even = recomputed_for_least_memory(problem, placed_layout(problem, Placement()))
         return even if even.fits(problem) else None
     layout, possible = filled(problem)
     if not possible or (layout and layout.fits(problem)):
         return layout
     try:
-        return leanest_assignment(problem, time_limit=time_limit)
+        return least_memory_assignment(problem, time_limit=time_limit)
     except Infeasible:
         return None
 
 
-def leanest_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float | None = None) -> Layout | None:
+def least_memory_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: float | None = None) -> Layout | None:
     """The layout whose fullest stage reserves least, to a millionth, if one fits in the problem's memory.
 
     None reserves less than `bound` [B]. Raises TimeLimit as fitting_layout does.
@@ -67,7 +67,7 @@ def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
     """A layout of a pipeline without interleaving that fits, and whether there may be one if none was found.
 
     Stage after stage takes as many layers as it has room for, so that the least is left to the later ones: there is no
-    layout where that fails although stages may stay empty. Prediction layers lie with the head, or on the stage before
+    layout where that fails although stages may stay empty. MTP layers lie with the head, or on the stage before
     it where the head is alone.
     """
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
@@ -77,12 +77,14 @@ def filled(problem: LayoutProblem) -> tuple[Layout | None, bool]:
     for ahead, first in product(aheads, (0, *firsts(problem.sequence)) if problem.alike else (0,)):
         counts = _filled(problem, names, ahead, first, empty=False)
         if counts is not None:
-            return leanest_recomputed(problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))), True
+            return recomputed_for_least_memory(
+                problem, placed_layout(problem, Placement(layers=counts, mtp_ahead=ahead))
+            ), True
         possible = possible or _filled(problem, names, ahead, first, empty=True) is not None
     return None, possible
 
 
-def leanest_recomputed(problem: LayoutProblem, layout: Layout) -> Layout:
+def recomputed_for_least_memory(problem: LayoutProblem, layout: Layout) -> Layout:
     """The layout with those layers of each stage recomputed with which the stage reserves least."""
     if problem.alike:
         options = [recomputed_alike(problem, layout.kinds, first) for first in (0, *firsts(problem.sequence))]
@@ -104,7 +106,7 @@ def _filled(
 
     Where stages recompute alike, they do the `first` layers of each, or all for 0.
     """
-    mixtures = np.concatenate([[0], np.cumsum([kind == MOE for kind in names])]).tolist()
+    moe_layers = np.concatenate([[0], np.cumsum([kind == MOE for kind in names])]).tolist()
     last, predicted = problem.pp - 1, problem.pp - 1 - ahead
     predicting = sum(count for kind, count in problem.sequence if kind == MTP)
     ended = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
@@ -117,10 +119,10 @@ def _filled(
         low, high = -1, most
         while low < high:
             middle = (low + high + 1) // 2
-            moe = mixtures[start + middle] - mixtures[start]
+            moe = moe_layers[start + middle] - moe_layers[start]
             held = {**ends, DENSE: middle - moe, MOE: moe}
             if problem.alike:
-                mixed = mixtures[start + min(first or middle, middle)] - mixtures[start]
+                mixed = moe_layers[start + min(first or middle, middle)] - moe_layers[start]
                 chosen = {DENSE: min(first or middle, middle) - mixed, MOE: mixed, MTP: 0 if first else ends[MTP]}
                 space = _reserved(problem, stage, held, {kind: chosen[kind] for kind in again})
             else:

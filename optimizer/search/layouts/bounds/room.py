@@ -14,8 +14,8 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.stage_needs import SLACK, both_kinds, common, entries, needs_of
-from optimizer.search.layouts.table import StageCosts
+from optimizer.search.layouts.bounds.stage_needs import SLACK, both_kinds, common, entries, needs_of
+from optimizer.search.layouts.costs import StageCosts
 
 FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
 
@@ -28,10 +28,10 @@ class Room:
     that an entry belongs to. lost: the stage is too full without layers. beside, less: what it spends beside its
     layers, by how much consecutive layers may take less, layer: a layer, again: what the layers that it recomputes at
     least add, if it does not recompute all, again_each: what recomputing a layer adds at least [s]. memory: left for
-    layers, fewer, spare: what consecutive ones may hold less, spared and recomputed, whole, leanest: what a layer
+    layers, fewer, spare: what consecutive ones may hold less, spared and recomputed, whole, least: what a layer
     holds, spared and recomputed [B]. per_byte: what a byte costs that recomputing saves [s/B]. recomputes: that saves
     memory. other, other_bytes: what a layer of the rarer kind takes at least [s], [B], of which there are `others`;
-    predicted, predicted_bytes: what the prediction layers do, which lie together, if there are any [s], [B].
+    predicted, predicted_bytes: what the MTP layers do, which lie together, if there are any [s], [B].
     """
 
     others: int
@@ -48,7 +48,7 @@ class Room:
     fewer: FloatArray
     spare: FloatArray
     whole: FloatArray
-    leanest: FloatArray
+    least: FloatArray
     per_byte: FloatArray
     recomputes: NDArray[np.bool_]
     other: FloatArray
@@ -76,7 +76,7 @@ class Room:
     def _taken(self, slowest: FloatArray, alone: FloatArray) -> FloatArray | float:
         """Room for common layers that the others take at least, `alone` being what each stage has without [layers].
 
-        However they are shared out, a stage with some of them, and perhaps the prediction layers, loses no less than
+        However they are shared out, a stage with some of them, and perhaps the MTP layers, loses no less than
         the one that loses least by so many.
         """
 
@@ -110,7 +110,7 @@ class Room:
         fast = np.maximum((time - self.again) / self.layer, time / (self.layer + self.again_each))
         small = space / self.whole
         mixed = (time + space * self.per_byte) / (self.layer + self.whole * self.per_byte)
-        lean = np.maximum(memory + self.spare, 0.0) / self.leanest
+        lean = np.maximum(memory + self.spare, 0.0) / self.least
         full = np.where(self.recomputes, np.minimum(mixed, lean), small)
         rooms = np.floor(np.maximum(np.where(fast <= small, fast, np.minimum(fast, full)), 0.0) + SLACK)
         if others or predicting:
@@ -147,7 +147,7 @@ def room_of(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Room:
         fewer=plans.vpp * usual.less(*wholes),
         spare=needs.spare,
         whole=usual.mean(*wholes),
-        leanest=needs.layer,
+        least=needs.layer,
         per_byte=np.minimum.reduce(
             [
                 kind.recompute / np.maximum(less, 1.0)

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import Infeasible
-from optimizer.search.layouts.layout import leanest_assignment
-from optimizer.search.layouts.leanest_layout import fitting_layout, leanest_layout
+from optimizer.search.layouts.solve.layout import least_memory_assignment
+from optimizer.search.layouts.solve.least_memory import fitting_layout, least_memory_layout
 from tests.search.layouts.test_layout import every_layout, random_problem
 
 
 @pytest.mark.parametrize("freed", [0.0, 1.5, 3.0])
 @pytest.mark.parametrize("seed", range(60))
-def test_the_leanest_layout_is_that_of_exhaustion(seed: int, freed: float) -> None:
+def test_the_least_memory_layout_is_that_of_exhaustion(seed: int, freed: float) -> None:
     problem = replace(random_problem(np.random.default_rng(seed), freed), usable=1000.25)
     least = min(max(layout.memory) for layout in every_layout(problem))
-    found, solved = leanest_layout(problem), leanest_assignment(problem)
+    found, solved = least_memory_layout(problem), least_memory_assignment(problem)
     assert found is not None
     assert max(found.memory) == pytest.approx(least, rel=1e-6)
     assert max(solved.memory) == pytest.approx(least, rel=1e-5)
     assert fitting_layout(replace(problem, usable=least * (1 + 1e-6))) is not None
     too_little = replace(problem, usable=least * (1 - 1e-4))
     assert fitting_layout(too_little) is None
-    assert leanest_layout(too_little) is None
+    assert least_memory_layout(too_little) is None
     with pytest.raises(Infeasible, match="no layout fits"):
-        leanest_assignment(too_little)
+        least_memory_assignment(too_little)

@@ -1,4 +1,4 @@
-"""What every stage reserves at its leanest, and so the memory that no layout of a plan's layers can do without."""
+"""What every stage reserves at least, and so the memory that no layout of a plan's layers can do without."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make i
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is a mixture.
+    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is an MoE layer.
 
-    `share` of them are mixtures. Of n consecutive layers of such a model at least n / k - (k - 1) / k are mixtures and
-    at most n / k + (k - 1) / k, so that they cost at least n times the mean less (k - 1) / k of the difference.
+    `share` of them are MoE layers. Of n consecutive layers of such a model n / k are MoE layers, (k - 1) / k more or
+    fewer, so that they cost at least n times the mean less (k - 1) / k of the difference.
     """
 
     count: int
@@ -43,8 +43,8 @@ def common(model: Model) -> Common:
     experts = model.experts
     if experts and experts.every > 1 and not experts.first_dense_layers and model.layers % experts.every == 0:
         return Common(count=model.layers, share=1 / experts.every)
-    mixtures = model.moe_layers >= model.dense_layers
-    return Common(count=model.moe_layers if mixtures else model.dense_layers, share=float(mixtures))
+    mostly_moe = model.moe_layers >= model.dense_layers
+    return Common(count=max(model.moe_layers, model.dense_layers), share=float(mostly_moe))
 
 
 def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -60,7 +60,7 @@ def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What each stage of each plan reserves at its leanest; entries as in Room.
+    """What each stage of each plan reserves at least; entries as in Room.
 
     bare: without layers, layer: a common layer, recomputed if it may be, whole: one that is not, again: held where
     any is recomputed, spare: by how much consecutive layers may reserve less than so many common ones [B]. chosen:

@@ -19,10 +19,10 @@ from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.job.plan import Placement, Plan, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.host_room import ROUNDING
-from optimizer.search.layouts.loads import Loads
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
-from optimizer.search.layouts.program import LayoutProgram
-from optimizer.search.layouts.shaped import Shaped, fastest
+from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
+from optimizer.search.layouts.solve.loads import Loads
+from optimizer.search.layouts.solve.program import LayoutProgram
 
 FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
@@ -110,7 +110,7 @@ def best_assignment(
     """Minimise (m - 1) max_s T_s + sum_s T_s / vpp + (1 - 1 / vpp) max_s T_s + W + max_s U_s over layouts that fit.
 
     T_s: time of stage s for one micro-batch, recomputed layers included, U_s: of what it does once per step, W: what
-    virtual stages of unlike length lose [s]. With virtual stages the layouts are those of search/layouts/shapes.py, all
+    virtual stages of unlike length lose [s]. With virtual stages the layouts are those of solve/shapes.py, all
     of them compared; else CP-SAT finds the best of all. `effort` limits its deterministic time. Raises Infeasible when
     no layout fits with a pipeline of `at_most` [s], TimeLimit when none was found in time.
 
@@ -163,7 +163,7 @@ class _Effort:
         return answer.values, answer.status == OPTIMAL
 
 
-def leanest_assignment(
+def least_memory_assignment(
     problem: LayoutProblem, *, seed: int = 0, time_limit: float | None = None, effort: float | None = None
 ) -> Layout:
     """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory,
@@ -184,7 +184,7 @@ def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
 def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
     """The layout that a plan asks for; where it says nothing layers are split evenly and recomputed if they may be.
 
-    Mixtures of a stage are recomputed before its dense layers. It may not fit.
+    MoE layers of a stage are recomputed before its dense layers. It may not fit.
     """
     counts = virtual_stages(placed.layers, problem.layers, problem.pp, problem.vpp)
     runs = runs_of(problem, counts, placed.mtp_ahead)
@@ -203,7 +203,7 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
 
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
-    """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and prediction layers."""
+    """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and MTP layers."""
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
     counts = [sum(n for kind, n in held if kind in (DENSE, MOE)) for held in runs]
     predicting = any(kind == MTP for kind, _ in problem.sequence)

@@ -27,7 +27,7 @@ class LayoutProgram:
     """Transformer layers of each kind on each stage of a pipeline without interleaving, and those that it recomputes.
 
     Where there are few runs of layers of one kind a stage holds a number of each. Where kinds alternate, the cuts
-    between stages are variables, and a table says how many mixtures lie ahead of a cut.
+    between stages are variables, and a table says how many MoE layers lie ahead of a cut.
     """
 
     def __init__(self, problem: LayoutProblem, at_most: float = inf, *, lean: bool = False) -> None:
@@ -44,7 +44,7 @@ class LayoutProgram:
         self.predicted = self._predict()
         runs = [(kind, count) for kind, count in problem.sequence if kind in (DENSE, MOE)]
         if problem.alike:
-            # How many first layers of every stage are recomputed, all and prediction layers where `whole`.
+            # How many first layers of every stage are recomputed, all and MTP layers where `whole`.
             self.first, self.whole = self.program.variable(1, len(self.names)), self.program.variable(0, 1)
             self.program.linear([(self.first, 1), (self.whole, -len(self.names))], 0, None)
         self.again: list[dict[str, list[Term]]] = []
@@ -66,7 +66,7 @@ class LayoutProgram:
                 self._keep_within(at_most)
 
     def _predict(self) -> list[int]:
-        """Prediction layers by stage: together, with the embedding only if alone.
+        """MTP layers by stage: together, with the embedding only if alone.
 
         Source: Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py.
         """
@@ -112,13 +112,13 @@ class LayoutProgram:
         ahead = [self.names[:cut].count(MOE) for cut in range(total + 1)]
         inner = [self.program.variable(0, total) for _ in range(self.problem.pp - 1)]
         cuts = [self.program.choice((0,)), *inner, self.program.choice((total,))]
-        mixtures = [self.program.variable(0, ahead[-1]) for _ in cuts]
-        for cut, before in zip(cuts, mixtures, strict=True):
+        moe_layers = [self.program.variable(0, ahead[-1]) for _ in cuts]
+        for cut, before in zip(cuts, moe_layers, strict=True):
             self.program.allow((cut, before), list(enumerate(ahead)))
         found: list[dict[str, list[Term]]] = []
         for place, (low, high) in enumerate(virtual_stage_limits(self.problem)):
             whole: list[Term] = [(cuts[place + 1], 1), (cuts[place], -1)]
-            moe: list[Term] = [(mixtures[place + 1], 1), (mixtures[place], -1)]
+            moe: list[Term] = [(moe_layers[place + 1], 1), (moe_layers[place], -1)]
             self.program.linear(whole, low, high)
             found.append({MOE: moe, DENSE: [*whole, *((variable, -sign) for variable, sign in moe)]})
             self.program.linear(found[-1][DENSE], 0, None)
@@ -127,7 +127,7 @@ class LayoutProgram:
                 self.program.linear([(until, 1), (cuts[place], -1), (here, -1)], 0, 0)
                 inside = self.program.variable(0, ahead[-1])
                 self.program.allow((until, inside), list(enumerate(ahead)))
-                mixed: list[Term] = [(inside, 1), (mixtures[place], -1)]
+                mixed: list[Term] = [(inside, 1), (moe_layers[place], -1)]
                 self.again.append({MOE: mixed, DENSE: [(here, 1), *((variable, -sign) for variable, sign in mixed)]})
         return found
 
@@ -139,7 +139,7 @@ class LayoutProgram:
         return self.program.lesser(count, self.first, total)
 
     def _follow(self) -> None:
-        """No stage is empty, and prediction layers follow all others."""
+        """No stage is empty, and MTP layers follow all others."""
         last = self.problem.pp - 1
         for stage, kinds in enumerate(self.layers):
             here = [term for terms in kinds.values() for term in terms]
@@ -165,7 +165,7 @@ class LayoutProgram:
         return found
 
     def _recomputed(self, stage: int) -> dict[str, int]:
-        """Layers of each kind that a stage recomputes, at most those it holds; mixtures before dense layers."""
+        """Layers of each kind that a stage recomputes, at most those it holds; MoE layers before dense ones."""
         found = {}
         for kind in recomputable(self.problem):
             found[kind] = self.program.variable(0, self.names.count(kind))
@@ -177,7 +177,7 @@ class LayoutProgram:
         return found
 
     def _recomputed_alike(self, stage: int) -> dict[str, int]:
-        """Layers of each kind among the first ones of a stage; prediction layers if all layers are."""
+        """Layers of each kind among the first ones of a stage; MTP layers if all layers are."""
         found = {}
         for kind in recomputable(self.problem):
             held = self.held[stage][kind]

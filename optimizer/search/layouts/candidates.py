@@ -1,6 +1,6 @@
 """The best layout over the whole lattice: bounds first, then a search for the few plans that could still win.
 
-bound of every plan at any knobs  ->  band below the best so far, tuned  ->  layouts, lowest bound first  ->  LaidOut
+bound of every plan at any knobs -> candidates below the best so far, tuned -> layouts, lowest bound first -> LaidOut
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.step.host_room import holds
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
-from optimizer.search.layouts.bound import StepFloor, fitting_slowest, joined, step_floor
-from optimizer.search.layouts.laid_out import Bounds, Candidate, Held, LaidOut
-from optimizer.search.layouts.layout import Layout, even_layout
-from optimizer.search.layouts.leanest_layout import fitting_layout
-from optimizer.search.layouts.problem import problem_of
-from optimizer.search.layouts.shares import (
+from optimizer.search.layouts.assigned import Bounds, Candidate, Held, LaidOut
+from optimizer.search.layouts.bounds.shares import (
     Prospects,
     at,
     at_need,
     fixed_prospects,
-    none_there,
+    none_on_host,
     prospects_of,
-    slower_there,
-    some_there,
+    slower_on_host,
+    some_on_host,
 )
-from optimizer.search.layouts.solved import Solved
-from optimizer.search.layouts.table import stage_costs
+from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, joined, step_floor
+from optimizer.search.layouts.costs import stage_costs
+from optimizer.search.layouts.problem import problem_of
+from optimizer.search.layouts.solve.layout import Layout, even_layout
+from optimizer.search.layouts.solve.least_memory import fitting_layout
+from optimizer.search.layouts.solve.solved import Solved
 
-SLICE = 1024  # plans of the band whose knobs and memory are looked at together
-EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a plan of the band
-CUT_SHORT = 4  # layouts that may be cut short before the search of the band ends, with a gap
+SLICE = 1024  # candidates whose knobs and memory are looked at together
+EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a candidate
+CUT_SHORT = 4  # layouts that may be cut short before the search ends, with a gap
 LITTLE = 0.2  # of the solver's deterministic time, about seconds, for the layout of a runner-up
 SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
@@ -230,7 +230,7 @@ def _undecided(bill: Bill, tuning: Tuning, limit: float) -> set[int]:
     own = _own(tuning, bill)
     if own is None:
         return set(np.flatnonzero(fixed_prospects(bill, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
-    found = prospects_of(bill, own, none_there(bill), limit), some_there(bill, own, limit)
+    found = prospects_of(bill, own, none_on_host(bill), limit), some_on_host(bill, own, limit)
     return {plan for some in found for plan in some.shares.plan[some.bounds < limit].tolist()}
 
 
@@ -239,8 +239,8 @@ def _prospects(search: _Search, bill: Bill, own: KnobColumns | None) -> Iterator
     if own is None:
         yield fixed_prospects(bill, search.tuning.fixed or Knobs(), search.limit)
         return
-    yield prospects_of(bill, own, none_there(bill), search.limit)
-    yield some_there(bill, own, search.limit)
+    yield prospects_of(bill, own, none_on_host(bill), search.limit)
+    yield some_on_host(bill, own, search.limit)
 
 
 def _visit(
@@ -254,16 +254,16 @@ def _visit(
     least = np.full(len(bill), np.inf)
     for some in prospects:
         seen = set(zip(some.shares.plan.tolist(), some.shares.high.tolist(), strict=True))
-        again = _lay(search, some, bill, own is not None, numbers, least) - seen
+        again = _assign(search, some, bill, own is not None, numbers, least) - seen
         while own is not None and again:
             seen |= again
             plan, share = (np.array(column, dtype=np.int64) for column in zip(*sorted(again), strict=True))
             more = prospects_of(bill, own, at(plan, share), search.limit)
-            again = _lay(search, more, bill, True, numbers, least) - seen
+            again = _assign(search, more, bill, True, numbers, least) - seen
     return least
 
 
-def _lay(
+def _assign(
     search: _Search, prospects: Prospects, bill: Bill, trimmed: bool, numbers: IntArray, least: FloatArray
 ) -> set[tuple[int, int]]:
     """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [s].
@@ -272,7 +272,7 @@ def _lay(
     of OFFLOAD_STEP, or might with another layout than the best so far; none unless they are to be `trimmed`.
     """
     bounds, again = prospects.bounds.copy(), set()
-    less = trimmed and search.layouts.effort != LITTLE and slower_there(search.job)
+    less = trimmed and search.layouts.effort != LITTLE and slower_on_host(search.job)
     for position in np.argsort(bounds, kind="stable").tolist():
         if bounds[position] >= search.limit:
             break

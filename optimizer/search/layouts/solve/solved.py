@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from math import inf
 
 from optimizer.base.errors import Infeasible
-from optimizer.search.layouts.layout import Layout, best_assignment
 from optimizer.search.layouts.problem import LayoutProblem
+from optimizer.search.layouts.solve.layout import Layout, best_assignment
 
 
 @dataclass

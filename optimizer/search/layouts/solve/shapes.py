@@ -15,8 +15,8 @@ import numpy as np
 
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.loads import by_stage
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
+from optimizer.search.layouts.solve.loads import by_stage
 
 FEW = 1000  # layouts, up to which every one is listed
 Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
@@ -26,7 +26,7 @@ Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on ea
 class Shapes:
     """Cuts of a model's layers into virtual stages, one a row.
 
-    counts: transformer layers on each virtual stage. ahead: virtual stages between the prediction layers and the last
+    counts: transformer layers on each virtual stage. ahead: virtual stages between the MTP layers and the last
     one. held: what each virtual stage holds, by kind; before: layers of each kind before so many layers of the model.
     """
 
@@ -62,7 +62,7 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
         counts = np.vstack([even, nearly_even(limits, len(names)), *graded(limits, len(names), pp)])
         low, high = np.array(limits).T
         counts = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0)
-    # Prediction layers follow all others: in the last virtual stage, or in the one before where that has none.
+    # MTP layers follow all others: in the last virtual stage, or in the one before where that has none.
     sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
     ahead = np.repeat([0, 1], [len(counts), len(sooner)])
     counts = np.concatenate([counts, sooner])

@@ -12,9 +12,9 @@ from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
-from optimizer.search.layouts.loads import Loads, by_stage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
-from optimizer.search.layouts.shapes import Shapes, shapes_of
+from optimizer.search.layouts.solve.loads import Loads, by_stage
+from optimizer.search.layouts.solve.shapes import Shapes, shapes_of
 
 AT_ONCE = 64  # shapes whose schedules are run together
 SAME = 1e-9  # relative: times that are equal but for rounding
@@ -22,7 +22,7 @@ SAME = 1e-9  # relative: times that are equal but for rounding
 
 @dataclass(frozen=True, kw_only=True)
 class Shaped:
-    """Transformer layers on each virtual stage, virtual stages between the prediction layers and the last one, layers
+    """Transformer layers on each virtual stage, virtual stages between the MTP layers and the last one, layers
     of each kind that each stage recomputes, and `first` as Layout has it.
     """
 
@@ -59,16 +59,16 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     return None if found is None else _shaped(shapes, loads, first, found)
 
 
-def leanest(problem: LayoutProblem) -> Shaped | None:
-    """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, mixtures before dense
-    layers, or all virtual stages their first layers. It may not fit; None where there is no shape.
+def least_memory_shape(problem: LayoutProblem) -> Shaped | None:
+    """The shape whose fullest stage reserves least, where each recomputes none or all of a kind, MoE layers before
+    dense ones, or all virtual stages their first layers. It may not fit; None where there is no shape.
     """
     rest = problem.sequence, problem.pp, problem.vpp, problem.in_flight, problem.even, problem.alike
-    return _leanest(tuple(problem.memory.layers.items()), problem.memory.fixed, *rest)
+    return _least_memory_shape(tuple(problem.memory.layers.items()), problem.memory.fixed, *rest)
 
 
 @lru_cache(maxsize=256)
-def _leanest(
+def _least_memory_shape(
     layers: tuple[tuple[str, LayerBytes[float]], ...],
     fixed: float,
     sequence: Runs,
@@ -151,7 +151,7 @@ def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArra
 
 
 def _first(problem: LayoutProblem, shapes: Shapes, layers: int) -> tuple[Loads, BoolArray]:
-    """The shapes with the first so many layers of every virtual stage recomputed, or for 0 all and prediction layers,
+    """The shapes with the first so many layers of every virtual stage recomputed, or for 0 all and MTP layers,
     and which of them may be.
     """
     (low, high), most = np.array(partly_recomputed_limits(problem)).T, shapes.counts.max(axis=1)

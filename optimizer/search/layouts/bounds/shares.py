@@ -18,10 +18,10 @@ from optimizer.objectives.step.once import update_time
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, least_offload, taken
-from optimizer.search.layouts.bound import StepFloor, fitting_slowest, host_share, step_floor
-from optimizer.search.layouts.even_splits import even_memory, only_even
-from optimizer.search.layouts.stage_needs import SLACK
-from optimizer.search.layouts.table import StageCosts, stage_costs
+from optimizer.search.layouts.bounds.even_splits import even_memory, only_even
+from optimizer.search.layouts.bounds.stage_needs import SLACK
+from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, host_share, step_floor
+from optimizer.search.layouts.costs import StageCosts, stage_costs
 
 WHOLE = 10_000  # multiples of OFFLOAD_STEP in all of the state
 GRID = 625  # multiples of OFFLOAD_STEP between the shares that bounds are asked about, of any job
@@ -49,12 +49,12 @@ def at(plan: IntArray, share: IntArray) -> Shares:
     return Shares(plan=plan, low=share, high=share)
 
 
-def none_there(bill: Bill) -> Shares:
+def none_on_host(bill: Bill) -> Shares:
     """Every plan with nothing on the host."""
     return at(np.arange(len(bill)), np.zeros(len(bill), dtype=np.int64))
 
 
-def some_there(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
+def some_on_host(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
     """Plans that may beat `limit` [s] with something on the host: at the share that an even split needs, at the most,
     and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
     """
@@ -111,7 +111,7 @@ class Prospects:
 
 def fixed_prospects(bill: Bill, knobs: Knobs, limit: float) -> Prospects:
     """Every plan at one setting of the knobs."""
-    return _prospects(bill, none_there(bill), columns(knobs, len(bill)), None, limit)
+    return _prospects(bill, none_on_host(bill), columns(knobs, len(bill)), None, limit)
 
 
 def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> Prospects:
@@ -120,7 +120,7 @@ def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> 
     """
     some, knobs = bill.take(shares.plan), taken(own, shares.plan)
     low, high = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (shares.low, shares.high))
-    cheapest, most = (replace(knobs, offload=each) for each in (low if slower_there(bill.job) else high, high))
+    cheapest, most = (replace(knobs, offload=each) for each in (low if slower_on_host(bill.job) else high, high))
     return _prospects(some, shares, cheapest, most, limit)
 
 
@@ -150,7 +150,7 @@ def least_share(bill: Bill) -> FloatArray:
     return np.maximum(host_share(bill), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
 
 
-def slower_there(job: Job) -> bool:
+def slower_on_host(job: Job) -> bool:
     """Whether an update takes longer on the host than on the device."""
     device, host = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
     return bool(host[0] >= device[0])
@@ -174,7 +174,7 @@ def at_need(bill: Bill, knobs: Knobs, high: int) -> AtNeed:
     """
     stages = stages_of(bill.job.model, bill.plans)
     share, _ = least_offload(bill, stages)
-    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_there(bill.job) else high
+    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(bill.job) else high
     own = replace(knobs, offload=need * OFFLOAD_STEP)
     seconds = float(Step(bill=bill, stages=stages, knobs=own).seconds[0])
     return AtNeed(knobs=own, seconds=seconds, need=need, held=bool(held(bill, own)[0]))

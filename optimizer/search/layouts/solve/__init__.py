@@ -1,0 +1,1 @@
+"""The best layout of one plan: CP-SAT, or all shapes of interleaved virtual stages."""
