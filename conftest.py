@@ -37,8 +37,7 @@ def _hand_on_signals(worker: bool) -> None:
     """
     for name in ("SIGHUP", "SIGINT"):
         number = getattr(signal, name, None)
-        ignored = number is not None and signal.getsignal(number) is signal.SIG_IGN
-        if ignored or (worker and name == "SIGHUP" and number is not None):
+        if number is not None and (signal.getsignal(number) is signal.SIG_IGN or (worker and name == "SIGHUP")):
             signal.signal(number, lambda *_: None)
 
 
