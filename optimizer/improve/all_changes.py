@@ -12,7 +12,7 @@ from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
 from optimizer.improve.programs import BUCKETED, OFFLOADING, PLACING, SEQUENCE_PARALLEL
 from optimizer.improve.state import State, knobs_of, state_of
-from optimizer.improve.switches import SWITCHES, captured, useful
+from optimizer.improve.switches import SWITCHES, useless
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans
 from optimizer.scripts.question import Question, settings_of, with_stack
@@ -45,12 +45,9 @@ def best_edit(question: Question, current: State) -> Edit | None:
         plan = replace(plan, layers_per_stage=())
     if question.launch.program in SEQUENCE_PARALLEL:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
-    own = settings_of(question, plan)
-    turned = {name: value for name, value in on.items() if name in own} | {"offload": best.knobs.offload}
-    settings = useful({**own, **turned}, own, plan)
-    if settings.get("cuda_graphs") and not captured(question, plan):
-        settings["cuda_graphs"] = own["cuda_graphs"]
-    after = _spared(question, state_of(question, plan, settings))
+    own, idle = settings_of(question, plan), useless(question, plan)
+    turned = {name: value for name, value in on.items() if name in own and name not in idle}
+    after = _spared(question, state_of(question, plan, {**turned, "offload": best.knobs.offload}))
     return edit_to(current, bucketed(question, after) if question.launch.program in BUCKETED else after)
 
 
