@@ -133,11 +133,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         limits=_limits(launch, cluster, plan, said["seq_len"], controls),
     )
     share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
-    knobs = Knobs(
-        bucket=bucket_of(said),
-        comm_sm_share=min(0.3, max(0.01, share)),
-        offload=said.get("offload", 0.0),
-    )
+    knobs = Knobs(bucket=bucket_of(said), comm_sm_share=min(0.3, max(0.01, share)), offload=said.get("offload", 0.0))
     if knobs.bucket != said.get("bucket", knobs.bucket):
         launch.kept.append(
             f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"

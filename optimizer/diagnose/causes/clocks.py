@@ -12,8 +12,7 @@ def seconds(question: Question, share: float) -> float:
     """The step with matrix products and attention at this share of their rate [s]; HBM and links have other clocks."""
     stack = question.job.stack
     return question.with_stack(
-        gemm_efficiency=share * stack["gemm_efficiency"],
-        attention_efficiency=share * stack["attention_efficiency"],
+        gemm_efficiency=share * stack["gemm_efficiency"], attention_efficiency=share * stack["attention_efficiency"]
     )
 
 

@@ -44,8 +44,5 @@ CAUSE = Cause(
         shows=lambda lost: "a flag is missing, or NCCL kernels run with no kernel beside them",
     ),
     # A missing flag is there from the first step to the last.
-    signs={
-        "motion": {"steady": 0.86, "jitter": 0.08, "wander": 0.06},
-        "overlap": {"on": 0.1, "off": 0.9},
-    },
+    signs={"motion": {"steady": 0.86, "jitter": 0.08, "wander": 0.06}, "overlap": {"on": 0.1, "off": 0.9}},
 )

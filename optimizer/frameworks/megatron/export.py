@@ -213,11 +213,7 @@ def recompute_flags(plan: Plan) -> Flags:
     if plan.recompute != "full":
         return {}
     method, count = ("block", plan.recompute_first) if plan.recompute_first else ("uniform", 1)
-    return {
-        "--recompute-granularity": "full",
-        "--recompute-method": method,
-        "--recompute-num-layers": str(count),
-    }
+    return {"--recompute-granularity": "full", "--recompute-method": method, "--recompute-num-layers": str(count)}
 
 
 def offload_flags(job: Job, plan: Plan) -> Flags:

@@ -150,12 +150,7 @@ def bash_launch(
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     return BashLaunch(
-        name=name,
-        data=data,
-        launch=launch,
-        flags=tuple(flags),
-        documents=tuple(reading.documents),
-        placed=placed,
+        name=name, data=data, launch=launch, flags=tuple(flags), documents=tuple(reading.documents), placed=placed
     )
 
 

@@ -157,10 +157,7 @@ def _recompute(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, 
 
 def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
     wanted: dict[str, str | None] = {}
-    switches = {
-        "reduce_overlap": "--overlap-grad-reduce",
-        "gather_overlap": "--overlap-param-gather",
-    }
+    switches = {"reduce_overlap": "--overlap-grad-reduce", "gather_overlap": "--overlap-param-gather"}
     for name, flag in switches.items():
         if name in turned:
             wanted[flag] = "" if turned[name] else None

@@ -47,11 +47,7 @@ def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
     assert flavor is not None
     float8 = [FLOAT8, *(FLOAT8_EXPERTS,) * moe] if job.dtype == "fp8" else []
     return {
-        "model": {
-            "name": flavor.family,
-            "flavor": flavor.name,
-            **({"converters": float8} if float8 else {}),
-        },
+        "model": {"name": flavor.family, "flavor": flavor.name, **({"converters": float8} if float8 else {})},
         "training": {
             "local_batch_size": local_batch(plan),
             "global_batch_size": job.global_batch,
@@ -174,11 +170,7 @@ def data_parallel(plan: Plan) -> dict[str, object]:
 
 def degrees(plan: Plan) -> dict[str, object]:
     """Degrees of tensor, context and pipeline parallelism."""
-    return {
-        "tensor_parallel_degree": plan.tp,
-        "context_parallel_degree": plan.cp,
-        "pipeline_parallel_degree": plan.pp,
-    }
+    return {"tensor_parallel_degree": plan.tp, "context_parallel_degree": plan.cp, "pipeline_parallel_degree": plan.pp}
 
 
 def _model_parallel(job: Job, plan: Plan) -> dict[str, object]:
