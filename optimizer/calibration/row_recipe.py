@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.megatron.arguments import expanded
+from optimizer.frameworks.megatron.stated_plan import expanded
 from optimizer.frameworks.software import switched
 from optimizer.job.hardware import Cluster
 from optimizer.job.recomputation import RECOMPUTE, written

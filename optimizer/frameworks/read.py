@@ -10,6 +10,7 @@ from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import read_bytes
+from optimizer.base.units import LARGEST as LARGEST_COUNT
 from optimizer.frameworks.bash.config import TrainingCommand, training_with_config
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
@@ -18,7 +19,6 @@ from optimizer.frameworks.config.launch import checked
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS
 from optimizer.frameworks.machines import device_in
-from optimizer.frameworks.megatron.arguments import blocks_in
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
     bash_launch,
@@ -111,7 +111,9 @@ def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> 
         groups = json.loads(texts[0]) if texts else {}
     except (InvalidFile, ValueError):
         return 0
-    return blocks_in(groups) if isinstance(groups, dict) else 0
+    group = groups.get("dp_cp") if isinstance(groups, dict) else None
+    blocks = group.get("max_ctas") if isinstance(group, dict) else 0
+    return blocks if isinstance(blocks, int) and 0 <= blocks <= LARGEST_COUNT else 0
 
 
 def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
