@@ -61,18 +61,11 @@ def in_flight(pp, vpp, stage):
 
 GPIPE = Schedule(name="gpipe", order=gpipe, in_flight=in_flight)
 '''
-FRAMEWORK = '''"""quill."""
-
-from functools import partial
-
-from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys
-
-NAME = "quill"
-QUILL = Framework(
-    name=NAME,
-    stack="nanotron-2024",
-)
-'''
+FRAMEWORK = """    Framework(
+        name="quill",
+        stack="nanotron-2024",
+    ),
+"""
 CONFIG = '''"""quill's JSON."""
 
 from optimizer.frameworks.config.launch import rest, take, tied
@@ -145,13 +138,14 @@ CAUSE = Cause(
     test=Test(what="20 steps without checkpoints", minutes=1.0, shows=lambda wait: "the step is as predicted"),
 )
 '''
-READS = """    config=ConfigFormat(
-        files=("quill JSON",),
-        recognised=config.recognised,
-        read=partial(launch_by_keys, NAME, config.read, config.write),
-    ),
+READS = """        config=ConfigFormat(
+            files=("quill JSON",),
+            recognised=quill.recognised,
+            read=partial(keyed_launch, "quill", quill.read, quill.write),
+        ),
 """
-IMPORTS = "from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys\n"
+IMPORTS = "from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG\n"
+QUILL = '        name="quill",\n        stack="nanotron-2024",\n'
 TERM = '''
 
 def ring_bytes(bill: Bill, kind: str) -> FloatArray:
@@ -223,37 +217,27 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         ),
     },
     "A framework": {
-        "optimizer/frameworks/NAME/framework.py": FRAMEWORK,
-        "optimizer/frameworks/every.py": (
-            (
-                "from optimizer.frameworks.primus.framework import PRIMUS\n",
-                "from optimizer.frameworks.quill.framework import QUILL\n",
-            ),
-            ("    TORCHTITAN,\n", "    QUILL,\n"),
-        ),
+        "optimizer/frameworks/every.py": (("EVERY: tuple[Framework, ...] = (\n", FRAMEWORK),),
     },
     "A launch reader": {
         "optimizer/frameworks/NAME/config.py": CONFIG,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import config\n"),
-            ('    stack="nanotron-2024",\n', READS),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill import config as quill\n"),
+            (QUILL, READS),
         ),
     },
     "A log format": {
         "optimizer/frameworks/NAME/log.py": LOG,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import log\n"),
-            ('    stack="nanotron-2024",\n', "    log=log.LOG,\n"),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill.log import LOG as QUILL_LOG\n"),
+            (QUILL, "        log=QUILL_LOG,\n"),
         ),
     },
     "An export": {
         "optimizer/frameworks/NAME/export.py": EXPORT,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import export\n"),
-            (
-                '    stack="nanotron-2024",\n',
-                '    targets={NAME: ExportFiles(files={"quill.json": export.quill_json})},\n',
-            ),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill.export import quill_json\n"),
+            (QUILL, '        targets={"quill": ExportFiles(files={"quill.json": quill_json})},\n'),
         ),
         "presets/launchers/targets.toml": (
             ('[megatron-bridge]\nlike = "megatron-lm"\n', '\n[quill]\nlike = "torchtitan"\n'),

@@ -63,6 +63,30 @@ class ConfigLaunch:
         return (holding or near or [self.configs[0].name])[-1]
 
 
+def keyed_launch(
+    name: str,
+    read: Callable[[Launch, Values], None],
+    write: Writer,
+    configs: tuple[ConfigFile, ...],
+    gpus: int | None,
+    model: str,
+) -> ConfigLaunch:
+    """The launch in config files whose keys say it one by one, of a key in several files the last.
+
+    Args:
+        name: the framework's.
+        read: notes in a launch what values say.
+        write: the keys of another plan.
+        configs: the files.
+        gpus: how many the user names, if any.
+        model: the one that the user names, "" for none; these files need none.
+    """
+    launch = Launch(program=name, settings={} if gpus is None else {"gpus": gpus})
+    config_launch = ConfigLaunch(configs=configs, launch=launch, write=write)
+    read(launch, config_launch.values)
+    return config_launch
+
+
 def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else scalar(value)
 

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, tied, whole
+from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.config.launch import (
+    ConfigLaunch,
+    Key,
+    Values,
+    keyed_launch,
+    note_keys,
+    rest,
+    take,
+    tied,
+    whole,
+)
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -83,6 +95,11 @@ def by_tokens(values: Values) -> bool:
 def find(values: Values, key: str) -> str:
     """The path of a degree: in its section, or in the one of older configs."""
     return next((section + key for section in SECTIONS if section + key in values), PARALLEL + key)
+
+
+def read_configs(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> ConfigLaunch:
+    """The launch in its configs, of which a comment may count the GPUs."""
+    return keyed_launch("torchtitan", partial(read, text=configs[0].text), write, configs, gpus, model)
 
 
 def read(launch: Launch, values: Values, text: str = "") -> None:
