@@ -107,7 +107,7 @@ class Launch:
         written: what the files call each of them.
         assumed: sentences.
         ignored: settings that were seen and mean nothing here, by the name that the file gives them.
-        kept: settings outside of what is searched, which every edit leaves alone, in words.
+        unsearched: settings outside of what is searched, which every edit leaves alone, in words.
         problems: sentences, for which the launch is refused.
         leaves: every value of the files as it is written, by file and by key or flag.
         following: what the program makes of a plan's settings that no file states, None for nothing.
@@ -119,7 +119,7 @@ class Launch:
     written: dict[str, str] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    unsearched: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}

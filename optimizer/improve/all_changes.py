@@ -25,16 +25,16 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     """The best plan of all, with everything switched on that helps."""
     fixed = question.launch.fixed
     on = {name: value for changes in SWITCHES for name, value in changes.items() if name not in fixed}
-    said = {name: on.get(name, value) for name, value in question.settings.items()}
+    settings = {name: on.get(name, value) for name, value in question.settings.items()}
     if not question.settings.get("cuda_graphs") and question.job.model.experts:
-        said.pop("cuda_graphs", None)
+        settings.pop("cuda_graphs", None)
         on.pop("cuda_graphs", None)
-    job = with_stack(question, said, 1)
+    job = with_stack(question, settings, 1)
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if "layers_per_stage" not in question.framework.settable:
         job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
-    best = best_plan(job, Tuning(fixed=knobs_of(question, said)))
+    best = best_plan(job, Tuning(fixed=knobs_of(question, settings)))
     if best is None and "offload" in question.framework.settable:
         best = best_plan(job, Tuning())
     if best is None:

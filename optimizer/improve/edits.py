@@ -144,9 +144,9 @@ def _pairs(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> 
     # What follows from a plan is to be switched on for another one even where it is on for this one.
     follows = question.launch.following(able)
     free = question.settings.keys() & follows.keys() - set(question.launch.fixed)
-    again = [turned for turned in SWITCHES if turned.keys() & free]
+    following = [turned for turned in SWITCHES if turned.keys() & free]
     edits = []
-    for turned in ({}, *switches(question, able), *again):
+    for turned in ({}, *switches(question, able), *following):
         rows: BoolArray = counts == (1 if turned else 2)
         rows = rows & capturable(question.job.model, near) if "cuda_graphs" in turned else rows
         plans = near.take(np.flatnonzero(rows))

@@ -100,7 +100,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
             patch = _patch(found, source, found_files, controls, take)
         click.echo(patch, nl=False)
         return
-    question.launch.kept += unset(found)
+    question.launch.unsearched += unset(found)
     edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)

@@ -18,8 +18,8 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.diagnose.diagnosis import Diagnosis
-    from optimizer.diagnose.held_to import HeldTo
     from optimizer.diagnose.measured import Measured
+    from optimizer.diagnose.reference import Reference
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 PLAN = "give what optimize --json printed"
@@ -108,20 +108,20 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _held(plan: str) -> HeldTo:
+def _held(plan: str) -> Reference:
     """The answer that the run is held to; raises InputError for one without a plan."""
     from optimizer.answer.saved import read_answer
-    from optimizer.diagnose.held_to import held_to_answer
+    from optimizer.diagnose.reference import answer_reference
 
-    return held_to_answer(read_answer(_text(plan), "stdin" if plan == "-" else plan), plan)
+    return answer_reference(read_answer(_text(plan), "stdin" if plan == "-" else plan), plan)
 
 
-def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, str], cluster: str) -> HeldTo:
+def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, str], cluster: str) -> Reference:
     """The launch that the run is held to; what it leaves open the logs may say."""
-    from optimizer.diagnose.held_to import held_to_script
     from optimizer.diagnose.measured import read_runs_of
+    from optimizer.diagnose.reference import script_reference
 
-    return held_to_script(scripts, told, read_runs_of(logs, told), cluster)
+    return script_reference(scripts, told, read_runs_of(logs, told), cluster)
 
 
 def _text(plan: str) -> str:
@@ -133,7 +133,7 @@ def _text(plan: str) -> str:
         raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
 
 
-def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis | None]:
+def _diagnoses(runs: Sequence[Measured], held: Reference | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if held is None:
         return [None] * len(runs)
@@ -144,7 +144,7 @@ def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis 
     return [diagnose(question, run, held.unlike(run)) if run.steady else None for run in runs]
 
 
-def _append(path: Path, runs: Sequence[Measured], held: HeldTo | None) -> None:
+def _append(path: Path, runs: Sequence[Measured], held: Reference | None) -> None:
     from optimizer.diagnose.row import append_rows, row_of
 
     if not path.absolute().parent.is_dir():

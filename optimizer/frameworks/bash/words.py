@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
 
-MOST_HELD = 20_000_000  # characters that variables carry in all
+MOST_CARRIED = 20_000_000  # characters that variables carry in all
 PIECE = 100  # what a piece of text counts beside its own
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BLANKS = re.compile(rb"(?:\\\n|\s)+")
@@ -24,7 +24,7 @@ class Words:
 
     def __init__(self, data: bytes, variables: dict[str, list[Word]]) -> None:
         self.data, self.variables = data, variables
-        self.held = 0
+        self.carried_text = 0
 
     def start(self, node: Any) -> int:
         """First byte of a node, without the blanks that the parser counts to some of those in strings."""
@@ -59,8 +59,8 @@ class Words:
         if not match:
             return None
         site, name = (self.start(node), node.end_byte), match[1] or match[2]
-        found = [self.carried(word, site) for word in self.variables.get(name, [])]
-        return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
+        words = [self.carried(word, site) for word in self.variables.get(name, [])]
+        return words if node.type in QUOTED else [part for word in words for part in split_words(word)]
 
     def scalar(self, node: Any) -> Word:
         """What one argument says, blanks and all."""
@@ -116,8 +116,8 @@ class Words:
 
     def carried(self, word: Word, site: Site) -> Word:
         """What a variable holds, used in this place; raises InputError where variables keep doubling what they hold."""
-        self.held += sum(len(piece.text) + PIECE for piece in word)
-        if self.held > MOST_HELD:
+        self.carried_text += sum(len(piece.text) + PIECE for piece in word)
+        if self.carried_text > MOST_CARRIED:
             raise InputError("the variables of the script hold too much text: is one made of itself again and again?")
         return tuple(piece.used_at(site) for piece in word)
 

@@ -58,15 +58,15 @@ def first(values: Values, paths: tuple[str, ...]) -> str:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    said = launch.settings
+    settings = launch.settings
     for path, name in (("num_processes", "gpus"), ("num_machines", "nodes")):
-        if (number := whole(launch, values, path)) is not None and not (name == "gpus" and "gpus" in said):
+        if (number := whole(launch, values, path)) is not None and not (name == "gpus" and "gpus" in settings):
             launch.say(name, number, path)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), ((BATCH,), "global_batch")):
         if (path := first(values, paths)) and (number := whole(launch, values, path)) is not None:
             launch.say(name, number, path)
-    if "global_batch" not in said and "micro_batch" in said:
-        said.setdefault("num_microbatches", 1)
+    if "global_batch" not in settings and "micro_batch" in settings:
+        settings.setdefault("num_microbatches", 1)
         launch.written.setdefault("num_microbatches", STEPS[0])
     for name, key in DEGREES.items():
         if (path := mesh(values, key)) and (number := whole(launch, values, path)) is not None:
@@ -79,13 +79,13 @@ def read(launch: Launch, values: Values) -> None:
         if model:
             launch.say("model", model, path)
         else:
-            launch.kept.append(f"{path} {values[path]} is no model that is known (--model)")
+            launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
     if (path := first(values, LENGTHS)) and (number := whole(launch, values, path)) is not None:
         launch.say("seq_len", number, path)
     _numbers(launch, values)
     for path in LOW_RANK:
         if values.get(path):
-            launch.kept.append(f"{path} {values[path]}: adapters are priced as training of all weights")
+            launch.unsearched.append(f"{path} {values[path]}: adapters are priced as training of all weights")
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *LOW_RANK, *sizes, TRAINER_FSDP, ELSEWHERE, RATIO, WIRE, BATCH, OVERLAP)
@@ -111,7 +111,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     else:
         launch.say("zero_stage", 0)
         if ELSEWHERE in values:
-            launch.kept.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
+            launch.unsearched.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
     if not shards:
         launch.fixed += ("shard",)
     size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
@@ -138,7 +138,7 @@ def _sharding(launch: Launch, values: Values) -> None:
         share = values.get(RATIO, 1.0)
         launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
     if values.get("zero_optimization.offload_param.device") not in (None, "none"):
-        launch.kept.append("zero_optimization.offload_param: weights are taken to stay on the device")
+        launch.unsearched.append("zero_optimization.offload_param: weights are taken to stay on the device")
 
 
 def _overlap(values: Values, stage: int) -> dict[str, Any]:

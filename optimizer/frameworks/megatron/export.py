@@ -252,8 +252,8 @@ def recipe_flags(job: Job, plan: Plan) -> Flags:
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
-    again = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
-    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and again else {}
+    rescaled = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
+    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescaled else {}
 
 
 def dispatcher_flags(job: Job, plan: Plan) -> Flags:

@@ -201,7 +201,7 @@ QUIET = frozenset(
         "--tokenizer-type",
     }
 )
-KEPT: Mapping[str, str] = {
+UNSEARCHED: Mapping[str, str] = {
     "--rampup-batch-size": "the batch grows at first; the price is that of the full batch",
     "--step-batch-size-schedule": "the batch grows at first; the price is that of the full batch",
     "--curriculum-learning-legacy": "sequences grow at first; the price is that of the full length",
@@ -216,7 +216,7 @@ KEPT: Mapping[str, str] = {
 
 def is_known(name: str) -> bool:
     """Whether a flag means something to a launch."""
-    known = (NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES, QUIET, LAUNCHER, KEPT)
+    known = (NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES, QUIET, LAUNCHER, UNSEARCHED)
     return any(name in names for names in known)
 
 

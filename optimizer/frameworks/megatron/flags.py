@@ -15,12 +15,12 @@ from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     COUNTS,
     EXPERT_DEGREES,
-    KEPT,
     LENGTHS,
     MEGATRON_DEEPSPEED,
     NAMED,
     PLAN_FLAGS,
     ULYSSES,
+    UNSEARCHED,
     is_known,
     left_open,
     whole_number,
@@ -52,8 +52,8 @@ def read_flags(launch: Launch, flags: Sequence[Flag]) -> None:
     _machines(launch, last)
     _plan(launch, last)
     for name, flag in last.items():
-        if name in KEPT:
-            launch.kept.append(f"{flag.written}: {KEPT[name]}")
+        if name in UNSEARCHED:
+            launch.unsearched.append(f"{flag.written}: {UNSEARCHED[name]}")
         elif not is_known(name):
             launch.ignore(flag.written)
 
@@ -69,17 +69,17 @@ def _machines(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     """The plan by the reader of arguments, for the GPUs that the launch has so far."""
-    said = launch.settings
+    settings = launch.settings
     if "--micro-batch-size" not in last:
         launch.problems.append("--micro-batch-size is missing")
     if launch.problems:
         return
     needs = _needed(launch, last)
-    gpus = said.get("gpus") or _told(launch, last)
-    if gpus % needs and not said.get("gpus_given"):
+    gpus = settings.get("gpus") or _stated_gpus(launch, last)
+    if gpus % needs and not settings.get("gpus_given"):
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch {LACKING}")
         gpus = needs
-    said["gpus"] = gpus
+    settings["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
     launch.problems += [f"{flag.written} {flag.value}: {left_open(flag)}" for flag in opened]
     if launch.problems:
@@ -112,19 +112,19 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
 
 
-def _told(launch: Launch, last: Mapping[str, Flag]) -> int:
+def _stated_gpus(launch: Launch, last: Mapping[str, Flag]) -> int:
     """Nodes times their GPUs; what the launch leaves open is one node, of eight GPUs."""
-    said = launch.settings
+    settings = launch.settings
     opened = [flag for name, flag in last.items() if LAUNCHER.get(name) in ("nodes", "gpus") and flag.unknown]
-    if "nodes" not in said:
+    if "nodes" not in settings:
         why = f"{opened[0].written} hangs on {opened[0].unknown}" if opened else "the launch names no other number"
         launch.assumed.append(f"one node: {why} (--gpus)")
-    usual = 1 if said.get("alone") else 8
-    if "gpus_per_node" not in said:
+    usual = 1 if settings.get("alone") else 8
+    if "gpus_per_node" not in settings:
         launch.assumed.append(
             "one GPU: nothing starts more processes (--gpus)" if usual == 1 else "8 GPUs on a node (--gpus)"
         )
-    return int(said.get("nodes", 1) * said.get("gpus_per_node", usual))
+    return int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:
@@ -152,7 +152,8 @@ def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: Stat
     """Note what Megatron-DeepSpeed spells in its own way, as Megatron-LM does."""
     if ULYSSES in last:
         stated.take("--context-parallel-size", last[ULYSSES].values)
-        launch.kept.append(f"{last[ULYSSES].written}: the parallelism of sequences is priced as context parallelism")
+        written = last[ULYSSES].written
+        launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
     checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")

@@ -91,7 +91,7 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
     return reading, options
 
 
-def told(launch: Launch, reading: ScriptRun) -> None:
+def note_sources(launch: Launch, reading: ScriptRun) -> None:
     """Note the files that a script sources: read, or missing."""
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
@@ -120,7 +120,7 @@ def bash_launch(
         raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
-    told(launch, reading)
+    note_sources(launch, reading)
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
@@ -132,7 +132,7 @@ def bash_launch(
     flags = flags_of(flat(command.words))
     programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
     if other := next((word for word in programs if OTHER.match(word)), ""):
-        launch.kept.append(f"{other} trains no decoder: it is priced as one of its shape")
+        launch.unsearched.append(f"{other} trains no decoder: it is priced as one of its shape")
     launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
     if any(text_of(word) == "deepspeed" for word in flat(command.words)):
         launch.program = MEGATRON_DEEPSPEED
@@ -181,10 +181,10 @@ def asked_for(data: bytes) -> str:
     >>> asked_for(b"SIZE=$1\nTP=${2}\n")
     "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
     """
-    found = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
-    if not found:
+    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
+    if not arguments:
         return ""
-    names = ", ".join(f"${place} {found[place]}" for place in sorted(found))
+    names = ", ".join(f"${place} {arguments[place]}" for place in sorted(arguments))
     return f"it is started with arguments, {names}: give them in this order with --args '...'"
 
 
@@ -193,8 +193,8 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
     hanging = {problem: HANGING.search(problem) for problem in problems}
     return [
         problem
-        for problem, found in hanging.items()
-        if not (found and (found[1] or re.search(rb"\b%s=" % found[2].encode(), data)))
+        for problem, match in hanging.items()
+        if not (match and (match[1] or re.search(rb"\b%s=" % match[2].encode(), data)))
     ]
 
 

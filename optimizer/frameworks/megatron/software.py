@@ -26,17 +26,17 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     for name, (key, value) in SOFTWARE_SWITCHES.items():
         if name in last:
             launch.say(key, value, last[name].written)
-    said = launch.settings
+    settings = launch.settings
     if launch.program == MEGATRON:
         for key in ("reduce_overlap", "gather_overlap", "tp_overlap"):
-            said.setdefault(key, False)
+            settings.setdefault(key, False)
     if "--attention-backend" in last:
         backend = last["--attention-backend"]
         if backend.value in ("unfused", "local"):
             launch.say("attention", "unfused", backend.written)
         elif backend.value in ("flash", "fused"):
             launch.say("attention", "flash", backend.written)
-    if "experts" in said:
+    if "experts" in settings:
         _dispatcher(launch, last)
     if "--cuda-graph-impl" in last:
         launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")

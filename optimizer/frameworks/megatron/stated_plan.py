@@ -49,9 +49,9 @@ class StatedPlan:
             self.problems.append(f"{flag} is given twice, as {self.numbers[COUNTS[flag]]} and as {number}")
 
 
-def plan_settings(found: StatedPlan, gpus: int) -> dict[str, Any]:
+def plan_settings(stated: StatedPlan, gpus: int) -> dict[str, Any]:
     """The plan on so many GPUs, as settings of a launch; what is missing or contradicts itself goes to the problems."""
-    numbers, problems = found.numbers, found.problems
+    numbers, problems = stated.numbers, stated.problems
     flags = {value: flag for flag, value in COUNTS.items()}
     problems += [f"{flags[key]} is missing" for key in REQUIRED if key not in numbers]
     if problems:
@@ -67,17 +67,17 @@ def plan_settings(found: StatedPlan, gpus: int) -> dict[str, Any]:
         )
     if dp * cp % instances:
         problems.append(f"--num-distributed-optimizer-instances {instances} does not divide {dp * cp} replicas")
-    per_stage, vpp = _pipeline(found, layers, pp)
-    mode = _recompute(found)
+    per_stage, vpp = _pipeline(stated, layers, pp)
+    mode = _recompute(stated)
     # Under the method block each virtual stage recomputes so many layers, its first ones; else all.
-    first = numbers.get("recompute_num_layers", 0) if found.texts.get("recompute_method") == "block" else 0
-    stages = expanded(found.texts.get("layout", "")).split("|")
+    first = numbers.get("recompute_num_layers", 0) if stated.texts.get("recompute_method") == "block" else 0
+    stages = expanded(stated.texts.get("layout", "")).split("|")
     share = 0.0
-    if "offloads" in found.switches:
-        share = _fraction(found, "offload_fraction", "--activation-offload-fraction")
-    if "offloads_optimizer" in found.switches:
-        _fraction(found, "optimizer_offload", "--optimizer-offload-fraction")
-    if {"bf16", "fp16"} <= found.switches:
+    if "offloads" in stated.switches:
+        share = _fraction(stated, "offload_fraction", "--activation-offload-fraction")
+    if "offloads_optimizer" in stated.switches:
+        _fraction(stated, "optimizer_offload", "--optimizer-offload-fraction")
+    if {"bf16", "fp16"} <= stated.switches:
         problems.append("--bf16 contradicts --fp16")
     return {
         "tp": tp,
@@ -92,43 +92,43 @@ def plan_settings(found: StatedPlan, gpus: int) -> dict[str, Any]:
         "num_microbatches": max(1, batch // (dp * micro_batch)),
         "global_batch": batch,
         "seq_len": numbers["seq_len"],
-        "sequence_parallel": "sequence_parallel" in found.switches and tp > 1,
-        "zero_stage": _zero_stage(found),
+        "sequence_parallel": "sequence_parallel" in stated.switches and tp > 1,
+        "zero_stage": _zero_stage(stated),
         "shard": dp * cp // instances if instances > 1 else 0,
         "recompute": mode,
         "recompute_first": first if mode == "full" else 0,
         "activation_offload": round(100 * share),
-        "overlap_exchange": "overlap_exchange" in found.switches,
+        "overlap_exchange": "overlap_exchange" in stated.switches,
         "schedule": "interleaved" if vpp > 1 else "1f1b",
         # More stages than any model has layers are refused by other rules.
         "layers_per_stage": per_stage or (balanced(layers, pp) if pp <= min(layers, MOST_LAYERS) else ()),
         # By how many virtual stages MTP layers lie before the head.
         "mtp_ahead": next((len(stages) - 1 - place for place, stage in enumerate(stages) if "m" in stage), 0),
-        "dtype": "fp8" if "fp8" in found.texts else "fp16" if "fp16" in found.switches else "bf16",
+        "dtype": "fp8" if "fp8" in stated.texts else "fp16" if "fp16" in stated.switches else "bf16",
     }
 
 
-def _fraction(found: StatedPlan, key: str, flag: str) -> float:
+def _fraction(stated: StatedPlan, key: str, flag: str) -> float:
     """A number from 0 to 1, 1 where it is not given: all that may go to the host."""
-    text = found.texts.get(key, "1")
+    text = stated.texts.get(key, "1")
     try:
         share = float(text)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        found.problems.append(f"{flag} must be a number from 0 to 1, but got {text!r}")
+        stated.problems.append(f"{flag} must be a number from 0 to 1, but got {text!r}")
         return 0.0
     return share
 
 
-def _pipeline(found: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
+def _pipeline(stated: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
     """Layers per stage (empty when even) and the virtual stages per stage."""
-    numbers, problems = found.numbers, found.problems
+    numbers, problems = stated.numbers, stated.problems
     per_virtual_stage, vpp = numbers.get("layers_per_virtual_stage"), numbers.get("vpp", 1)
-    if "layout" in found.texts:
-        return _layout(found, layers, pp)
+    if "layout" in stated.texts:
+        return _layout(stated, layers, pp)
     if "first" in numbers or "last" in numbers:
-        return _ends(found, layers, pp), vpp
+        return _ends(stated, layers, pp), vpp
     if layers % pp:
         problems.append(f"--num-layers {layers} is not a multiple of --pipeline-model-parallel-size {pp}")
     elif per_virtual_stage is not None and "vpp" in numbers:
@@ -143,11 +143,11 @@ def _pipeline(found: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...],
     return (), vpp
 
 
-def _ends(found: StatedPlan, layers: int, pp: int) -> tuple[int, ...]:
-    ends = {name: found.numbers[name] for name in ("first", "last") if name in found.numbers}
+def _ends(stated: StatedPlan, layers: int, pp: int) -> tuple[int, ...]:
+    ends = {name: stated.numbers[name] for name in ("first", "last") if name in stated.numbers}
     middle, rest = pp - len(ends), layers - sum(ends.values())
     if middle < 0 or rest < 0 or (rest if middle == 0 else rest % middle):
-        found.problems.append(
+        stated.problems.append(
             f"{layers} layers cannot be split over {pp} stages with "
             + " and ".join(f"{count} on the {name}" for name, count in ends.items())
         )
@@ -156,11 +156,11 @@ def _ends(found: StatedPlan, layers: int, pp: int) -> tuple[int, ...]:
     return (*((ends["first"],) if "first" in ends else ()), *inner, *((ends["last"],) if "last" in ends else ()))
 
 
-def _layout(found: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
-    stages = expanded(found.texts["layout"]).split("|")
+def _layout(stated: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...], int]:
+    stages = expanded(stated.texts["layout"]).split("|")
     counts = [stage.count("t") for stage in stages]
     if sum(counts) != layers or len(counts) % pp:
-        found.problems.append(
+        stated.problems.append(
             f"--pipeline-model-parallel-layout has {sum(counts)} layers on {len(counts)} virtual stages; "
             f"expected {layers} layers on a multiple of {pp}"
         )
@@ -183,34 +183,34 @@ def expanded(layout: str) -> str:
     return re.sub(r"(\w)\*(\d+)", lambda match: match[1] * int(match[2]), text).rstrip("|")
 
 
-def _zero_stage(found: StatedPlan) -> int:
+def _zero_stage(stated: StatedPlan) -> int:
     stages = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-    if "fsdp" in found.switches:
+    if "fsdp" in stated.switches:
         # The strategy's default in Megatron-LM is no_shard.
-        strategy = found.texts.get("sharding", "no_shard")
+        strategy = stated.texts.get("sharding", "no_shard")
         if strategy not in stages:
-            found.problems.append(
+            stated.problems.append(
                 f"--data-parallel-sharding-strategy must be one of {', '.join(stages)}, but got {strategy!r}"
             )
         return stages.get(strategy, 0)
-    return 1 if "distributed_optimizer" in found.switches else 0
+    return 1 if "distributed_optimizer" in stated.switches else 0
 
 
-def _recompute(found: StatedPlan) -> str:
+def _recompute(stated: StatedPlan) -> str:
     """The mode; selective recomputation recomputes the attention core unless modules are named."""
-    selective = "recompute_activations" in found.switches
-    granularity = found.texts.get("granularity", "selective" if selective else "none")
+    selective = "recompute_activations" in stated.switches
+    granularity = stated.texts.get("granularity", "selective" if selective else "none")
     if granularity not in ("none", "selective", "full"):
-        found.problems.append(f"--recompute-granularity must be selective or full, but got {granularity!r}")
+        stated.problems.append(f"--recompute-granularity must be selective or full, but got {granularity!r}")
     if selective and granularity == "full":
-        found.problems.append("--recompute-activations (selective) contradicts --recompute-granularity full")
-    modules = found.lists.get("recompute_modules", ())
+        stated.problems.append("--recompute-activations (selective) contradicts --recompute-granularity full")
+    modules = stated.lists.get("recompute_modules", ())
     if granularity != "selective" or not modules:
         return granularity
     unknown = [name for name in modules if name not in MODULES]
     if unknown:
-        found.problems.append(f"--recompute-modules must be of {', '.join(MODULES)}, but got {', '.join(unknown)}")
-    if "fp8" in found.texts and found.texts.get("fp8_recipe", "delayed") == "delayed":
+        stated.problems.append(f"--recompute-modules must be of {', '.join(MODULES)}, but got {', '.join(unknown)}")
+    if "fp8" in stated.texts and stated.texts.get("fp8_recipe", "delayed") == "delayed":
         rescaled = [name for name in modules if name in RESCALED]
-        found.problems += [f"--recompute-modules {name} needs another --fp8-recipe than delayed" for name in rescaled]
+        stated.problems += [f"--recompute-modules {name} needs another --fp8-recipe than delayed" for name in rescaled]
     return named(modules) or granularity

@@ -127,8 +127,8 @@ def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -
         wanted["--moe-flex-dispatcher-backend"] = after.dispatcher if flex else None
         if flex and program != MEGATRON_DEEPSPEED:
             wanted["--moe-router-dtype"] = "fp32"
-    said = "--expert-tensor-parallel-size" in has
-    if (before.etp != after.etp and (said or after.etp != after.tp)) or (not said and after.etp != after.tp):
+    stated = "--expert-tensor-parallel-size" in has
+    if (before.etp != after.etp and (stated or after.etp != after.tp)) or (not stated and after.etp != after.tp):
         wanted["--expert-tensor-parallel-size"] = str(after.etp)
     return wanted
 

@@ -58,7 +58,7 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
     take(launch, values, KEYS)
-    said = launch.settings
+    settings = launch.settings
     launch.say(
         "sequence_parallel", str(values.get(MODE, "ALL_REDUCE")).upper() == "REDUCE_SCATTER", _there(values, MODE)
     )
@@ -71,12 +71,12 @@ def read(launch: Launch, values: Values) -> None:
     if isinstance(values.get(BUCKET), int | float):
         launch.say("bucket", float(values[BUCKET]) * 1e6, BUCKET)
     if values.get(ENGINE, "1f1b") != "1f1b":
-        launch.kept.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
-    said |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
+        launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
+    settings |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
     if TIED in values:
         launch.say("tied_embeddings", bool(values[TIED]), TIED)
-    if isinstance(values.get(STEPS), int) and {"dp", "micro_batch", "num_microbatches", "seq_len"} <= said.keys():
-        step = said["dp"] * said["micro_batch"] * said["num_microbatches"] * said["seq_len"]
+    if isinstance(values.get(STEPS), int) and {"dp", "micro_batch", "num_microbatches", "seq_len"} <= settings.keys():
+        step = settings["dp"] * settings["micro_batch"] * settings["num_microbatches"] * settings["seq_len"]
         launch.say("tokens", values[STEPS] * step, STEPS)
     rest(launch, values, (ENGINE, *KEYS))
 

@@ -29,11 +29,11 @@ def read(text: str) -> LogLine | None:
     """
     if not BOTH.search(text):
         return settings(text) if " ...." in text else None
-    found = megatron_lm.read(text)
-    if found is None:
+    line = megatron_lm.read(text)
+    if line is None:
         return None
     used = [decimal(match[1]) or 0.0 for pattern in (USED, BUSIEST) if (match := pattern.search(text))]
-    return replace(found, reserved=max(used) * GiB if used else None)
+    return replace(line, reserved=max(used) * GiB if used else None)
 
 
 LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read, rank=RANK)

@@ -140,13 +140,13 @@ def parts(plan: Plan, layers: int, head: str = "output") -> list[list[str]]:
     >>> parts(Plan(pp=2), 3)
     [['tok_embeddings', 'layers.0', 'layers.1'], ['layers.2', 'norm', 'output']]
     """
-    counts, found, start = layers_per_virtual_stage(plan, layers), [], 0
+    counts, modules, start = layers_per_virtual_stage(plan, layers), [], 0
     for count in counts:
-        found.append([f"layers.{number}" for number in range(start, start + count)])
+        modules.append([f"layers.{number}" for number in range(start, start + count)])
         start += count
-    found[0].insert(0, "tok_embeddings")
-    found[-1] += ["norm", head]
-    return found
+    modules[0].insert(0, "tok_embeddings")
+    modules[-1] += ["norm", head]
+    return modules
 
 
 def shards(plan: Plan) -> int:

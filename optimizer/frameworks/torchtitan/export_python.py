@@ -120,8 +120,8 @@ def _registry(job: Job, plan: Plan) -> dict[str, object]:
 def _converters(job: Job) -> list[str]:
     if job.dtype != "fp8":
         return []
-    found = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
-    return found + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
+    converters = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
+    return converters + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
         job.model.experts is not None
     )
 

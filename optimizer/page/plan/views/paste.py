@@ -196,7 +196,7 @@ def _read_as(before: PlanQuestion, files: list[File], given: Own, reasons: list[
 def _of_launch(before: PlanQuestion, read: Read, own: Own) -> dict[str, Any]:
     question, launch = read.question, read.question.launch
     found = improve(question)
-    launch.kept += unset(found)
+    launch.unsearched += unset(found)
     asks, told = _asks(before, question, own)
     html = fragment(
         "pasted.html",
@@ -206,7 +206,7 @@ def _of_launch(before: PlanQuestion, read: Read, own: Own) -> dict[str, Any]:
         rows=list(_edits(read.source, found)),
         notes=[text for text in (read.taken, told) if text],
         assumed=launch.assumed,
-        kept=launch.kept,
+        kept=launch.unsearched,
         ignored=launch.ignored,
         step=seconds(found.current.estimate.step_time),
         memory=show_gigabytes(found.current.estimate.reserved),
