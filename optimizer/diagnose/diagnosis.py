@@ -15,9 +15,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.diagnose.causes.cause import USUAL, Cause, Test
+from optimizer.diagnose.causes.cause import USUAL, Cause, Question, Test
 from optimizer.diagnose.causes.every import CAUSES
-from optimizer.diagnose.causes.question import Question
 from optimizer.diagnose.causes.signs import Sign, signs_of
 from optimizer.diagnose.measured import Measured
 from optimizer.objectives.arrays import FloatArray

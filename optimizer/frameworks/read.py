@@ -18,6 +18,7 @@ from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, Config
 from optimizer.frameworks.config.launch import checked
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS
+from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
@@ -28,7 +29,6 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
-from optimizer.frameworks.source import Source
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}

@@ -9,10 +9,9 @@ from typing import Any
 from optimizer.constraints.rules.every import structural
 from optimizer.frameworks.launch_as_read import LaunchAsRead, settings_of, with_stack
 from optimizer.frameworks.megatron.layout import is_even
-from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
 from optimizer.improve.state import State, knobs_of, state_of
-from optimizer.improve.switches import SWITCHES, useless
+from optimizer.improve.switches import SWITCHES, bucketed, useless
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans
 from optimizer.search.lattice.oracle import Tuning

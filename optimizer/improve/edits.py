@@ -11,11 +11,10 @@ import numpy as np
 
 from optimizer.frameworks.launch_as_read import LaunchAsRead, settings_of, with_stack
 from optimizer.improve.all_changes import best_edit
-from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import NOTICEABLE, Edit, edit_to, moved
 from optimizer.improve.neighbours import neighbours
 from optimizer.improve.state import State, current_state, knobs_of, state_of
-from optimizer.improve.switches import SWITCHES, capturable, switches
+from optimizer.improve.switches import SWITCHES, bucketed, capturable, switches
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price

@@ -8,12 +8,10 @@ from typing import Any
 
 from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.base.units import GB, seconds, show
-from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, Launch
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, FlagChange, Launch
 from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
-from optimizer.improve.state import State
-from optimizer.improve.worth import Run, days, dollars
+from optimizer.improve.state import Run, State, days, dollars
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import BARS, micro_batches
@@ -174,7 +172,7 @@ def named_text(name: str, value: object) -> str:
 def flag_text(flag: FlagChange) -> str:
     """A flag before and after.
 
-    >>> from optimizer.frameworks.source import FlagChange
+    >>> from optimizer.frameworks.launch import FlagChange
     >>> flag_text(FlagChange(flag="--micro-batch-size", before="1", after="4"))
     '--micro-batch-size 1 → 4'
     >>> flag_text(FlagChange(flag="--sequence-parallel", before=None, after=""))

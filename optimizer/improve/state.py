@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import Offer
 from optimizer.frameworks.launch_as_read import LaunchAsRead, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit
+from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -85,3 +88,27 @@ def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {},
     return State(
         job=job, plan=plan, settings=settings, usual=settings_of(question, plan), knobs=chosen, estimate=estimate
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A whole run: its tokens, and the offer by which its GPUs are rented, None where no price is known."""
+
+    tokens: float
+    offer: Offer | None
+
+
+def days(run: Run, state: State) -> float:
+    """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
+    job = state.job
+    usual = usual_reliability(job.cluster.device.name, job.cluster.name)
+    return wall_time(run.tokens / state.throughput, job.gpus, usual, params=job.model.params).wall / DAY
+
+
+def dollars(run: Run, state: State) -> float | None:
+    """Rent of whole nodes over that time [USD], None without a price."""
+    if run.offer is None:
+        return None
+    job = state.job
+    training, params, cluster = run.tokens / state.throughput, job.model.params, job.cluster
+    return rental(training, job.gpus, cluster.gpus_per_node, run.offer, params=params, cluster=cluster.name).cost

@@ -146,7 +146,7 @@ def test_an_answer_without_a_plan_is_refused(tmp_path: Path) -> None:
 
 def test_the_python_answer_and_the_saved_one_are_priced_alike(answer: Path) -> None:
     from optimizer import Job, load_cluster, load_model, load_stack
-    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.causes.cause import Question
 
     job = Job(
         model=load_model("llama3-8b"),

@@ -117,19 +117,14 @@ def quill_json(answer):
     sizes = {"gpus": job.gpus, "tp": plan.tp, "micro": plan.micro_batch, "batch": job.global_batch}
     return json.dumps({"quill": sizes})
 '''
-CAUSE = '''"""Steps that wait for a checkpoint."""
-
-from optimizer.diagnose.causes.cause import Cause, Test, exponential
-
-
-def seconds(question, wait):
+CAUSE = """def with_checkpoints(question: Question, wait: float) -> float:
     return question.with_stack(step_overhead=question.job.stack["step_overhead"] + wait)
 
 
-CAUSE = Cause(
+CHECKPOINTS = Cause(
     name="checkpoints",
     label="checkpoints",
-    seconds=seconds,
+    seconds=with_checkpoints,
     healthy=lambda question: 0.0,
     worst=lambda question: 10.0 * question.predicted,
     settings=lambda question: question.predicted * exponential(0.3, 10.0),
@@ -137,7 +132,9 @@ CAUSE = Cause(
     says=lambda wait: f"every step waits {wait:.3g} s for a checkpoint",
     test=Test(what="20 steps without checkpoints", minutes=1.0, shows=lambda wait: "the step is as predicted"),
 )
-'''
+
+
+"""
 READS = """        config=ConfigFormat(
             files=("quill JSON",),
             recognised=quill.recognised,
@@ -244,16 +241,14 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         ),
     },
     "A cause of slow runs": {
-        "optimizer/diagnose/causes/NAME.py": CAUSE,
         "optimizer/diagnose/causes/every.py": (
-            ("from optimizer.diagnose.causes import ", "checkpoints, "),
-            ("    clocks.CAUSE,\n", "    checkpoints.CAUSE,\n"),
+            ("LONGEST_WAIT, USUAL_WAIT = 10.0, 0.3  # of the predicted step\n\n\n", CAUSE),
+            ("CAUSES: tuple[Cause, ...] = (", "CHECKPOINTS, "),
         ),
     },
 }
 NAMES = {
     "A rule": "pairs",
-    "A cause of slow runs": "checkpoints",
     "A pipeline schedule": "gpipe",
     **dict.fromkeys(("A framework", "A launch reader", "A log format", "An export"), "quill"),
 }

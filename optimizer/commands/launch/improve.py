@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optimizer.frameworks.read import File
     from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
@@ -156,7 +156,7 @@ def _run(tokens: float | None, price: float | None, prices: PriceBook, question:
     if not tokens:
         return None
     from optimizer.catalog.offers import quote
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
     cluster = question.job.cluster
     if price:

@@ -137,7 +137,7 @@ def _diagnoses(runs: Sequence[Measured], held: Reference | None) -> list[Diagnos
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if held is None:
         return [None] * len(runs)
-    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.causes.cause import Question
     from optimizer.diagnose.diagnosis import diagnose
 
     question = Question(job=held.job, plan=held.plan, knobs=held.knobs)

@@ -9,7 +9,7 @@ from itertools import product
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Site, text_of
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.launch import FlagChange
 
 ANCHORS = ("--micro-batch-size", "--tensor-model-parallel-size", "--num-layers", "--global-batch-size")
 SPECIAL = re.compile(r"[|*()\[\]&;]")  # what the shell does not take for text

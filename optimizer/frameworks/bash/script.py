@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from optimizer.frameworks.bash.arithmetic import whole_number
-from optimizer.frameworks.bash.conditions import Conditions
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
+from optimizer.frameworks.bash.words import Conditions
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40

@@ -9,8 +9,7 @@ from typing import Any
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.launch import LARGEST_COUNT, FlagChange, Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 

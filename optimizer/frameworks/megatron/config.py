@@ -18,7 +18,7 @@ from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
@@ -30,7 +30,6 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.write import flag_changes
 from optimizer.frameworks.shape import named
-from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 

@@ -16,12 +16,11 @@ from optimizer.frameworks.bash.pieces import Piece, text_of
 from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, read_bash
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.write import flag_changes
-from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 

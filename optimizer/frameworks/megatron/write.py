@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, ULYSSES
-from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS

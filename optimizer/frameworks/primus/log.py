@@ -11,7 +11,7 @@ from dataclasses import replace
 from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 from optimizer.frameworks.megatron import log as megatron_lm
-from optimizer.frameworks.megatron.printed_settings import settings
+from optimizer.frameworks.megatron.log import settings
 
 USED = re.compile(r"\bhip mem usage/free/total/usage_ratio: ([\d.]+)Gi?B/")
 BUSIEST = re.compile(r"\brocm max mem usage/usage_ratio: ([\d.]+)Gi?B/")

@@ -14,10 +14,9 @@ from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.units import seconds
 from optimizer.catalog.models import model_spellings
 from optimizer.diagnose.measured import Measured, read_runs_of
-from optimizer.frameworks.launch import WORDS
+from optimizer.frameworks.launch import WORDS, Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import LARGEST, File, read_launch
-from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve, unset
 from optimizer.improve.patch import changes_of
 from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
