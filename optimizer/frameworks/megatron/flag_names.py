@@ -6,7 +6,7 @@ megatron/core/distributed/distributed_data_parallel.py; deepspeedai/Megatron-Dee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -14,6 +14,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import LAUNCHER
 
+Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {
     "--tensor-model-parallel-size": "tp",
@@ -164,43 +165,16 @@ EXPERT_DEGREES = ("--expert-model-parallel-size", "--moe-expert-parallel-size")
 COUNTED_ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 LENGTHS = ("--train-tokens", "--train-samples", "--train-iters")
 # Read with another flag, or the framework's own way to say what is the default here.
-QUIET = frozenset(
-    {
-        "--group-query-attention",
-        "--multi-latent-attention",
-        "--moe-layer-freq",
-        "--offload-modules",
-        "--use-precision-aware-optimizer",
-        "--moe-enable-deepep",
-        "--zero-bubble-max-pending-backward",
-        "--num-key-value-heads",
-        "--attention-head-type",
-        "--main-grads-dtype",
-        *COUNTED_ENDS,
-        *LENGTHS,
-        ULYSSES,
-        "--deepspeed",
-        "--deepspeed-config",
-        "--no-pipeline-parallel",
-        "--window-size",
-        "--expert-interval",
-        "--normalization",
-        "--position-embedding-type",
-        "--attention-backend",
-        "--cuda-graph-impl",
-        "--fp8-hybrid",
-        "--fp8-e4m3",
-        "--fp4-format",
-        "--fp4-recipe",
-        "--checkpoint-activations",
-        "--deepspeed-activation-checkpointing",
-        "--checkpoint-num-layers",
-        "--zero-stage",
-        "--moe-expert-parallel-size",
-        "--pad-vocab-size-to",
-        "--tokenizer-type",
-    }
-)
+QUIET = {
+    *("--group-query-attention", "--multi-latent-attention", "--moe-layer-freq", "--moe-enable-deepep"),
+    *("--offload-modules", "--use-precision-aware-optimizer", "--zero-bubble-max-pending-backward"),
+    *("--num-key-value-heads", "--attention-head-type", "--window-size", "--expert-interval", "--normalization"),
+    *("--position-embedding-type", "--attention-backend", "--cuda-graph-impl", "--main-grads-dtype"),
+    *("--fp8-hybrid", "--fp8-e4m3", "--fp4-format", "--fp4-recipe", "--pad-vocab-size-to", "--tokenizer-type"),
+    *("--deepspeed", "--deepspeed-config", "--no-pipeline-parallel", "--zero-stage", "--moe-expert-parallel-size"),
+    *("--checkpoint-activations", "--deepspeed-activation-checkpointing", "--checkpoint-num-layers"),
+    *(*COUNTED_ENDS, *LENGTHS, ULYSSES),
+}
 UNSEARCHED: Mapping[str, str] = {
     "--rampup-batch-size": "the batch grows at first; the price is that of the full batch",
     "--step-batch-size-schedule": "the batch grows at first; the price is that of the full batch",
@@ -212,6 +186,13 @@ UNSEARCHED: Mapping[str, str] = {
     "--cpu-offloading-num-layers": "is not priced: activations are taken to stay on the device",
     "--enable-zero-bubble": "the schedule of a fork",
 }
+
+
+def note_flags(launch: Launch, last: Mapping[str, Flag], table: Sequence[tuple[str, str, Meaning]]) -> None:
+    """Note the settings that a table of flag, setting and meaning finds; of one that comes twice the last counts."""
+    for name, key, means in table:
+        if name in last and (setting := means(launch, last[name])) is not None:
+            launch.say(key, setting, last[name].written)
 
 
 def is_known(name: str) -> bool:

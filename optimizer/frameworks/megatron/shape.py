@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, SHAPE_COUNTS, SHAPE_SWITCHES, whole_number
+from optimizer.frameworks.megatron.flag_names import (
+    MEGATRON_DEEPSPEED,
+    SHAPE_COUNTS,
+    SHAPE_SWITCHES,
+    Meaning,
+    note_flags,
+    whole_number,
+)
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
 TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
-Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--tokenizer-type", "vocab", lambda _, flag: TOKENIZERS.get(flag.value)),
@@ -41,9 +47,7 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
     idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
-    for name, key, means in FLAGS:
-        if name in last and name not in idle and (setting := means(launch, last[name])) is not None:
-            launch.say(key, setting, last[name].written)
+    note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
     if settings.get("gated_mlp"):
         settings["activation"] = "swiglu"
     if "--disable-bias-linear" not in last:

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING
 from optimizer.frameworks.refusal import runnable
 from optimizer.frameworks.torchtitan.export import (
     DISPATCHERS,
-    SCHEDULES,
-    data_parallel,
-    degrees,
     forced,
     local_batch,
     overlaps_tp,
-    parts,
+    parallelism,
     unexpressed,
 )
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, Flavor, flavor_of
@@ -77,7 +74,7 @@ def torchtitan_python(answer: Answer, release: str) -> str:
     values = {
         "model_spec": _call("model_registry", _registry(job, plan), flavor.name, float8),
         "training": _call("TrainingConfig", _training(job, plan, release)),
-        "parallelism": _call("ParallelismConfig", _parallelism(job, plan, release)),
+        "parallelism": _call("ParallelismConfig", parallelism(job, plan, release)),
         "activation_checkpoint": checkpoint,
         "compile": _call("CompileConfig", {"enable": True, "enable_async_tensor_parallel": overlaps_tp(job, plan)}),
         "debug": _call("DebugConfig", {"moe_force_load_balance": forced(job)}),
@@ -144,21 +141,6 @@ def _training(job: Job, plan: Plan, release: str) -> dict[str, object]:
         "mixed_precision_reduce": "float32",
         "disable_cuda_graphs": not job.stack.features.cuda_graphs,
     }
-
-
-def _parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
-    values = data_parallel(plan) | degrees(plan)
-    values["enable_sequence_parallel"] = plan.sequence_parallel or plan.tp == 1
-    if plan.pp > 1:
-        size: dict[str, object] = {"pipeline_parallel_microbatch_size": plan.micro_batch}
-        values |= {
-            "pipeline_parallel_schedule": SCHEDULES[plan.schedule],
-            **(size if release == NEW else {"num_pp_microbatches": plan.num_microbatches}),
-            "module_fqns_per_model_part": parts(plan, job.model.layers, head="lm_head"),
-        }
-    if job.model.experts:
-        values["expert_parallel_degree"] = plan.ep
-    return values
 
 
 FILES = {f"{module}.py": partial(torchtitan_python, release=release) for release, module in MODULES.items()}
