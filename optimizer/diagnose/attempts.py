@@ -75,11 +75,13 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
     runs: list[_Open] = []
     current = _Open({})
     for record in records:
-        reading = record.reading
+        reading, attempt = record.reading, current.attempts[-1]
         if reading.step is None:
-            _in_new_stream(current, reading)
+            _note(current, reading)
+            values = (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm)
+            if attempt and not reading.alone and any(value is not None for value in values):  # of the step before
+                attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
             continue
-        attempt = current.attempts[-1]
         if attempt:
             kind = _continues(current, attempt, record)
             if kind == "again":
@@ -136,19 +138,6 @@ def _note(run: _Open, reading: LogLine) -> None:
     run.facts.update(reading.facts)
     run.reserved = largest(run.reserved, reading.reserved)
     run.allocated = largest(run.allocated, reading.allocated)
-
-
-def _in_new_stream(run: _Open, reading: LogLine) -> None:
-    """Take what a line says beside a step: of the run, and of the step that is open."""
-    _note(run, reading)
-    attempt = run.attempts[-1]
-    if attempt and not reading.alone and _says(reading):
-        attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
-
-
-def _says(reading: LogLine) -> bool:
-    """Whether a line has values of a step."""
-    return any(value is not None for value in (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm))
 
 
 def filled(reading: LogLine, other: LogLine) -> LogLine:

@@ -174,20 +174,15 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield "step times are differences of the times of lines: checkpoints and evaluations are in them"
     if steps[0].basis == RATE and not {"global_batch", "seq_len"} & run.stream.facts.keys():
         yield "rates became seconds with the batch of --plan or --set: if the log is of another, they are wrong"
-    yield from _of_facts(run, facts)
+    for name, given in facts.items():
+        printed = run.stream.facts.get(name, given)
+        if printed.replace(".0", "") != given.replace(".0", ""):
+            yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
     yield from _of_steady(steady)
     if readings := [r.reading for r in run.records if _is_nan(r.reading.loss, r.reading.grad_norm) or r.reading.nans]:
         yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
-
-
-def _of_facts(run: LoggedRun, facts: Mapping[str, str]) -> Iterator[str]:
-    """Settings that the log prints otherwise than it was told."""
-    for name, given in facts.items():
-        printed = run.stream.facts.get(name, given)
-        if printed.replace(".0", "") != given.replace(".0", ""):
-            yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
 
 
 def _of_steady(steady: Steady) -> Iterator[str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from optimizer.answer.answer import job_dict, plan_dict
 from optimizer.base.units import GB, seconds
-from optimizer.diagnose.diagnosis import ABOVE, ALIKE, BELOW, Diagnosis, Explanation
+from optimizer.diagnose.diagnosis import ABOVE, ALIKE, BELOW, Diagnosis
 from optimizer.diagnose.measured import Measured
 from optimizer.diagnose.reference import Reference
 from optimizer.diagnose.steady import Steady
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.render.json import as_json, json_text
-from optimizer.reports.report import Block, Pairs, Report, Section, Table, columns, notes, section
+from optimizer.reports.report import Pairs, Report, Section, Table, columns, notes, section
 
 SPEAKING = (2.0, 0.5)  # signs that are shown: so many times likelier under a cause, or less likely
 CAUSES = columns("likely [text] | the whole gap, if ~ | so bad [text]")
@@ -87,9 +87,13 @@ def _diagnosed(diagnosis: Diagnosis) -> list[Section]:
     compared = section("Measured against predicted", gap, verdict(diagnosis))
     if diagnosis.unlike:
         return [compared]
+    rows = [
+        (f"{one.share:.0%}", one.says, "—" if one.setting is None else f"{one.rarer:.0%}")
+        for one in diagnosis.explanations
+    ]
     return [
         compared,
-        section("What alone would explain it", _causes(diagnosis.explanations)),
+        section("What alone would explain it", Table(CAUSES, rows)),
         notes("Why", _reasons(diagnosis) if diagnosis.explanations else ()),
         notes("Cannot be", [f"{cause.label}: {reason}" for cause, reason in diagnosis.excluded]),
     ]
@@ -104,12 +108,6 @@ def verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.verdict == ABOVE:
         return "Faster than the interval: the model is wrong here; optimize calibrate fits it to your runs."
     return "Within the interval: the error of the model alone may be the whole difference."
-
-
-def _causes(explanations: Sequence[Explanation]) -> Block:
-    rarer = [f"{one.rarer:.0%}" if one.setting is not None else "—" for one in explanations]
-    rows = [(f"{one.share:.0%}", one.says, bad) for one, bad in zip(explanations, rarer, strict=True)]
-    return Table(CAUSES, rows)
 
 
 def _reasons(diagnosis: Diagnosis) -> list[str]:

@@ -48,7 +48,7 @@ class Sizes:
 
 
 def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
-    """Every step of a run whose seconds can be told, in its order."""
+    """Every step of a run whose seconds can be told, in its order; all in the way that most of them are."""
     timed: list[Timed] = []
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
@@ -58,12 +58,16 @@ def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
             if seconds is not None and record.reading.seconds is None:
                 basis = RATE
             if seconds is None and before is not None:
-                seconds, basis = _between(before, record), CLOCK
+                basis = CLOCK  # with all that happened between the two lines
+                if gap >= 1 and before.time is not None and record.time is not None:
+                    seconds = (record.time - before.time) / gap
             steps = max(1, gap) if record.reading.averaged or basis == CLOCK else 1
             if seconds is not None and isfinite(seconds) and seconds > 0:
                 timed.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
             before = record
-    return _of_one_basis(timed)
+    ways = [step.basis for step in timed]
+    usual = max(set(ways), key=ways.count, default=PRINTED)
+    return [step for step in timed if step.basis == usual]
 
 
 def _seconds(reading: LogLine, sizes: Sizes) -> float | None:
@@ -74,18 +78,3 @@ def _seconds(reading: LogLine, sizes: Sizes) -> float | None:
     if tokens and reading.tokens_rate:
         return tokens / reading.tokens_rate
     return sizes.global_batch / reading.sequences_rate if sizes.global_batch and reading.sequences_rate else None
-
-
-def _between(before: Record, record: Record) -> float | None:
-    """Mean seconds of the steps between two lines by their times, with all that happened between them."""
-    steps = record.step - before.step
-    if steps < 1 or before.time is None or record.time is None:
-        return None
-    return (record.time - before.time) / steps
-
-
-def _of_one_basis(steps: list[Timed]) -> list[Timed]:
-    """Times that were all found in the way that most of them were."""
-    ways = [timed.basis for timed in steps]
-    usual = max(set(ways), key=ways.count, default=PRINTED)
-    return [timed for timed in steps if timed.basis == usual]

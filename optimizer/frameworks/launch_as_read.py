@@ -22,19 +22,8 @@ LONGEST = 8192
 MOST_LAYERS = 10_000
 COUNTED: Mapping[str, str] = {**MACHINES, **PLAN, **SHAPE, "seq_len": "tokens of a sequence", "global_batch": "batch"}
 OPTIONAL = (
-    "zero_stage",
-    "shard",
-    "activation_offload",
-    "mtp_ahead",
-    "recompute_first",
-    "mtp_layers",
-    "q_rank",
-    "shared_ffn",
-    "first_dense",
-    "window",
-    "window_every",
-    "experts",
-    "top_k",
+    *("zero_stage", "shard", "activation_offload", "mtp_ahead", "recompute_first", "mtp_layers"),
+    *("q_rank", "shared_ffn", "first_dense", "window", "window_every", "experts", "top_k"),
 )
 
 

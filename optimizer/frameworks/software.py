@@ -12,7 +12,7 @@ from optimizer.job.variables import DISPATCHERS
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
-SWITCHED_OFF = {"tp_overlap": "tp_overlap", "p2p_overlap": "p2p_overlap"}
+SWITCHED_OFF = ("tp_overlap", "p2p_overlap")
 # Megatron-LM hides the gather before and the scatter after a backward product under another one without being told:
 # four of ten collectives of a layer.
 # Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
@@ -38,9 +38,9 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
         if name in settings:
             features = replace(features, **{name: settings[name]})
     values: dict[str, float] = {}
-    for name, parameter in SWITCHED_OFF.items():
+    for name in SWITCHED_OFF:
         if settings.get(name) is False:
-            values[parameter] = min(stack[parameter], WITHOUT.get(name, 0.0))
+            values[name] = min(stack[name], WITHOUT.get(name, 0.0))
     if "reduce_overlap" in settings:
         values["dp_overlap"] = stack["dp_overlap"] * overlapped(settings, zero_stage, features.grad_bytes)
     parameters = {name: value for name, value in stack.parameters.items() if name not in values}

@@ -44,6 +44,8 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
     written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in rows]
     best = improvement.best if improvement.best and improvement.best not in improvement.edits else None
+    after = best.after if best else None
+    best_rows = [("plan", after.plan.summary()), *layout_rows(after.job, after.plan)] if after else []
     return Report(
         title=headline(improvement, names),
         subject=(subject(question.job),),
@@ -54,7 +56,7 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
             section("What binds", binding(current)),
             section("What to change", edits_table(current, rows, run) if rows else "Nothing: no plan is faster."),
             section("How to write it", Pairs(written), LEAST if risky else "", TOO_LARGE if hopeless else ""),
-            section("The best plan", Pairs(_best(best) if best else ())),
+            section("The best plan", Pairs(best_rows)),
             notes("Kept as it is", launch.unsearched),
             notes("Ignored: means nothing to the price", [", ".join(launch.ignored)]),
         ),
@@ -185,10 +187,6 @@ def flag_text(flag: FlagChange) -> str:
     return f"{flag.flag} {flag.before} → {flag.after}"
 
 
-def _best(edit: Edit) -> list[tuple[str, str]]:
-    return [("plan", edit.after.plan.summary()), *layout_rows(edit.after.job, edit.after.plan)]
-
-
 def _worth(run: Run, state: State) -> str:
     cost = dollars(run, state)
     return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")
@@ -197,6 +195,8 @@ def _worth(run: Run, state: State) -> str:
 def improvement_dict(improvement: Improvement, flags: Flags, run: Run | None) -> dict[str, Any]:
     """Everything: the launch as read, its price, every edit with its flags."""
     question, launch = improvement.question, improvement.question.launch
+    # The plan that runs, where nothing is better.
+    best = improvement.best or Edit(changes=(), after=improvement.current, gain=0.0)
     return {
         "schema_version": SCHEMA_VERSION,
         "program": launch.program,
@@ -210,9 +210,7 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: Run | None) ->
         "estimate": state_dict(improvement.current, run),
         "edits": [edit_dict(edit, flags[id(edit)], run) for edit in improvement.edits],
         "best_two": edit_dict(improvement.pair, flags[id(improvement.pair)], run) if improvement.pair else None,
-        "best": edit_dict(improvement.best, flags[id(improvement.best)], run)
-        if improvement.best
-        else _as_is(improvement.current, run),
+        "best": edit_dict(best, flags.get(id(best), ()), run),
     }
 
 
@@ -249,11 +247,6 @@ def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: Run | None) -> dict[
         "global_batch": after.job.global_batch,
         **_worth_dict(after, run),
     }
-
-
-def _as_is(current: State, run: Run | None) -> dict[str, Any]:
-    """The plan that runs, where nothing is better."""
-    return edit_dict(Edit(changes=(), after=current, gain=0.0), (), run)
 
 
 def _worth_dict(state: State, run: Run | None) -> dict[str, Any]:

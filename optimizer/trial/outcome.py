@@ -87,7 +87,10 @@ def _outcome(trials: Trials, place: int, index: int) -> Outcome:
             raise InvalidFile(log, [*error.problems, problem]) from None
         return _without_steps(name, index, code, log)
     run = next((run for run in reversed(runs) if run.steady), runs[-1])
-    _check(trials, index, run, log)
+    if contradicted := contradictions(run.facts, trials.job, trials.candidates.plans[index]):
+        raise InputError(
+            f"{log} is of another run than its trial: it has {contradicted}; put the right log there, or remove it"
+        )
     return _measured(trials, name, index, code, run)
 
 
@@ -144,15 +147,6 @@ def _without_steps(name: str, index: int, code: int | None, log: Path) -> Outcom
 def _ending(code: int | None) -> str:
     why = "stopped, since it took too long" if code == STOPPED else f"exit code {code}"
     return f"{why}; remove its {EXIT_CODE} to run it again"
-
-
-def _check(trials: Trials, index: int, run: Measured, log: Path) -> None:
-    """Raise InputError where the log prints settings that are not those of the trial's plan."""
-    contradicted = contradictions(run.facts, trials.job, trials.candidates.plans[index])
-    if contradicted:
-        raise InputError(
-            f"{log} is of another run than its trial: it has {contradicted}; put the right log there, or remove it"
-        )
 
 
 def _exit_code(path: Path) -> int | None:

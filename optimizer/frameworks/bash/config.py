@@ -193,20 +193,17 @@ def _after(texts: Sequence[str], flag: str) -> str:
 
 def _value(texts: Sequence[str], flag: str) -> str:
     """What stands behind a flag, "" for nothing."""
-    for place, text in enumerate(texts):
-        name, equals, value = text.partition("=")
-        if name == flag:
-            return value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-    return ""
+    return next((value for name, value in _options(texts) if name == flag), "")
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:
     """Nodes and GPUs that a launcher is told."""
-    machines: dict[str, int] = {}
-    for place, text in enumerate(texts):
+    options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
+    return {name: int(value) for name, value in options if name and is_count(value)}
+
+
+def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every word with its value: what follows its equals sign, else the next word."""
+    for text, following in zip(texts, (*texts[1:], ""), strict=True):
         name, equals, value = text.partition("=")
-        known = LAUNCHER.get(name.replace("_", "-"))
-        value = value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-        if known and is_count(value.split(":")[0]):
-            machines[known] = int(value.split(":")[0])
-    return machines
+        yield name, value if equals else following

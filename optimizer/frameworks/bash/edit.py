@@ -24,18 +24,12 @@ def edited(data: bytes, flags: Sequence[Flag], changes: Sequence[FlagChange]) ->
     caller keeps the first that reads back right.
     """
     has = {flag.written: flag for flag in flags}
-    special = any(change.after and SPECIAL.search(change.after) for change in changes)
-    for way, quoted in product((ORIGIN, USE, ANEW), (True, False) if special else (False,)):
-        replacements = _all(data, flags, has, [_quoted(change) for change in changes] if quoted else changes, way)
+    # In quotes a value that the shell would take apart; inside of a string they must not be.
+    quoted = [replace(c, after=f'"{c.after}"') if c.after and SPECIAL.search(c.after) else c for c in changes]
+    for way, wanted in product((ORIGIN, USE, ANEW), (changes,) if quoted == [*changes] else (quoted, changes)):
+        replacements = _all(data, flags, has, wanted, way)
         if replacements is not None:
             yield replaced(data, replacements)
-
-
-def _quoted(change: FlagChange) -> FlagChange:
-    """The change with a value in quotes that the shell would take apart; inside of a string they must not be."""
-    if change.after and SPECIAL.search(change.after):
-        return replace(change, after=f'"{change.after}"')
-    return change
 
 
 def _all(

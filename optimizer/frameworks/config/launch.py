@@ -51,15 +51,12 @@ class ConfigLaunch:
         """The files with these keys; a new key goes to the file that has its section."""
         configs = {config.name: config for config in self.configs}
         for change in changes:
-            name = self._home(change.flag)
+            section = change.flag.rpartition(".")[0]
+            holding = [config.name for config in self.configs if change.flag in config.values]
+            near = [c.name for c in self.configs if any(path.rpartition(".")[0] == section for path in c.values)]
+            name = (holding or near or [self.configs[0].name])[-1]
             configs[name] = configs[name].changed(change.flag, None if change.after is None else plain(change.after))
         yield {name: config.bytes for name, config in configs.items()}
-
-    def _home(self, path: str) -> str:
-        section = path.rpartition(".")[0]
-        holding = [config.name for config in self.configs if path in config.values]
-        near = [c.name for c in self.configs if any(other.rpartition(".")[0] == section for other in c.values)]
-        return (holding or near or [self.configs[0].name])[-1]
 
 
 def keyed_launch(

@@ -76,26 +76,15 @@ INVERTED: Mapping[str, str] = {
     "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
 }
 PLAIN = (
-    "--moe-token-dispatcher-type",
-    "--moe-flex-dispatcher-backend",
-    "--cuda-graph-impl",
-    "--normalization",
-    "--position-embedding-type",
-    "--attention-backend",
-    "--moe-layer-freq",
-    "--ddp-bucket-size",
+    *("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend", "--moe-layer-freq", "--cuda-graph-impl"),
+    *("--normalization", "--position-embedding-type", "--attention-backend", "--ddp-bucket-size"),
 )
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *PLAIN}
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 RECIPES = (
-    "recipe",
-    "model.recipe",
-    "model_recipe_name",
-    "recipe_name",
-    "pretrained_checkpoint",
-    "model.name",
-    "training",
+    *("recipe", "model.recipe", "model_recipe_name", "recipe_name"),
+    *("pretrained_checkpoint", "model.name", "training"),
 )
 
 
@@ -305,11 +294,8 @@ SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bi
 
 def _forget_shape(launch: Launch) -> None:
     """A config that names its model says nothing of its shape: what flags default to does not count."""
+    shape = ("--num-layers", "--num-experts", "")
     for name in (*SHAPELESS, "experts", "top_k", "attention_out_bias"):
-        if name in launch.settings and launch.written.get(name, "--num-layers") in (
-            "--num-layers",
-            "--num-experts",
-            "",
-        ):
+        if name in launch.settings and launch.written.get(name, shape[0]) in shape:
             launch.settings.pop(name, None)
             launch.written.pop(name, None)

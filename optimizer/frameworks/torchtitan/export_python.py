@@ -71,8 +71,10 @@ def torchtitan_python(answer: Answer, release: str) -> str:
         f"from torchtitan.models.{flavor.family}.config_registry import {flavor.recipe}",
     ]
     lines += ["from torchtitan.trainer import Trainer"]
+    registry: dict[str, object] = {"attn_backend": "flex" if plan.cp > 1 else "varlen"}
+    registry |= {"moe_comm_backend": DISPATCHERS[plan.dispatcher]} if job.model.experts else {}
     values = {
-        "model_spec": _call("model_registry", _registry(job, plan), flavor.name, float8),
+        "model_spec": _call("model_registry", registry, flavor.name, float8),
         "training": _call("TrainingConfig", _training(job, plan, release)),
         "parallelism": _call("ParallelismConfig", parallelism(job, plan, release)),
         "activation_checkpoint": checkpoint,
@@ -105,13 +107,6 @@ def _call(name: str, values: dict[str, object], first: str = "", converters: Seq
     words += [f"converters=[{', '.join(converters)}]"] * bool(converters)
     inner = "".join(f"            {word},\n" for word in words)
     return f"{name}(\n{inner}        )"
-
-
-def _registry(job: Job, plan: Plan) -> dict[str, object]:
-    values: dict[str, object] = {"attn_backend": "flex" if plan.cp > 1 else "varlen"}
-    if job.model.experts is not None:
-        values["moe_comm_backend"] = DISPATCHERS[plan.dispatcher]
-    return values
 
 
 def _converters(job: Job) -> list[str]:
