@@ -16,7 +16,7 @@ from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
 from optimizer.diagnose.steady import SLOW_SHARE, Steady, steady_part
-from optimizer.diagnose.step_times import CLOCK, RATE, Sizes, Timed, timed_steps
+from optimizer.diagnose.step_times import CLOCK, RATE, Timed, timed_steps
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
@@ -124,7 +124,7 @@ def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measur
 def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     """What one run says, with its rates made seconds by its own settings or those given."""
     known = {**facts, **run.stream.facts}
-    steps = timed_steps(run, Sizes.of(known))
+    steps = timed_steps(run, known)
     steady = steady_part(steps)
     readings = [record.reading for record in run.records]
     rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)

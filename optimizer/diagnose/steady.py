@@ -186,6 +186,7 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
     lost = float(np.sum((times - middle)[stands] * np.array([timed.steps for timed in part])[stands]))
     calm = winsorised(np.log(times))
+    fast, median, slow = np.quantile(times, (0.05, 0.5, 0.95))
     return Steady(
         times=times,
         first=part[0].step,
@@ -201,7 +202,7 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
         trend=_trend(np.log([timed.seconds for timed in warm])),
         wander=_wander(calm),
         jitter=noise(np.log(times)),
-        tail=_tail(times),
+        tail=float((slow - median + 1e-3 * median) / (median - fast + 1e-3 * median)),
         levels=levels,
     )
 
@@ -244,9 +245,3 @@ def _wander(logs: FloatArray) -> float:
     place = np.arange(len(logs)) - (len(logs) - 1) / 2
     around = logs - logs.mean() - place * float(np.sum(place * logs) / np.sum(place**2))
     return float(np.sum(around[1:] * around[:-1]) / max(np.sum(around**2), 1e-30))
-
-
-def _tail(times: FloatArray) -> float:
-    """How far the slowest steps lie above the median / the fastest below it, 1 for a symmetric spread [1]."""
-    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
-    return float((high - middle + 1e-3 * middle) / (middle - low + 1e-3 * middle))

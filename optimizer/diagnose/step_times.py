@@ -28,28 +28,11 @@ class Timed:
     attempt: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """What turns a rate into seconds: sequences of a step, their tokens and the GPUs; 0 where unknown."""
-
-    global_batch: int = 0
-    seq_len: int = 0
-    gpus: int = 0
-
-    @classmethod
-    def of(cls, facts: Mapping[str, str]) -> Sizes:
-        """Those that a log or a user names.
-
-        >>> Sizes.of({"gpus": "64", "seq_len": "8192.0"})
-        Sizes(global_batch=0, seq_len=8192, gpus=64)
-        """
-        known = {name: count_in(facts[name]) for name in ("global_batch", "seq_len", "gpus") if facts.get(name)}
-        return cls(**known)
-
-
-def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
+def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     """Every step of a run whose seconds can be told, in its order; all in the way that most of them are."""
     timed: list[Timed] = []
+    # What turns a rate into seconds: sequences of a step, their tokens and the GPUs; 0 where unknown.
+    sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
         for record in attempt:
@@ -70,11 +53,11 @@ def timed_steps(run: LoggedRun, sizes: Sizes) -> list[Timed]:
     return [step for step in timed if step.basis == usual]
 
 
-def _seconds(reading: LogLine, sizes: Sizes) -> float | None:
+def _seconds(reading: LogLine, sizes: Mapping[str, int]) -> float | None:
     """Seconds of one step: as printed, or tokens or sequences of a step over their rate."""
     if reading.seconds is not None:
         return reading.seconds
-    tokens = sizes.global_batch * sizes.seq_len / sizes.gpus if sizes.gpus else 0.0
-    if tokens and reading.tokens_rate:
-        return tokens / reading.tokens_rate
-    return sizes.global_batch / reading.sequences_rate if sizes.global_batch and reading.sequences_rate else None
+    batch, gpus = sizes["global_batch"], sizes["gpus"]
+    if gpus and batch and sizes["seq_len"] and reading.tokens_rate:
+        return batch * sizes["seq_len"] / gpus / reading.tokens_rate
+    return batch / reading.sequences_rate if batch and reading.sequences_rate else None

@@ -7,7 +7,7 @@ from functools import partial
 
 from optimizer.frameworks.config.launch import keyed_launch
 from optimizer.frameworks.deepspeed import config as deepspeed
-from optimizer.frameworks.deepspeed import export as deepspeed_export
+from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
 from optimizer.frameworks.deepspeed.log import LOG as DEEPSPEED_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
@@ -161,19 +161,8 @@ EVERY: tuple[Framework, ...] = (
         ),
         log=DEEPSPEED_LOG,
         targets={
-            "deepspeed": ExportFiles(
-                files={
-                    "deepspeed.json": deepspeed_export.deepspeed_json,
-                    "accelerate-deepspeed.yaml": deepspeed_export.accelerate_deepspeed,
-                    "trainer-deepspeed.json": deepspeed_export.trainer_deepspeed,
-                }
-            ),
-            "accelerate": ExportFiles(
-                files={
-                    "accelerate-fsdp.yaml": deepspeed_export.accelerate_fsdp,
-                    "trainer-fsdp.json": deepspeed_export.trainer_fsdp,
-                }
-            ),
+            "deepspeed": ExportFiles(files=DEEPSPEED_FILES),
+            "accelerate": ExportFiles(files=ACCELERATE_FILES),
         },
         only=SHARDED,
         zero_stages=(0, 1, 2, 3),

@@ -15,7 +15,7 @@ from typing import Any
 
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
-from optimizer.frameworks.bash.words import Conditions
+from optimizer.frameworks.bash.words import Words
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
@@ -127,7 +127,7 @@ def _first_error(root: Any) -> int:
     return 1
 
 
-class _Walker(Conditions):
+class _Walker(Words):
     """Statements one after the other, with the variables as they stand."""
 
     def __init__(self, data: bytes, find: Find) -> None:

@@ -1,4 +1,8 @@
-"""What the words of a bash script say: literal text, variables with their defaults, arrays and arithmetic."""
+"""What the words of a bash script say, and which conditions hold.
+
+Words are literal text, variables with their defaults, arrays and arithmetic. A condition that hangs on files or the
+output of commands does not hold.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 
 
 class Words:
-    """The words of one text, with the variables as they stand."""
+    """The words of one text and the conditions that they are part of, with the variables as they stand."""
 
     def __init__(self, data: bytes, variables: dict[str, list[Word]]) -> None:
         self.data, self.variables = data, variables
@@ -226,41 +230,6 @@ class Words:
                 return
         yield Piece(text.replace(" ", "_"), (site,), text)
 
-
-def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Piece]:
-    r"""Literal text as pieces, each blank or not, with its place; a backslash at the end of a line joins lines.
-
-    >>> [piece.text for piece in literal(b"--tp 8 \\\n --bf16", 0, 16)]
-    ['--tp', ' ', '8', ' ', '--bf16']
-    """
-    for match in re.finditer(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+", data[start:end]):
-        site = (start + match.start(), start + match.end())
-        text = match[0].decode("utf-8", "replace")
-        if not text.replace("\\\n", "").strip():
-            yield Piece(" ", (site,))
-        else:
-            yield Piece(text if raw else re.sub(r"\\([\"$`\\'])", r"\1", text), (site,))
-
-
-def trimmed(text: str, sign: str, pattern: str) -> str:
-    """A value without the part of its end (%) or start (#) that fits a pattern.
-
-    >>> trimmed("a100.sh", "%", ".*"), trimmed("/x/y", "##", "*/")
-    ('a100', 'y')
-    """
-    places = range(len(text) + 1)
-    if sign.startswith("%"):
-        order = places if sign == "%%" else reversed(places)
-        cut = next((place for place in order if fnmatchcase(text[place:], pattern)), len(text))
-        return text[:cut]
-    order = reversed(places) if sign == "##" else places
-    cut = next((place for place in order if fnmatchcase(text[:place], pattern)), 0)
-    return text[cut:]
-
-
-class Conditions(Words):
-    """Words, and the conditions that they are part of."""
-
     def holds(self, node: Any) -> bool:
         """Whether a condition holds; what hangs on files or the output of commands does not."""
         text = self.text(node)
@@ -316,3 +285,34 @@ class Conditions(Words):
             return not (ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs)))
         numbers = {"-eq": "==", "-ne": "!=", "-gt": ">", "-ge": ">=", "-lt": "<", "-le": "<=", "<": "<", ">": ">"}
         return sign in numbers and bool(whole_number(f"{ours or 0} {numbers[sign]} {theirs or 0}", self.plain))
+
+
+def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Piece]:
+    r"""Literal text as pieces, each blank or not, with its place; a backslash at the end of a line joins lines.
+
+    >>> [piece.text for piece in literal(b"--tp 8 \\\n --bf16", 0, 16)]
+    ['--tp', ' ', '8', ' ', '--bf16']
+    """
+    for match in re.finditer(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+", data[start:end]):
+        site = (start + match.start(), start + match.end())
+        text = match[0].decode("utf-8", "replace")
+        if not text.replace("\\\n", "").strip():
+            yield Piece(" ", (site,))
+        else:
+            yield Piece(text if raw else re.sub(r"\\([\"$`\\'])", r"\1", text), (site,))
+
+
+def trimmed(text: str, sign: str, pattern: str) -> str:
+    """A value without the part of its end (%) or start (#) that fits a pattern.
+
+    >>> trimmed("a100.sh", "%", ".*"), trimmed("/x/y", "##", "*/")
+    ('a100', 'y')
+    """
+    places = range(len(text) + 1)
+    if sign.startswith("%"):
+        order = places if sign == "%%" else reversed(places)
+        cut = next((place for place in order if fnmatchcase(text[place:], pattern)), len(text))
+        return text[:cut]
+    order = reversed(places) if sign == "##" else places
+    cut = next((place for place in order if fnmatchcase(text[:place], pattern)), 0)
+    return text[cut:]
