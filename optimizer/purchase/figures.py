@@ -9,6 +9,9 @@ from typing import Any
 from optimizer.base.units import GB
 from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import Offer
+from optimizer.catalog.whole import Lot, whole
+from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
+from optimizer.objectives.power import PowerCurve, StepEnergy, step_energy
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.purchase.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.campaign import Campaign, Design, Run
@@ -26,11 +29,8 @@ from optimizer.purchase.catalogue import (
     rent_offer,
 )
 from optimizer.purchase.checkpoint import Checkpoint
-from optimizer.purchase.energy import PowerCurve, StepEnergy, step_energy
-from optimizer.purchase.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
 from optimizer.purchase.run_cost import GPUS_PER_NODE, committed_cost, wall_time
 from optimizer.purchase.spares import waiting
-from optimizer.purchase.whole import Lot, whole
 
 J_PER_KWH = 3.6e6
 USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}

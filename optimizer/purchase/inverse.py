@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from optimizer.base.errors import InputError
+from optimizer.objectives.money import break_even, parity_price, running_cost
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
 from optimizer.purchase.figures import ownership
 from optimizer.purchase.front import worst_excess
-from optimizer.purchase.money import break_even, parity_price, running_cost
 from optimizer.purchase.points import Point, Workshop
 
 FEWEST, MOST = 8, 262_144

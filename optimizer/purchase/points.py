@@ -11,11 +11,11 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.layer.cost import keeps_there
+from optimizer.objectives.power import capped_slowdown
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_room import on_host
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.catalogue import host_memory, paid, power_curve, price_row
-from optimizer.purchase.energy import capped_slowdown
 from optimizer.purchase.figures import Figures, figures
 from optimizer.purchase.spares import cheapest_count
 from optimizer.studies.best_use import batches_near

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from optimizer.answer.answer import Answer
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
+from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.catalogue import host_memory
-from optimizer.purchase.fabric import fabric
 from optimizer.purchase.points import Point, Workshop, kept_on_host
 from optimizer.purchase.report.words import vendor_questions
 from tests.purchase.campaigns import campaign, kinds, quick_planner

@@ -8,6 +8,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
+from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.catalogue import (
@@ -19,7 +20,6 @@ from optimizer.purchase.catalogue import (
     rent_offer,
     rented,
 )
-from optimizer.purchase.fabric import fabric
 from optimizer.purchase.points import Point, Workshop
 from optimizer.purchase.ranges import Range, combined
 from optimizer.purchase.sensitivity import intervals, tornado
