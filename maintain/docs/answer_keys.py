@@ -77,7 +77,7 @@ class OtherKeys(Table):
     plan: Plan
     knobs: Knobs
     estimate: SureKeys
-    slower: Annotated[float, Field(description="step time over that of the best plan, minus one [1]")]
+    slower: Annotated[float, Field(description="value of what is minimised over that of the best plan, minus one [1]")]
 
 
 class FormatKeys(Table):
@@ -95,15 +95,20 @@ class CertificateKeys(Table):
     """What was proven."""
 
     proven: bool
-    lower_bound_s: Seconds
-    best_s: Seconds | None
-    gap: Annotated[float | None, Field(description="best_s / lower_bound_s - 1 [1]")]
+    unit: Annotated[str, Field(description="of the values below that name none: what is minimised")] = "s"
+    lower_bound_s: Seconds = 0.0
+    best_s: Seconds | None = None
+    lower_bound: float = 0.0
+    best: float | None = None
+    gap: Annotated[float | None, Field(description="best / lower_bound - 1 [1]")]
     space: Annotated[int, Field(description="plans that satisfy every rule but memory")]
     fitting: Annotated[int, Field(description="plans of these that fit")]
     candidates: Annotated[int, Field(description="plans that CP-SAT held")]
     held_all: Annotated[bool, Field(description="whether those are all")]
-    knob_bound_s: Annotated[float, Field(description="no setting of the knobs is faster on any plan [s]")]
-    even_split_s: Seconds | None
+    knob_bound_s: Annotated[float, Field(description="no setting of the knobs is faster on any plan [s]")] = 0.0
+    even_split_s: Seconds | None = None
+    knob_bound: Annotated[float, Field(description="no setting of the knobs is better on any plan")] = 0.0
+    even_split: float | None = None
     layout_gain: float | None
     band: Annotated[int, Field(description="plans that could beat the best even split")]
     layouts_solved: int

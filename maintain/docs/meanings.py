@@ -26,6 +26,7 @@ AXES = {
     "min_cp_tokens": "fewest tokens of a sequence on a context-parallel rank",
     "vocab_padding": "most growth of the vocabulary by padding",
     "oom_risk": "largest chance to go out of memory",
+    "minimize": "what the best plan takes least of: time, energy, cost",
     "fix": 'variables pinned: "tp=8,pp=4", a table, or a list of either',
 }
 

@@ -8,8 +8,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.picture import bar
-from optimizer.job.job import Job
+from optimizer.job.job import TIME, Job
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import interval, mfu
@@ -27,13 +28,13 @@ STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. `lower_bound` and `best` are step times [s]; `gap` is best / lower_bound - 1.
+    """What was proven. `lower_bound` and `best` are values of `minimize`, in its unit; `gap` is best / lower_bound - 1.
 
     `space` plans satisfy every rule but memory and were priced, `fitting` of them fit, and `candidates` of them went
-    through CP-SAT: all (`held_all`), or those that could be fastest. Over all layouts of the layers, `band` plans could
-    beat the best even split, `even` [s] (infinite where none fits), and CP-SAT laid out `solved` of them. All times
-    hold for each plan's own knobs; `knob_bound` is a time that no setting of the continuous knobs beats on any plan
-    [s]. `method` says in words what was proven over what. `given`: the user placed the layers, so that no other layout
+    through CP-SAT: all (`held_all`), or those that could be best. Over all layouts of the layers, `band` plans could
+    beat the best even split, `even` (infinite where none fits), and CP-SAT assigned the layers of `solved` of them. All
+    values hold for each plan's own knobs; `knob_bound` is one that no setting of the continuous knobs beats on any
+    plan. `method` says in words what was proven over what. `given`: the user placed the layers, so that no other layout
     was compared. `by_format`: where several number formats were searched, the certificate of each, of which this one
     is what holds over all of them.
     """
@@ -50,6 +51,7 @@ class Certificate:
     solved: int = 0
     method: str = ""
     given: bool = False
+    minimize: str = TIME
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
 
     @property
@@ -59,7 +61,7 @@ class Certificate:
 
     @property
     def layout_gain(self) -> float | None:
-        """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
+        """Value of the best even split over that of the best plan, minus one; None where none fits or was asked."""
         return round(self.even / self.best - 1.0, 12) if self.even < float("inf") else None
 
     @property
@@ -74,7 +76,7 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure at its own knobs, `slower` times the best plan's step time minus one."""
+    """A runner-up of another structure at its own knobs; `slower`: its value over the best plan's, minus one."""
 
     plan: Plan
     knobs: Knobs = Knobs()
@@ -84,8 +86,8 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The best plan in another number format at its own knobs, `slower` times the best plan's step time minus one; None
-    if none fits.
+    """The best plan in another number format at its own knobs, None if none fits; `slower`: its value over the best
+    plan's, minus one.
     """
 
     dtype: str
@@ -114,7 +116,7 @@ class Safety:
 
     @property
     def cost(self) -> float:
-        """Step time of the best plan over that of the fastest that is predicted to fit, minus one [1]."""
+        """Value of the best plan over that of the best which is predicted to fit, minus one [1]."""
         return 1.0 / (1.0 + self.fastest.slower) - 1.0 if self.fastest else 0.0
 
 
@@ -270,7 +272,7 @@ def job_dict(job: Job) -> dict[str, Any]:
         "dtype": job.dtype,
         "limits": asdict(job.limits),
         "settings": list(job.settings),
-    }
+    } | ({} if job.minimize == TIME else {"minimize": job.minimize})
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
@@ -324,19 +326,23 @@ def _sure(job: Job, plan: Plan, estimate: Estimate) -> dict[str, Any]:
 
 
 def certificate_dict(certificate: Certificate) -> dict[str, Any]:
-    """A certificate as plain values; times in seconds, None for best and gap of no plan."""
-    found = certificate.best < float("inf")
-    return {
+    """A certificate as plain values, None for best and gap of no plan.
+
+    Values of the objective are in seconds where their keys say so, else in the `unit` that stands beside them.
+    """
+    planned, unit = certificate.best < float("inf"), objective(certificate.minimize).unit
+    beside, unit = ({}, "_s") if unit == "s" else ({"unit": unit}, "")
+    return beside | {
         "proven": certificate.proven,
-        "lower_bound_s": certificate.lower_bound,
-        "best_s": certificate.best if found else None,
-        "gap": certificate.gap if found else None,
+        f"lower_bound{unit}": certificate.lower_bound,
+        f"best{unit}": certificate.best if planned else None,
+        "gap": certificate.gap if planned else None,
         "space": certificate.space,
         "fitting": certificate.fitting,
         "candidates": certificate.candidates,
         "held_all": certificate.held_all,
-        "knob_bound_s": certificate.knob_bound,
-        "even_split_s": certificate.even if certificate.even < float("inf") else None,
+        f"knob_bound{unit}": certificate.knob_bound,
+        f"even_split{unit}": certificate.even if certificate.even < float("inf") else None,
         "layout_gain": certificate.layout_gain,
         "band": certificate.band,
         "layouts_solved": certificate.solved,

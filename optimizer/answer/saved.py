@@ -19,8 +19,9 @@ WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no pla
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """What a certificate says of a search that is not repeated. Times in seconds; plans priced (`space`), `fitting`,
-    read by CP-SAT (`candidates`) and laid out by it (`solved`). `by_format`: the same of each number format.
+    """What a certificate says of a search that is not repeated. Bounds in the unit of the objective; plans priced
+    (`space`), `fitting`, read by CP-SAT (`candidates`) and with layers assigned by it (`solved`). `by_format`: the same
+    of each number format.
     """
 
     proven: bool
@@ -105,6 +106,7 @@ def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: st
             dtype=asked.dtype,
             limits=asked.limits,
             settings=found.settings,
+            minimize=asked.minimize,
         ),
         plan=table.plan,
         knobs=table.knobs,

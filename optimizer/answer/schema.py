@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from optimizer.answer.saved import Claims, SavedFormat, SavedPlan
 from optimizer.catalog.readers.tables import Count, Flag, Natural, Unsigned, one_of, part
 from optimizer.catalog.readers.text import shown
-from optimizer.job.job import DTYPES, EVEN_RISK, PLACING, Limits
+from optimizer.job.job import DTYPES, EVEN_RISK, PLACING, TIME, Limits
 from optimizer.job.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.job.recomputation import MODES, RECOMPUTE, SIGN
 from optimizer.job.variables import DISPATCHERS
+from optimizer.objectives.minimised.registry import NAMES
 
 
 def _of_variables(found: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +88,8 @@ def _part(**keys: Any) -> Any:
 # What a search says of itself, and no other can find again.
 SEARCHED: dict[str, Any] = {
     "proven": Flag,
-    "lower_bound": (Unsigned, Field(validation_alias="lower_bound_s")),
-    "knob_bound": (Unsigned, Field(validation_alias="knob_bound_s")),
+    "lower_bound": (Unsigned, Field(validation_alias=AliasChoices("lower_bound_s", "lower_bound"))),
+    "knob_bound": (Unsigned, Field(validation_alias=AliasChoices("knob_bound_s", "knob_bound"))),
     "space": Natural,
     "fitting": Natural,
     "candidates": Natural,
@@ -110,6 +111,7 @@ JOB = _part(
     dtype=one_of(DTYPES),
     limits=LIMITS,
     settings=(tuple[Name, ...], ()),
+    minimize=(one_of(NAMES), TIME),
 )
 ANSWER = _part(
     job=JOB,

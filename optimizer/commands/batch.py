@@ -45,7 +45,7 @@ A study is a TOML file; each key takes one value or a list:
     dtypes = ["bf16", "fp8"]
     stacks = "megatron-core"
     bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix,
-    oom_risk, time_limit, seed                      # as the options
+    oom_risk, minimize, time_limit, seed            # as the options
     fix = ["", "layout=even", "tp=8,pp=4"]
     trials = 8                            # on the knobs; 0: a grid alone
     token_budget = 15e12                  # of the whole run: days, cost
@@ -264,7 +264,7 @@ def make_job(combination: Combination) -> Job:
     """The job of one combination, with the defaults of `optimize`."""
     request = {
         name: getattr(combination, name)
-        for name in ("model", "gpus", "cluster", "device", "stack", "seq_len", "global_batch", "dtype")
+        for name in ("model", "gpus", "cluster", "device", "stack", "seq_len", "global_batch", "dtype", "minimize")
     }
     job, _ = job_of(Request(**request, limits=combination.limits))
     if combination.tokens_per_batch is None:

@@ -17,7 +17,7 @@ FILE = "defaults.toml"
 ALLOWED = (
     *("cluster", "device", "stack", "target", "seq_len", "global_batch", "dtype", "bubble_ceiling", "hbm_limit"),
     *("oom_risk", "max_tp", "max_micro_batch", "max_vpp", "min_cp_tokens", "vocab_padding", "fix", "routing", "set"),
-    *("flex", "top", "within", "trials", "time_limit", "seed", "prefer"),
+    *("flex", "top", "within", "trials", "time_limit", "seed", "prefer", "minimize"),
 )
 # Each says what the other would: of these pairs the one that is typed counts.
 INSTEAD = {"cluster": "device", "device": "cluster", "stack": "target", "target": "stack"}

@@ -14,6 +14,7 @@ from optimizer.commands.numbers import BATCH, COUNT, SEED, SEQUENCE, TRIALS
 from optimizer.commands.output import OutFile
 from optimizer.commands.request import DEFAULT_CLUSTER, STACKS
 from optimizer.commands.values import Bytes, Fixed, Flex, Formats, Share, joined
+from optimizer.objectives.minimised.registry import NAMES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -76,6 +77,13 @@ as_json = shared("--json", "as_json", is_flag=True, help="Print JSON.")
 html = shared("--html", type=OutFile(HTML), metavar="FILE", help="Write the report there, a page of its own.")
 force = shared("--force", is_flag=True, help="Overwrite what is there.")
 OOM_RISK = click.option("--oom-risk", type=Share(), metavar="SHARE", help="Largest chance not to fit. [10%]", cls=Usual)
+MINIMIZE = click.option(
+    "--minimize",
+    type=click.Choice(NAMES),
+    default=NAMES[0],
+    help=f"What the best plan takes least of, per step. [{NAMES[0]}]",
+    cls=Usual,
+)
 ROUTING = click.option(
     "--routing", default="", metavar="HOW", help="Of tokens: forced, trained, fresh, or a factor.", cls=Usual
 )

@@ -37,6 +37,7 @@ ANSWER_OPTIONS = (
     GPUS_AT_MOST,
     *options.PLANNED,
     options.flex(cls=Usual),
+    options.MINIMIZE,
     click.option("--top", type=Whole(0), default=5, metavar="N", help="Runners-up to show. [5]", cls=Usual),
     click.option(
         "--within", type=Share(), metavar="SHARE", help="Show all runners-up so close, such as 3%.", cls=Usual

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.job.stack import ROUTING
+from optimizer.objectives.minimised.registry import NAMES
 
 if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
@@ -46,7 +47,7 @@ PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
 class Request:
     """What was typed; None and "" stand for what was left out. `limits` are fields of optimizer.job.Limits, `settings`
     fields of the model, cluster or stack to change, as in "layers=4". `routing` is one of job.stack.ROUTING or
-    the load of the busiest expert rank over the mean.
+    the load of the busiest expert rank over the mean. `minimize`: one of objectives.minimised.registry.NAMES.
     """
 
     model: str
@@ -61,6 +62,7 @@ class Request:
     limits: Mapping[str, Any]
     settings: tuple[str, ...] = ()
     routing: str = ""
+    minimize: str = NAMES[0]
 
 
 def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
@@ -117,6 +119,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         dtype=dtype,
         limits=Limits(**limits),
         settings=asked.settings,
+        minimize=request.minimize,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:

@@ -14,7 +14,7 @@ DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
 LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
 PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
-EVEN = "even"
+EVEN, TIME = "even", "time"  # a layout, and what is minimised where nothing is said
 EVEN_RISK = 0.5  # of going out of memory, of a plan that is predicted to reserve just what is usable
 
 
@@ -49,8 +49,17 @@ class Limits:
 class Job:
     """One question: train `model` with `global_batch` sequences of `seq_len` tokens per step on `gpus` GPUs.
 
-    `settings` are the fields of its model, cluster and stack that a person changed, as optimizer.catalog.settings has
-    them.
+    Attributes:
+        model: what is trained.
+        cluster: what it is trained on.
+        stack: the software that trains it.
+        gpus: GPUs of the job [1].
+        seq_len: tokens of a sequence [1].
+        global_batch: sequences of an optimizer step [1].
+        dtype: number format of the matrix products.
+        limits: on the plans.
+        settings: fields of model, cluster and stack that a person changed, as optimizer.catalog.settings has them.
+        minimize: what a plan is best by, a name of optimizer.objectives.minimised.registry.
     """
 
     model: Model
@@ -62,6 +71,7 @@ class Job:
     dtype: str = "bf16"
     limits: Limits = Limits()
     settings: tuple[str, ...] = ()
+    minimize: str = TIME
 
     def __post_init__(self) -> None:
         problems = [

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from optimizer.base.units import GB, seconds, show
 from optimizer.constraints.rules.memory import percent
 from optimizer.exports.layout import plan_layout, stage_layers
-from optimizer.job.job import EVEN_RISK
+from optimizer.job.job import EVEN_RISK, TIME
+from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import chance_to_fit, risk_of, safe_memory
 from optimizer.reports.conflict_report import conflict_sections
 from optimizer.reports.plan_words import plan_words
-from optimizer.reports.proof_lines import proof_lines, timings
+from optimizer.reports.proof_lines import proof_lines, shown, timings
 from optimizer.reports.terms import bar, label, largest_first, runs
 from optimizer.search.plan.simplicity import moving_parts
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-    from optimizer.answer.answer import Alternative, Answer, Format, Safety
+    from optimizer.answer.answer import Alternative, Answer, Certificate, Format, Safety
     from optimizer.job.job import Job
     from optimizer.job.plan import Knobs, Plan
     from optimizer.objectives.step.estimate import Estimate
@@ -43,8 +44,10 @@ def plan_report(answer: Answer, assumed: Sequence[str] = ()) -> Group:
         Text(headline(answer), style=f"bold {COLOURS[answer.status]}"),
         Text(subject(answer.job)),
     ]
+    if answer.certificate and answer.job.minimize != TIME:
+        parts.append(Text(minimised(answer.certificate)))
     if answer.plan and answer.simpler:
-        parts.append(Text(simpler_hint(answer.plan, answer.knobs, answer.simpler)))
+        parts.append(Text(simpler_hint(answer.job, answer.plan, answer.knobs, answer.simpler)))
     if answer.plan and answer.estimate:
         parts += _sections(answer, answer.plan, answer.estimate)
     else:
@@ -63,6 +66,13 @@ def headline(answer: Answer) -> str:
     if answer.status == "infeasible":
         return f"{where} — no plan satisfies every rule (proven)"
     return f"{where} — no plan found within the time limit"
+
+
+def minimised(certificate: Certificate) -> str:
+    """What the plan is best by, in one line; the head line has the seconds."""
+    words = objective(certificate.minimize)
+    value = f": {shown(certificate.best, words.unit)} per step" if certificate.best < float("inf") else ""
+    return f"minimises {words.label}{value} ({words.about})"
 
 
 def mfu_span(job: Job, plan: Plan, estimate: Estimate) -> str:
@@ -99,7 +109,7 @@ def _sections(answer: Answer, plan: Plan, estimate: Estimate) -> list[Renderable
     if answer.formats:
         parts += [title("Other number formats"), formats_table(answer.formats)]
     if answer.certificate:
-        lines = proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp)
+        lines = proof_lines(answer.certificate, answer.near_ties, plan.pp)
         parts += notes("Proof", [*lines, timings(answer.search_s)])
     return parts
 
@@ -215,11 +225,13 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
     fits = f"{show_gigabytes(estimate.reserved)}, fits with {chance(job, estimate)}"
     if safety is None:
         return fits
+    words = objective_of(job)
     if safety.fastest is None:
-        return f"{fits}; no plan that is predicted to fit is faster"
+        return f"{fits}; no plan that is predicted to fit is {words.better}"
     bold = safety.fastest
     return (
-        f"{fits}, {safety.cost:.1%} slower than the fastest plan that is predicted to fit: {bold.plan.summary()}, "
+        f"{fits}, {safety.cost:.1%} {words.worse} than the {words.best} plan that is predicted to fit: "
+        f"{bold.plan.summary()}, "
         f"{show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
     )
 
@@ -229,14 +241,14 @@ def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other:
     room = (estimate.reserved - other.estimate.reserved) / GB
     memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
     spared = spared_words(plan, knobs, other)
-    return f"{other.plan.summary()}: {other.slower:.1%} slower {spared}; {memory} (--prefer simple)"
+    return f"{other.plan.summary()}: {other.slower:.1%} {objective_of(job).worse} {spared}; {memory} (--prefer simple)"
 
 
-def simpler_hint(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+def simpler_hint(job: Job, plan: Plan, knobs: Knobs, other: Alternative) -> str:
     """The same in one line for the top of the report."""
     return (
-        f"{other.slower:.1%} slower, less than runs tell apart, is a simpler plan {spared_words(plan, knobs, other)}: "
-        "--prefer simple"
+        f"{other.slower:.1%} {objective_of(job).worse}, less than runs tell apart, is a simpler plan "
+        f"{spared_words(plan, knobs, other)}: --prefer simple"
     )
 
 
@@ -306,7 +318,7 @@ def limits_table(job: Job, plan: Plan, estimate: Estimate) -> Table:
 def runners_up(job: Job, alternatives: Iterable[Alternative]) -> Table:
     """The next plans of another structure, best first."""
     table = grid("right", "left", "right", "right", "right", "right", "right", expand="1")
-    table.add_row("", "plan", "step", "MFU", "memory", "fits", "slower", style="dim")
+    table.add_row("", "plan", "step", "MFU", "memory", "fits", objective_of(job).worse, style="dim")
     for rank, other in enumerate(alternatives, start=2):
         table.add_row(
             str(rank),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.reports.plan_report import grid, knobs_text, notes, subject, title
 from optimizer.reports.terms import bar
 
@@ -36,7 +37,7 @@ def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed:
             f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
             f"{knobs_text(job, base.knobs)}"
         ),
-        title("What more of each buys, in tokens per second, planned again"),
+        title(f"What more of each buys, in tokens per {objective_of(job).per}, planned again"),
         tornado(found.effects),
         *notes("How the plan moves", moves(found.effects)),
         title(f"Around the best plan: a {found.basin.shape}"),
@@ -69,7 +70,7 @@ def moves(effects: Sequence[Effect]) -> list[str]:
 
 
 def gain(effect: Effect) -> str:
-    """The relative change of the throughput with its sign."""
+    """The relative change of the tokens for a unit of what is minimised, with its sign."""
     return f"{effect.gain:+.2%}" if abs(effect.gain) >= SMALLEST else "0.00%"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.answer.answer import job_dict
 from optimizer.base.errors import InputError
 from optimizer.constraints.pins import as_limits
-from optimizer.job.job import Job, Limits
+from optimizer.job.job import TIME, Job, Limits
 from optimizer.job.variables import LIMITS
 from optimizer.sweep.study import Study
 from optimizer.sweep.task import Task, content, key_of
@@ -34,6 +34,7 @@ class Combination:
     tokens_per_batch: int | None = None
     dtype: str = ""
     stack: str = ""
+    minimize: str = TIME
     limits: Mapping[str, Any] = field(default_factory=lambda: asdict(Limits()))
 
 
@@ -46,7 +47,7 @@ def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
         {**dict(zip(LIMITS.values(), chosen, strict=True)), **as_limits(fix)}
         for *chosen, fix in product(*(getattr(axes, key) or (None,) for key in LIMITS), axes.fix)
     ]
-    for model, cluster, device, gpus, seq_len, batch, tokens, dtype, stack, limit in product(
+    for model, cluster, device, gpus, seq_len, batch, tokens, dtype, stack, minimize, limit in product(
         axes.models,
         axes.clusters or ("",),
         axes.devices or ("",),
@@ -56,6 +57,7 @@ def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
         axes.tokens_per_batch or (None,),
         axes.dtypes or ("",),
         axes.stacks or ("",),
+        axes.minimize,
         limits,
     ):
         yield Combination(
@@ -69,6 +71,7 @@ def combinations(scenario: str, axes: AxesTable) -> Iterator[Combination]:
             tokens_per_batch=tokens,
             dtype=dtype,
             stack=stack,
+            minimize=minimize,
             limits=limit,
         )
 
@@ -121,6 +124,7 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "seq_len": combination.seq_len,
         "global_batch": combination.global_batch,
         "dtype": combination.dtype,
+        "minimize": combination.minimize,
         "limits": content(combination.limits),
         "family": model.family,
     }

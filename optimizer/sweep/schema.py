@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 
@@ -13,6 +13,7 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Table
 from optimizer.constraints.pin_text import pin_texts
+from optimizer.objectives.minimised.registry import NAMES
 
 # What people write for the plural keys: the names of the options of `optimize`.
 SINGULAR = {
@@ -174,6 +175,12 @@ Pins = Annotated[tuple[dict[str, Any], ...], BeforeValidator(pins), Field(min_le
 Numbers = Annotated[tuple[Any, ...], BeforeValidator(conditions), Field(min_length=1)]
 
 
+Objectives = Annotated[
+    tuple[Literal[NAMES], ...],  # type: ignore[valid-type]
+    BeforeValidator(listed),
+    Field(min_length=1),
+    f"one of {', '.join(NAMES)}, or a list of them",
+]
 Trials = Annotated[int, Field(strict=True, ge=0, le=10_000), "a whole number from 0 to 10,000"]
 
 
@@ -203,6 +210,7 @@ class AxesTable(StudyKeys):
     min_cp_tokens: Counts = (2048,)
     vocab_padding: Shares = (0.25,)
     oom_risk: Shares = ()
+    minimize: Objectives = (NAMES[0],)
     fix: Pins = ({},)
 
 

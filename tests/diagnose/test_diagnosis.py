@@ -18,8 +18,8 @@ from optimizer.diagnose.measured import Measured
 from optimizer.diagnose.steady import steady_part
 from optimizer.diagnose.step_times import Timed
 from optimizer.objectives.step.interval import interval
-from tests.diagnose.planted import Array, Case, cases, curves, questions
 from tests.diagnose import written
+from tests.diagnose.planted import Array, Case, cases, curves, questions
 
 CASES = 140
 ENOUGH = 0.8

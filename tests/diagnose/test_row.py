@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from optimizer.answer.saved import read_answer
 from optimizer.calibration.runs import read_runs
 from optimizer.cli import cli
-from tests.diagnose.test_formats import PACE, times
 from tests.diagnose import written
+from tests.diagnose.test_formats import PACE, times
 
 JOBS = {
     "dense": ["--model", "llama3-8b", "--gpus", "64"],

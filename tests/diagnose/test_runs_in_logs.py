@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from tests.diagnose.test_formats import PACE, first, times
 from tests.diagnose import written
+from tests.diagnose.test_formats import PACE, first, times
 
 
 def runs(*arguments: object) -> list[dict[str, Any]]:

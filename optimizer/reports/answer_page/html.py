@@ -45,5 +45,5 @@ def answer_values(answer: Answer, assumed: Sequence[str], budget: Budget | None 
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [runner_up(job, rank, other) for rank, other in enumerate(answer.alternatives, start=2)],
-        "proof": proof_lines(certificate, answer.near_ties, estimate.step_time, plan.pp) if certificate else [],
+        "proof": proof_lines(certificate, answer.near_ties, plan.pp) if certificate else [],
     }

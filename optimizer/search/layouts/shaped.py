@@ -28,6 +28,7 @@ SECONDS = (  # fields of LayerCosts that no memory depends on
     "gathered",
     "cover_backward",
     "cover_forward",
+    "recompute_price",
 )
 SAME = 1e-9  # relative: times that are equal but for rounding
 

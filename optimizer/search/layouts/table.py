@@ -11,10 +11,12 @@ from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Runs
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.memory import gathered_bytes, state_bytes, unsharded_bytes
+from optimizer.objectives.step.price import with_stragglers
 from optimizer.objectives.step.time_terms import optimizer
 
 
@@ -29,7 +31,8 @@ class LayerCosts:
     gradients, optimizer state and logits [B]. kept: activations per micro-batch in flight, kept_recomputed: the same
     when they are recomputed, held_once: what a stage holds while it recomputes a layer [B]. states_there: optimizer
     state of it on the host [B], kept_there: activations there per micro-batch in flight [B]. recomputes: 1 where it may
-    be recomputed or spared; else what is recomputed always is.
+    be recomputed or spared; else what is recomputed always is. recompute_price: what recomputing it adds to the
+    objective beside its time, as seconds of a step without stragglers [s].
     """
 
     forward: float = 0.0
@@ -49,6 +52,7 @@ class LayerCosts:
     states_there: float = 0.0
     kept_there: float = 0.0
     recomputes: float = 0.0
+    recompute_price: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -119,6 +123,8 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatAr
     rate = np.asarray(job.stack["optimizer_passes"]), np.asarray(job.cluster.device.memory_bandwidth)
     update = optimizer(np.ones(1), *rate, offload, host)
     slower = np.maximum(update - optimizer(np.ones(1), *rate, np.minimum(least, offload), host), 0.0)
+    objective = objective_of(job)
+    surplus, second = objective.surplus(bill), objective.rate(job) * with_stragglers(bill, np.ones(len(bill)))
     kinds: dict[str, dict[str, FloatArray]] = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
@@ -130,6 +136,7 @@ def layer_table(bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatAr
             "forward": entry.forward,
             "backward": entry.backward + always * entry.again,
             "recompute": chosen * entry.again,
+            "recompute_price": chosen * surplus.again(kind) / second,
             "weight": entry.gathered(entry.cost.weight),
             "once": reduce[0] + reduce[1] + gather + updated * update,
             "spared": updated * slower,
