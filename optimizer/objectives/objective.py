@@ -106,11 +106,11 @@ class Objective:
     label: str
     unit: str
     about: str
-    good: str
-    better: str
-    best: str
-    worse: str
-    per: str
+    good: str = "good"
+    better: str = "better"
+    best: str = "best"
+    worse: str = "worse"
+    per: str = "unit"
     rate: Callable[[Job], float]
     phases: Callable[[Bill], Phases] = seconds_alone
 

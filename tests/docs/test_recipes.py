@@ -71,6 +71,27 @@ def degrees(answer):
         raise InputError("there is no plan")
     return f"tp={answer.plan.tp} pp={answer.plan.pp}\\n"
 '''
+OBJECTIVE = '''"""The carbon of a step, at 0.4 kg for a kilowatt-hour."""
+
+from optimizer.objectives.minimised import energy
+from optimizer.objectives.objective import Objective
+
+INTENSITY = 0.4 / 3.6e6  # kg/J
+
+
+def phases(bill):
+    return {phase: INTENSITY * watts for phase, watts in energy.phases(bill).items()}
+
+
+OBJECTIVE = Objective(
+    name="carbon",
+    label="carbon",
+    unit="kg",
+    about="of the energy of a step",
+    rate=lambda job: INTENSITY * energy.watts(job),
+    phases=phases,
+)
+'''
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "A rule": {
@@ -100,6 +121,10 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ('    "allreduce": "all_reduce",\n', '    "broadcast": "broadcast",\n'),
         ),
     },
+    "An objective": {
+        "optimizer/objectives/minimised/NAME.py": OBJECTIVE,
+        "optimizer/objectives/minimised/registry.py": (('"energy", "cost"', ', "carbon"'),),
+    },
     "An export": {
         "optimizer/exports/NAME.py": EXPORT,
         "optimizer/exports/folder.py": (
@@ -109,7 +134,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         ),
     },
 }
-NAMES = {"A rule": "pairs", "A pipeline schedule": "gpipe", "An export": "degrees"}
+NAMES = {"A rule": "pairs", "A pipeline schedule": "gpipe", "An export": "degrees", "An objective": "carbon"}
 PRESETS = {
     "A device": {"presets/devices.csv": ("h200", "chip"), "presets/clusters.csv": ("dgx-h200", "dgx-chip")},
     "A model": {"presets/models/llama.csv": ("llama1-7b", "own-7b")},
@@ -121,6 +146,8 @@ from optimizer.exports.folder import exported
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.screen import screen_text
 from optimizer.catalog import device_names, load_cluster, load_model, model_names
 from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
@@ -132,6 +159,7 @@ found, broken = plan(**asked), plan(**asked, fix={"tp": 4})
 test_check_equals_post_on_every_plan("dense", 8)
 offered = Features(schedules=("1f1b", "gpipe"))
 piped = plan(small_job(8, features=offered, fixed={"pp": 2, "schedule": "gpipe"}), trials=0)
+least = {name: plan(**asked, minimize=name) for name in ("energy", "carbon")}
 cluster = load_cluster("dgx-chip")
 group = span(cluster, 4, 1)
 kinds = ("broadcast", "all_gather")
@@ -149,6 +177,9 @@ seen = {
     "text": exported(found).texts["degrees.txt"],
     "counts": [len(device_names()), len(model_names())],
     "layers": load_model("own-7b").layers,
+    "least": {name: [answer.certificate.best, answer.plan.summary(), answer.status] for name, answer in least.items()},
+    "carbon": least["carbon"].to_dict()["certificate"],
+    "report": screen_text(plan_report(least["carbon"])),
 }
 importlib.import_module("optimizer.job.plan").SCHEDULES += ("forgotten",)
 try:
@@ -215,6 +246,15 @@ def test_a_collective_is_priced_as_its_factor_and_one_pass_round_a_ring(copied: 
     assert copied["sent"] == pytest.approx(3e9)
     assert copied["seconds"][0] == pytest.approx(copied["seconds"][1])
     assert copied["kinds"]
+
+
+def test_an_objective_is_minimised_and_proven(copied: dict[str, Any]) -> None:
+    (joule, plan, _), (kilogram, same, status) = copied["least"]["energy"], copied["least"]["carbon"]
+    assert (status, same) == ("optimal", plan)
+    assert kilogram == pytest.approx(joule * 0.4 / 3.6e6)
+    assert (copied["carbon"]["unit"], copied["carbon"]["best"]) == ("kg", kilogram)
+    assert copied["carbon"]["lower_bound"] == pytest.approx(kilogram)
+    assert f"minimises carbon: {kilogram:.3g} kg per step (of the energy of a step)" in copied["report"]
 
 
 def test_an_export_is_written(copied: dict[str, Any]) -> None:

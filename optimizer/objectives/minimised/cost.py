@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.economics import default_price
-from optimizer.catalog.offers import PriceBook
+from optimizer.catalog.offers import Offer, PriceBook
 from optimizer.catalog.whole import whole
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
@@ -24,7 +24,7 @@ def rate(job: Job) -> float:
         InputError: where the price book has no price of the device, or its power is not known and it is not rented.
     """
     rent = rent_of(job.cluster, job.gpus)
-    return rent if rent is not None else owned(job.cluster, job.gpus, energy.watts(job))
+    return rent if rent is not None else owned(job.cluster, job.gpus, sale_of(job.cluster), energy.watts(job))
 
 
 def phases(bill: Bill) -> Phases:
@@ -46,23 +46,26 @@ def rent_of(cluster: Cluster, gpus: int) -> float | None:
     return float(rent_cost(lot.gpus, 1.0, offer.value))
 
 
-def owned(cluster: Cluster, gpus: int, power: float) -> float:
+@lru_cache(maxsize=64)
+def sale_of(cluster: Cluster) -> Offer:
+    """The price at which machines are bought. Raises InputError where the price book has none of the device."""
+    offer = PriceBook().sale(cluster.device.name, cluster.name)
+    if offer is None:
+        raise InputError(
+            f"no price of {cluster.device.name} is known, which --minimize cost needs: add a row to presets/offers.csv"
+        )
+    return offer
+
+
+def owned(cluster: Cluster, gpus: int, offer: Offer, power: float) -> float:
     """What machines that are owned cost a second, at the middle of every assumption, without their network [USD/s].
 
     Args:
         cluster: the machines.
         gpus: how many GPUs a job uses; whole nodes are owned.
+        offer: at which they are bought.
         power: that the site draws [W].
-
-    Raises:
-        InputError: where the price book has no price of the device.
     """
-    offer = PriceBook().sale(cluster.device.name, cluster.name)
-    if offer is None:
-        raise InputError(
-            f"no price of {cluster.device.name} is known, so that no cheapest plan is: add a row to "
-            "presets/offers.csv, or --minimize time"
-        )
     lot = whole(gpus, cluster.gpus_per_node, offer.sold, offer.sold_as)
     capex = lot.gpus * offer.value * (1.0 if offer.term == "purchase" else default_price("server_to_chip_cost").value)
     usual = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")

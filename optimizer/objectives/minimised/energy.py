@@ -62,8 +62,8 @@ def usual_curve(cluster: Cluster, gpus: int) -> PowerCurve:
     limit = power_limit(cluster.device)
     if limit is None:
         raise InputError(
-            f"the power of {cluster.device.name} is not known, so that no plan of the least energy is: add a row "
-            "power_limit to presets/prices.csv, or --minimize time"
+            f"the power of {cluster.device.name} is not known, which --minimize energy and the cost of owned machines "
+            "need: add a row power_limit to presets/prices.csv"
         )
     ports = cluster.tiers[1].link.bandwidth / PORT if len(cluster.tiers) > 1 else 0.0
     network = fabric(gpus, cluster.gpus_per_node, ports, cluster.tiers[-1].oversubscription)
