@@ -11,6 +11,7 @@ from optimizer.answer.answer import SCHEMA_VERSION, STATUSES
 from optimizer.catalog.readers.tables import Table
 from optimizer.job.job import DTYPES, Limits
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import NAMES
 from optimizer.objectives.step.flops import CONVENTIONS
 from optimizer.objectives.step.interval import EXTRAPOLATED, INTERPOLATED
 
@@ -44,6 +45,7 @@ class JobKeys(Table):
     dtype: Dtype
     limits: Limits
     settings: Annotated[tuple[str, ...], Field(description="fields changed with --set")]
+    minimize: Annotated[str, Field(description="what the plan takes least of; left out for time")] = NAMES[0]
 
 
 class EstimateKeys(Table):

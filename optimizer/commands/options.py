@@ -81,7 +81,8 @@ MINIMIZE = click.option(
     "--minimize",
     type=click.Choice(NAMES),
     default=NAMES[0],
-    help=f"What the best plan takes least of, per step. [{NAMES[0]}]",
+    metavar="WHAT",
+    help=f"What a step takes least of: {', '.join(NAMES)}. [{NAMES[0]}]",
     cls=Usual,
 )
 ROUTING = click.option(
