@@ -20,7 +20,7 @@ from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import LaidOut
-from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
+from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
 from optimizer.search.plan.best import Known, laid_out_best
 
 
@@ -48,8 +48,21 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The fastest plan of a job with its layout, before anything is proven about it; `plan` is None where there is none
-    or the time was over. `rules`, `space`, `swept`, `laid` and `even` are what the proof and the runners-up start from.
+    """The best plan of a job with its layout, before anything is proven about it.
+
+    Attributes:
+        job: what was asked.
+        tuning: how knobs are chosen.
+        time_limit: of the whole search [s].
+        clock: seconds by phase so far.
+        rules: of the lattice.
+        space: every plan of it.
+        swept: what pricing them all says.
+        laid: the layouts that were searched.
+        even: value of the best even split, infinite without one [unit of the objective].
+        plan: None where there is none, or the time was over.
+        knobs: of the plan.
+        estimate: its price.
     """
 
     job: Job
@@ -64,6 +77,13 @@ class Found:
     plan: Plan | None = None
     knobs: Knobs = Knobs()
     estimate: Estimate | None = None
+
+    @property
+    def value(self) -> float:
+        """What the plan is minimised by, infinite without one [unit of the objective]."""
+        if self.plan is None or self.estimate is None:
+            return inf
+        return value_of(self.job, self.plan, self.knobs, self.estimate)
 
     @property
     def left(self) -> float | None:

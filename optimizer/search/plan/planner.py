@@ -37,11 +37,21 @@ def plan(
     read_twice: bool = True,
     known: Known | None = None,
 ) -> Answer:
-    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
-    them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked, and
-    `explained` why there is no plan, which may take longer than to find that there is none. `read_twice`: CP-SAT
-    compares all plans once more, under its own reading of the rules. known: what was found for this very job and is
-    taken as it is.
+    """The plan of the least value by the job's objective that satisfies every rule, with its proof and runners-up.
+
+    Args:
+        job: what to plan for.
+        top: how many runners-up at the most.
+        within: share by which a runner-up may be worse than the best plan [1].
+        trials: of Optuna, for the knobs of each plan.
+        time_limit: of the search [s].
+        seed: of trials and solver.
+        study: URL of a storage that keeps the trials.
+        ceilings: highest MFU published for a device, by its name.
+        priced_risk: add what it costs to fit as surely as asked.
+        explained: say why there is no plan, which may take longer than to see that there is none.
+        read_twice: let CP-SAT compare all plans once more, under its own reading of the rules.
+        known: sweep and layouts of this very job, which are taken as they are.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
@@ -88,13 +98,13 @@ def proven(
             read_twice=read_twice,
         )
     with clock.phase("alternatives"):
-        points, best, seconds = swept.points, found.plan, found.estimate.step_time
-        others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=found.left) if points else ()
+        points, best, value = swept.points, found.plan, found.value
+        others = alternatives(job, points, laid, best, value, top, tuning, time_limit=found.left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
-        ties = near_ties(points, best, seconds, others) if points else NearTies()
-        simpler = simpler_than(job, points, best, found.knobs, seconds) if points else None
+        ties = near_ties(points, best, value, others) if points else NearTies()
+        simpler = simpler_than(job, points, best, found.knobs, value) if points else None
     with clock.phase("safety"):
-        safety = safety_of(job, found.space, laid.best, seconds, tuning, found.left) if priced_risk else None
+        safety = safety_of(job, found.space, laid.best, value, tuning, found.left) if priced_risk else None
     return _finished(
         found,
         replace(
@@ -125,8 +135,8 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
         plan=even.plan,
         knobs=even.knobs,
         estimate=estimate,
-        certificate=unfinished(job, swept, even.seconds),
-        near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
+        certificate=unfinished(job, swept, even.value),
+        near_ties=near_ties(swept.points, even.plan, even.value) if swept.points else NearTies(),
         flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, even.plan)),
     )
 

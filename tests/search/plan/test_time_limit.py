@@ -78,7 +78,7 @@ def test_layouts_cut_short_leave_the_even_split_with_a_gap(gpt3_job: Job) -> Non
     assert whole.complete
     assert not cut.complete
     assert cut.best == even
-    assert cut.bound <= whole.best.seconds <= even.seconds
+    assert cut.bound <= whole.best.value <= even.value
 
 
 def test_runners_up_are_laid_out_while_there_is_time(
