@@ -21,7 +21,7 @@ from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import band
 from optimizer.search.layouts.band import lay_out, place
 from optimizer.search.layouts.best_even import best_even
-from optimizer.search.plan import best, found
+from optimizer.search.plan import best, unproven
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan
 
@@ -59,8 +59,8 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
         given.append(args[4])
         return laid_out_best(*args)
 
-    monkeypatch.setattr(found, "laid_out_best", recorded)
-    monkeypatch.setattr(found, "perf_counter", clock(40.0))
+    monkeypatch.setattr(unproven, "laid_out_best", recorded)
+    monkeypatch.setattr(unproven, "perf_counter", clock(40.0))
     answer = plan(gpt3_job, time_limit=60.0, top=1)
     assert given == [20.0]
     assert answer.plan is not None
