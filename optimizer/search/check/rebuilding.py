@@ -156,7 +156,7 @@ class Rebuilt:
 
 
 def rebuilt(saved: SavedAnswer) -> Rebuilt:
-    """Everything that a saved answer states, found again.
+    """Everything that a saved answer states, worked out again.
 
     Raises InputError for pins, of the job or of a comparison, that no plan can have.
     """
@@ -256,12 +256,12 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
         return {}
     others = tuple(replace(other, plan=possible(answer.job, other.plan)) for other in answer.alternatives)
     answer = replace(answer, plan=possible(answer.job, answer.plan), alternatives=others)
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     if "explain" in saved.document and answer.plan:
-        found["explain"] = [ExplainedKeys.of(term) for term in explain(answer.job, answer.plan, answer.knobs)]
+        sections["explain"] = [ExplainedKeys.of(term) for term in explain(answer.job, answer.plan, answer.knobs)]
     if saved.pins and answer.plan:
-        found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
+        sections["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
     if "robust" in saved.document:
         steady = robustness(answer)
-        found |= {"robust": steady.to_dict()} if steady else {}
-    return found
+        sections |= {"robust": steady.to_dict()} if steady else {}
+    return sections

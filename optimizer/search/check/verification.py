@@ -1,4 +1,4 @@
-"""An answer checked without a solver: every rule in plain Python, every value found again, the bound by exhaustion."""
+"""An answer checked without a solver: every rule in plain Python, every value again, the bound by exhaustion."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ONLY_SEARCHED = "only their search has compared these; bounds over every layout 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was found about one plan, its price in this version, and what could not be checked: place and reason.
+    """What a check says of one plan, its price in this version, and what could not be checked: place and reason.
 
     `plan` and `estimate` are None for an answer that there is no plan. `rules` are about the plan, `claims` about what
     was stated beside it; `agreeing` counts the values that are as this version finds them, by part of the answer.

@@ -68,20 +68,10 @@ def alternatives(
     *,
     time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, each at its own knobs.
+    """The runners-up of the best plan, whose `value` is in the unit of the objective, each at its own knobs.
 
     The first of them, while there is time, get their best layouts; those that the search for the best plan has laid out
     stay as they are.
-
-    Args:
-        job: what was asked.
-        points: the even splits of the sweep.
-        laid: the layouts of the search.
-        best: the best plan.
-        value: of the best plan [unit of the objective].
-        count: how many runners-up at the most.
-        tuning: how their knobs are chosen.
-        time_limit: for their layouts [s].
     """
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]

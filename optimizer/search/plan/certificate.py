@@ -16,7 +16,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.job.recomputation import modules_of
 from optimizer.objectives.layer.module_sets import searched_modes
-from optimizer.objectives.minimised.registry import objective_of
+from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
@@ -136,12 +136,12 @@ def status_of(certificate: Certificate) -> str:
 
 
 def _method(job: Job, certificate: Certificate) -> str:
-    plans, found = f"{certificate.space:,} plans", certificate.best < float("inf")
-    if not found and certificate.proven:
+    plans, planned = f"{certificate.space:,} plans", certificate.best < float("inf")
+    if not planned and certificate.proven:
         where = "laid out as asked" if job.layout_given else "under any layout that is searched"
         words = f"None of the {plans} that satisfy the other rules fits in memory, {where}."
         return words + (_only(job) if certificate.space else "")
-    if not found:
+    if not planned:
         return f"Time limit after {plans}, none of which fits."
     if not certificate.proven and not certificate.knob_bound:
         return f"Time limit after {plans}: the bound is a step at an MFU of 100 %."
@@ -154,8 +154,8 @@ def _method(job: Job, certificate: Certificate) -> str:
         words = f"CP-SAT held all {certificate.candidates:,} plans under every rule and proved the same one the best."
     elif certificate.candidates:
         words = (
-            f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is slower or does "
-            "not fit."
+            f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is "
+            f"{objective(certificate.minimize).worse} or does not fit."
         )
     return f"{_exhaustion(job, certificate)} {words}"
 

@@ -48,15 +48,8 @@ def moving_parts(plan: Plan, knobs: Knobs) -> tuple[str, ...]:
 
 
 def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, value: float) -> Alternative | None:
-    """Of the even splits of a sweep within NOISE of the best plan's value, the one with the fewest moving parts and of
-    these the one with the most memory to spare; None where the best has no more parts.
-
-    Args:
-        job: what was asked.
-        points: the even splits.
-        best: the best plan.
-        knobs: of the best plan.
-        value: of the best plan [unit of the objective].
+    """Of the even splits of a sweep within NOISE of the best plan's `value` [unit of the objective], the one with the
+    fewest moving parts and of these the one with the most memory to spare; None where the best has no more parts.
     """
     own = len(moving_parts(best, knobs))
     close = np.flatnonzero(points.fits & (points.values <= value * (1 + NOISE)))

@@ -76,8 +76,8 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
     knobs = joined_knobs([columns(each, 1) for each in (answer.knobs, *(other.knobs for other in others))])
     moves = np.random.default_rng(answer.seed).standard_normal((draws, len(PARAMETERS)))
     pilot = _log_values(answer.job, plans, knobs, PRIOR_SPREAD * moves[:PILOT])
-    found = interval(answer.job, answer.plan, answer.estimate.step_time)
-    asked = float(np.log(found.high / found.low)) / 2 / SIDES
+    sure = interval(answer.job, answer.plan, answer.estimate.step_time)
+    asked = float(np.log(sure.high / sure.low)) / 2 / SIDES
     spread = PRIOR_SPREAD * min(1.0, asked / max(float(np.std(pilot[:, 0])), asked * 1e-3))
     values = _log_values(answer.job, plans, knobs, spread * moves)
     regrets = np.expm1(values - values.min(axis=1, keepdims=True))

@@ -10,7 +10,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job, Limits
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan import best
-from optimizer.search.plan import found as first_half
+from optimizer.search.plan import unproven as first_half
 from optimizer.search.plan.best import best_plan, outlook
 from optimizer.search.plan.planner import plan
 

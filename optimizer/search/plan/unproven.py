@@ -1,4 +1,4 @@
-"""The first half of a search: every plan priced and the best of them laid out, before anything is proven."""
+"""The first half of a search: every plan priced and the best of them with its layout, before anything is proven."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Unproven:
     """The best plan of a job with its layout, before anything is proven about it.
 
     Attributes:
@@ -109,10 +109,15 @@ class Found:
 
 def search(
     job: Job, tuning: Tuning = Tuning(), *, time_limit: float | None = None, known: Known | None = None
-) -> Found:
-    """The first half of `plan`: every plan priced, the best of them laid out. Raises as `plan` does.
+) -> Unproven:
+    """The first half of `plan`: every plan priced, the best of them with its layout. Raises as `plan` does.
 
-    known: what was found for this very job with such settings, and is taken as it is; that of another is left alone.
+    Args:
+        job: what to plan for.
+        tuning: how knobs are chosen.
+        time_limit: of the whole search [s].
+        known: sweep and layouts of this very job with such settings, which are taken as they are; of another job they
+            are left alone.
     """
     placed(job)
     clock, mine = Clock(), known if known and (known.job, known.tuning) == (job, tuning) else None
@@ -120,14 +125,14 @@ def search(
         rules = structural(job)
         space = mine.space if mine else Space(job, rules)
         swept = mine.swept if mine else fold(job, space, tuning, time_limit)
-    found = Found(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
+    start = Unproven(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
     if not swept.complete:
-        return found
+        return start
     with clock.phase("layouts"):
-        laid, even = laid_out_best(job, space, swept, tuning, found.left, mine.laid if mine else None)
-        found = replace(found, laid=laid, even=even)
+        laid, even = laid_out_best(job, space, swept, tuning, start.left, mine.laid if mine else None)
+        start = replace(start, laid=laid, even=even)
         if laid is None or laid.best is None:
-            return found
+            return start
         best, knobs = laid.best.plan, laid.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
-    return replace(found, plan=best, knobs=knobs, estimate=estimate)
+    return replace(start, plan=best, knobs=knobs, estimate=estimate)
