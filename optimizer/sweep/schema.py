@@ -188,9 +188,9 @@ def _axis(field: Option) -> tuple[Any, Any]:
 
 
 def _one_of(field: Option) -> Any:
+    literal: Any = Literal
     words = f"one of {', '.join(field.choices)}, or a list of them"
-    values = tuple[Literal[field.choices], ...]  # type: ignore[valid-type]
-    return Annotated[values, BeforeValidator(listed), Field(min_length=1), words]
+    return Annotated[tuple[literal[field.choices], ...], BeforeValidator(listed), Field(min_length=1), words]
 
 
 def _effort(field: Option) -> tuple[Any, Any]:
