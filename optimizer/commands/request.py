@@ -11,7 +11,6 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged
-from optimizer.job import fields
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
 from optimizer.job.stack import ROUTING
 
@@ -73,9 +72,7 @@ def request_of(options: Mapping[str, Any], **others: Any) -> Request:
     Raises:
         InputError: for a variable that is pinned in two ways.
     """
-    asked = [field for field in fields.of_groups(fields.JOB) if not field.limit and field.kind != fields.PINS]
-    typed = {name: options.get(name) for name in (field.sets or field.name for field in asked)}
-    given = {name: value for name, value in typed.items() if value is not None}
+    given = {name: value for name in Request.__dataclass_fields__ if (value := options.get(name)) is not None}
     return Request(**{**given, "limits": limits_of(options), **others})
 
 
