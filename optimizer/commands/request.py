@@ -73,7 +73,7 @@ def request_of(options: Mapping[str, Any], **others: Any) -> Request:
     Raises:
         InputError: for a variable that is pinned in two ways.
     """
-    given = {name: value for name in Request.__annotations__ if (value := options.get(name)) is not None}
+    given = {name: value for name in Request.__dataclass_fields__ if (value := options.get(name)) is not None}
     return Request(**{**given, "limits": limits_of(options), **others})
 
 

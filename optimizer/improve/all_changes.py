@@ -12,7 +12,7 @@ from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.bucket import bucketed
 from optimizer.improve.edit import SOFTWARE, Edit, edit_to
 from optimizer.improve.state import State, knobs_of, state_of
-from optimizer.improve.switches import SWITCHES, captured, useful
+from optimizer.improve.switches import SWITCHES, useless
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans
 from optimizer.search.lattice.oracle import Tuning
@@ -44,12 +44,9 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
         plan = replace(plan, layers_per_stage=())
     if question.framework.sequence_parallel:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
-    own = settings_of(question, plan)
-    turned = {name: value for name, value in on.items() if name in own} | {"offload": best.knobs.offload}
-    settings = useful({**own, **turned}, own, plan)
-    if settings.get("cuda_graphs") and not captured(question, plan):
-        settings["cuda_graphs"] = own["cuda_graphs"]
-    after = _spared(question, state_of(question, plan, settings))
+    own, idle = settings_of(question, plan), useless(question, plan)
+    turned = {name: value for name, value in on.items() if name in own and name not in idle}
+    after = _spared(question, state_of(question, plan, {**turned, "offload": best.knobs.offload}))
     return edit_to(current, bucketed(question, after) if "bucket" in question.framework.settable else after)
 
 

@@ -20,9 +20,6 @@ def bucketed(question: LaunchAsRead, state: State) -> State:
         state_of(question, state.plan, state.settings, replace(knobs_of(question, state.settings), bucket=size))
         for size in BUCKETS
     ]
-    best = min((other for other in others if other.fits or not state.fits), key=_step, default=state)
-    return best if _step(best) < _step(state) * (1 - NOTICEABLE) else state
-
-
-def _step(state: State) -> float:
-    return state.estimate.step_time
+    able = (other for other in others if other.fits or not state.fits)
+    best = min(able, key=lambda other: other.estimate.step_time, default=state)
+    return best if best.estimate.step_time < state.estimate.step_time * (1 - NOTICEABLE) else state

@@ -88,13 +88,13 @@ def _other_batches(question: LaunchAsRead) -> Iterator[LaunchAsRead]:
 
 def _batches(question: LaunchAsRead, current: State) -> list[Edit]:
     """The plan that runs with more or fewer micro-batches of the same size."""
-    found = []
+    edits = []
     for other in _other_batches(question):
         plan = question.plan
         count = other.job.global_batch // (plan.dp * plan.micro_batch)
         if count * plan.dp * plan.micro_batch == other.job.global_batch and (plan.vpp == 1 or count % plan.pp == 0):
-            found.append(edit_to(current, state_of(other, replace(plan, num_microbatches=count))))
-    return found
+            edits.append(edit_to(current, state_of(other, replace(plan, num_microbatches=count))))
+    return edits
 
 
 def _priced(question: LaunchAsRead, plans: Plans, turned: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
@@ -177,9 +177,9 @@ def _better(pairs: Sequence[Edit], edits: Sequence[Edit]) -> Edit | None:
     return best if best.after.estimate.step_time < alone * (1 - NOTICEABLE) and best.gain > NOTICEABLE else None
 
 
-def unset(found: Improvement) -> list[str]:
+def unset(improvement: Improvement) -> list[str]:
     """What would pay but is no matter of flags alone, in words."""
-    question, current = found.question, found.current
+    question, current = improvement.question, improvement.current
     if question.settings.get("tp_overlap") is not False or current.plan.tp == 1 or not current.plan.sequence_parallel:
         return []
     gain = state_of(question, current.plan, {"tp_overlap": True}).throughput / current.throughput - 1

@@ -51,8 +51,8 @@ def distances(plan: Plan, plans: Plans) -> IntArray:
     count += both_pp & (plans.vpp != mine.vpp)
     follows = (plans.etp == plans.tp) & (mine.etp == mine.tp)
     count += ~follows & (plans.etp != mine.etp)
-    queer = (plans.schedule > 1) | (mine.schedule > 1)
-    return np.asarray(count + (queer & (plans.schedule != mine.schedule)))
+    special = (plans.schedule > 1) | (mine.schedule > 1)
+    return np.asarray(count + (special & (plans.schedule != mine.schedule)))
 
 
 def neighbours(job: Job, plan: Plan, most: int = MOST) -> tuple[Plans, IntArray]:

@@ -1,4 +1,4 @@
-"""Settings of the software that could be told otherwise for a plan."""
+"""Settings of the software that could be switched for a plan."""
 
 from __future__ import annotations
 
@@ -31,39 +31,27 @@ def capturable(model: Model, plans: Plans) -> BoolArray:
     return np.asarray(~whole & (plans.activation_offload == 0) & (model.experts is None))
 
 
-def captured(question: LaunchAsRead, plan: Plan) -> bool:
-    """Whether a CUDA graph can hold the layers of this plan."""
-    return bool(capturable(question.job.model, Plans.of([plan]))[0])
+def useless(question: LaunchAsRead, plan: Plan) -> set[str]:
+    """Settings that do nothing for a plan, or that it cannot have."""
+    alone = {"reduce_overlap", "gather_overlap"} if plan.dp * plan.cp == 1 else set()
+    whole = {"gather_overlap"} if plan.zero_stage == 0 else set()
+    return alone | whole | (set() if capturable(question.job.model, Plans.of([plan]))[0] else {"cuda_graphs"})
 
 
 def switches(question: LaunchAsRead, plan: Plan) -> Iterator[Mapping[str, Any]]:
-    """What the software could be told otherwise for a plan: each a set of settings that go together."""
-    said = {name: value for name, value in question.settings.items() if name not in question.launch.fixed}
-    seen: list[Mapping[str, Any]] = []
+    """The settings that could be switched for a plan: each a set of those that go together.
+
+    Args:
+        question: the launch; what it calls fixed cannot be switched.
+        plan: the plan, to which a setting may mean nothing.
+    """
+    idle = {*question.launch.fixed, *useless(question, plan)}
+    now = {name: value for name, value in question.settings.items() if name not in idle}
+    seen: list[Mapping[str, Any]] = [{}]
     for changes in SWITCHES:
-        changed = {name: value for name, value in changes.items() if name in said and said[name] != value}
-        if plan.zero_stage == 0:
-            changed.pop("gather_overlap", None)
-        if not captured(question, plan):
-            changed.pop("cuda_graphs", None)
-        if changed in seen:
-            continue
+        changed = {name: value for name, value in changes.items() if name in now and now[name] != value}
+        if changed not in seen and not (
+            list(changed) == ["gather_overlap"] and not question.settings["reduce_overlap"]
+        ):
+            yield changed
         seen.append(changed)
-        if not changed or ("gather_overlap" in changed and len(changed) == 1 and not said["reduce_overlap"]):
-            continue
-        if {"reduce_overlap", "gather_overlap"} & changed.keys() and plan.dp * plan.cp == 1:
-            continue
-        yield changed
-
-
-def useful(said: Mapping[str, Any], before: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Settings without switches that do nothing for a plan: these stay as they were."""
-    useless = set()
-    if plan.dp * plan.cp == 1:
-        useless |= {"reduce_overlap", "gather_overlap"}
-    if plan.zero_stage == 0:
-        useless.add("gather_overlap")
-    kept = {name: before[name] for name in useless if name in before}
-    if not said.get("offload") and "offload" not in before:
-        return {**{name: value for name, value in said.items() if name != "offload"}, **kept}
-    return {**said, **kept}

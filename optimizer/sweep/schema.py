@@ -182,15 +182,15 @@ def _axis(field: Option) -> tuple[Any, Any]:
     """The type of an axis, and what stands for an axis that is left out: () for what `optimize` assumes."""
     if field.name == "fix":
         return Pins, ({},)
-    if field.kind == CHOICE:
-        return _chosen(field.choices), (field.default,)
-    kind = Degrees if field.kind == WHOLE and field.default == 0 else _TYPES[field.kind]
-    return kind, (field.default,) if field.limit and field.default is not None else ()
+    chosen = field.kind == CHOICE
+    kind = Degrees if field.kind == WHOLE and field.default == 0 else _one_of(field) if chosen else _TYPES[field.kind]
+    return kind, (field.default,) if (field.limit or chosen) and field.default is not None else ()
 
 
-def _chosen(choices: tuple[str, ...]) -> Any:
-    some = tuple[Literal[choices], ...]  # type: ignore[valid-type]
-    return Annotated[some, BeforeValidator(listed), Field(min_length=1), f"one of {', '.join(choices)}, or a list"]
+def _one_of(field: Option) -> Any:
+    literal: Any = Literal
+    words = f"one of {', '.join(field.choices)}, or a list of them"
+    return Annotated[tuple[literal[field.choices], ...], BeforeValidator(listed), Field(min_length=1), words]
 
 
 def _effort(field: Option) -> tuple[Any, Any]:

@@ -34,6 +34,7 @@ MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
 REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
+OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 LOW_RANK = ("lora_dim", "lora_rank", "lora_r", "adapter")
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
@@ -123,9 +124,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:
         launch.following = lambda plan: _overlap(values, plan.zero_stage)
-        if not any(
-            path.startswith("zero_optimization") for path in values
-        ):  # Accelerate's and the Trainer's have no key
+        if not any(path.startswith(OWN) for path in values):  # Accelerate's files and the Trainer's have no such keys
             launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
         if stage:
             launch.settings |= _overlap(values, stage)

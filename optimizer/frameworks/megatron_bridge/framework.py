@@ -19,7 +19,7 @@ MEGATRON_BRIDGE = Framework(
     ),
     log=log.LOG,
     targets={
-        "megatron-bridge": ExportFiles(files={**FILES, COMMUNICATORS: communicators_file}, companions=(COMMUNICATORS,))
+        "megatron-bridge": ExportFiles(files={COMMUNICATORS: communicators_file, **FILES}, companions=(COMMUNICATORS,))
     },
     settable=SETTABLE,
 )
