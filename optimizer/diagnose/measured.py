@@ -1,4 +1,7 @@
-"""What a log says of a run, in one value: its step time, memory, failures, and what to mind about them."""
+"""What logs say of a run, in one value: its step time, memory, failures, and what to mind about them.
+
+Files of ranks of one run are put together, the others are runs of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from optimizer.base.units import seconds
 from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
-from optimizer.diagnose.steady import SLOW_SHARE, Steady, steady_part
-from optimizer.diagnose.step_times import CLOCK, RATE, Timed, timed_steps
+from optimizer.diagnose.steady import CLOCK, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from optimizer.frameworks.config.launch import keyed_launch
 from optimizer.frameworks.deepspeed import config as deepspeed
@@ -38,16 +39,19 @@ SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launche
 # Configs that split nothing but data: what a plan can be.
 SHARDED = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
 
+
+def by_keys(name: str, module: Any, *files: str) -> ConfigFormat:
+    """Config files whose keys say a launch one by one, as the `recognised`, `read` and `write` of a module have it."""
+    read = partial(keyed_launch, name, module.read, module.write)
+    return ConfigFormat(files=files, recognised=module.recognised, read=read)
+
+
 # A framework whose files or lines another one has too, or trains with, comes before it.
 EVERY: tuple[Framework, ...] = (
     Framework(
         name="MaxText",
         stack="maxtext",
-        config=ConfigFormat(
-            files=("MaxText YAML",),
-            recognised=maxtext.recognised,
-            read=partial(keyed_launch, "MaxText", maxtext.read, maxtext.write),
-        ),
+        config=by_keys("MaxText", maxtext, "MaxText YAML"),
         log=MAXTEXT_LOG,
         only={"vpp": (1,), "cp": (1,), "zero_stage": (3,), "shard": (), "recompute": ("none", "selective", "full")},
         sequence_parallel=True,
@@ -120,11 +124,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name="nanotron",
         stack="nanotron-2024",
-        config=ConfigFormat(
-            files=("nanotron YAML",),
-            recognised=nanotron.recognised,
-            read=partial(keyed_launch, "nanotron", nanotron.read, nanotron.write),
-        ),
+        config=by_keys("nanotron", nanotron, "nanotron YAML"),
         log=NANOTRON_LOG,
         only={"vpp": (1,), "recompute": ("none", "full")},
         zero_stages=(0, 1),
@@ -132,33 +132,21 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name="picotron",
         stack="nanotron-2024",
-        config=ConfigFormat(
-            files=("picotron JSON",),
-            recognised=picotron.recognised,
-            read=partial(keyed_launch, "picotron", picotron.read, picotron.write),
-        ),
+        config=by_keys("picotron", picotron, "picotron JSON"),
         only={"vpp": (1,), "ep": (1,), "recompute": ("none",), "sequence_parallel": (False,)},
         zero_stages=(0,),
     ),
     Framework(
         name="llm-foundry",
         stack="llm-foundry-fsdp-2023",
-        config=ConfigFormat(
-            files=("llm-foundry YAML",),
-            recognised=llm_foundry.recognised,
-            read=partial(keyed_launch, "llm-foundry", llm_foundry.read, llm_foundry.write),
-        ),
+        config=by_keys("llm-foundry", llm_foundry, "llm-foundry YAML"),
         log=LLM_FOUNDRY_LOG,
         only=SHARDED,
     ),
     Framework(  # and Accelerate, which launches it and FSDP
         name="DeepSpeed",
         stack="llm-foundry-fsdp-2023",
-        config=ConfigFormat(
-            files=("DeepSpeed JSON", "Accelerate YAML"),
-            recognised=deepspeed.recognised,
-            read=partial(keyed_launch, "DeepSpeed", deepspeed.read, deepspeed.write),
-        ),
+        config=by_keys("DeepSpeed", deepspeed, "DeepSpeed JSON", "Accelerate YAML"),
         log=DEEPSPEED_LOG,
         targets={
             "deepspeed": ExportFiles(files=DEEPSPEED_FILES),

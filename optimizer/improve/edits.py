@@ -12,9 +12,8 @@ import numpy as np
 from optimizer.constraints.rules.every import structural
 from optimizer.frameworks.launch_as_read import LaunchAsRead, settings_of, with_stack
 from optimizer.frameworks.megatron.layout import is_even
-from optimizer.improve.edit import NOTICEABLE, SOFTWARE, Edit, edit_to, moved
 from optimizer.improve.neighbours import neighbours
-from optimizer.improve.state import State, current_state, knobs_of, state_of
+from optimizer.improve.state import NOTICEABLE, SOFTWARE, Edit, State, current_state, edit_to, knobs_of, moved, state_of
 from optimizer.improve.switches import SWITCHES, bucketed, capturable, switches, useless
 from optimizer.job.job import EVEN, LAYOUT
 from optimizer.job.plan import Plan, Plans

@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError, OptimizerError
 from optimizer.frameworks.launch import LACKING, FlagChange, Launch, Source
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File
-from optimizer.improve.edit import SOFTWARE, Edit
+from optimizer.improve.state import SOFTWARE, Edit
 
 # Reads the files again, with what the user said besides.
 Reader = Callable[[Sequence[File]], LaunchAsRead]

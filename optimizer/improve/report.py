@@ -9,9 +9,8 @@ from typing import Any
 from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, FlagChange, Launch
-from optimizer.improve.edit import FOLLOWING, Edit
 from optimizer.improve.edits import Improvement
-from optimizer.improve.state import Run, State, days, dollars
+from optimizer.improve.state import FOLLOWING, Edit, Run, State, days, dollars
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import BARS, micro_batches

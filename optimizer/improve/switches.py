@@ -1,4 +1,4 @@
-"""Settings of the software that could be switched for a plan."""
+"""Settings of the software that could be switched for a plan, and its best gradient bucket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.improve.edit import NOTICEABLE
-from optimizer.improve.state import State, knobs_of, state_of
+from optimizer.improve.state import NOTICEABLE, State, knobs_of, state_of
 from optimizer.job.model import Model
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE

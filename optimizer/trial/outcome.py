@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,8 +160,3 @@ def _exit_code(path: Path) -> int | None:
     if not is_count(text):
         raise InvalidFile(path, [f"must hold an exit code, but got {text[:40]!r}; remove it to run the trial again"])
     return int(text)
-
-
-def finished(seen: Sequence[Outcome]) -> list[int]:
-    """Candidates that were tried, with a result."""
-    return [outcome.index for outcome in seen if outcome.done]

@@ -15,8 +15,7 @@ from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import signs_of
 from optimizer.diagnose.diagnosis import curves_of, deviation, diagnose, shares_of
 from optimizer.diagnose.measured import Measured
-from optimizer.diagnose.steady import steady_part
-from optimizer.diagnose.step_times import Timed
+from optimizer.diagnose.steady import Timed, steady_part
 from optimizer.objectives.step.interval import interval
 from tests.diagnose import written
 from tests.diagnose.planted import Array, Case, cases, curves, questions

@@ -135,12 +135,7 @@ CHECKPOINTS = Cause(
 
 
 """
-READS = """        config=ConfigFormat(
-            files=("quill JSON",),
-            recognised=quill.recognised,
-            read=partial(keyed_launch, "quill", quill.read, quill.write),
-        ),
-"""
+READS = '        config=by_keys("quill", quill, "quill JSON"),\n'
 IMPORTS = "from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG\n"
 QUILL = '        name="quill",\n        stack="nanotron-2024",\n'
 TERM = '''

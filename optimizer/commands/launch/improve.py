@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
-    from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.state import Run
+    from optimizer.improve.state import Edit, Run
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")

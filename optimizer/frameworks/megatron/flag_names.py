@@ -111,15 +111,9 @@ PLAN_FLAGS: Mapping[str, Sequence[str]] = {
     "dtype": ("--fp8-format", "--fp8-hybrid", "--fp8-e4m3", "--fp4-format", "--bf16", "--fp16"),
 }
 SHAPE_COUNTS: Mapping[str, str] = {
-    "--num-layers": "layers",
-    "--hidden-size": "hidden",
-    "--ffn-hidden-size": "ffn_hidden",
-    "--num-attention-heads": "heads",
-    "--kv-channels": "head_dim",
-    "--vocab-size": "vocab",
+    **{flag: name for flag, name in COUNTS.items() if name in ("layers", "hidden", "ffn_hidden", "heads")},
+    **{flag: name for flag, name in COUNTS.items() if name in ("head_dim", "vocab", "experts", "top_k")},
     "--max-position-embeddings": "max_seq_len",
-    "--num-experts": "experts",
-    "--moe-router-topk": "top_k",
     "--topk": "top_k",
     "--moe-ffn-hidden-size": "expert_ffn",
     "--moe-shared-expert-intermediate-size": "shared_ffn",

@@ -10,22 +10,15 @@ from collections.abc import Mapping
 
 from optimizer.base.units import MiB, is_count
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+from optimizer.frameworks.megatron.flag_names import COUNTS as FLAG_COUNTS
 
 DOTTED = re.compile(r"\s([a-z]\w*) \.{3,} ?(\S+)\s*$")
+PRINTED = (
+    *("gpus", "tp", "pp", "cp", "ep", "micro_batch", "global_batch", "seq_len"),
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads"),
+)
 COUNTS: Mapping[str, str] = {
-    "world_size": "gpus",
-    "tensor_model_parallel_size": "tp",
-    "pipeline_model_parallel_size": "pp",
-    "context_parallel_size": "cp",
-    "expert_model_parallel_size": "ep",
-    "micro_batch_size": "micro_batch",
-    "global_batch_size": "global_batch",
-    "seq_length": "seq_len",
-    "num_layers": "layers",
-    "hidden_size": "hidden",
-    "ffn_hidden_size": "ffn_hidden",
-    "num_attention_heads": "heads",
-    "num_query_groups": "kv_heads",
+    **{flag[2:].replace("-", "_"): name for flag, name in FLAG_COUNTS.items() if name in PRINTED},
     "padded_vocab_size": "vocab",
     "train_batch_size": "global_batch",
     "train_micro_batch_size_per_gpu": "micro_batch",
