@@ -1,4 +1,4 @@
-"""Readings in the order of their lines as runs: restarts, repeated steps and further runs are told apart."""
+"""Readings in the order of their lines as runs: restarts, repeated steps and further runs are distinguished."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import LEVEL, Interval, interval
 
 GRID = 25  # settings at which a cause is priced
-MATTERS = 0.005  # slowdown of a step below which a cause cannot be told
+MATTERS = 0.005  # slowdown of a step below which a cause cannot be recognised
 NOTICED = 0.03  # slowdown from which a fault makes somebody ask
 ALIKE = 3.0  # ratio of the shares of two causes below which they fit alike
 BELOW, WITHIN, ABOVE = "below", "within", "above"

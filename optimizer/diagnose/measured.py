@@ -71,7 +71,7 @@ def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
     )
 
 
-MANY = 3  # other levels that are told one by one
+MANY = 3  # other levels that are shown one by one
 ENOUGH = 10  # steady steps below which a median says little
 STALLED = 0.03  # share of the time in stalls above which the median alone misleads
 LOOSE = 0.03  # spread between steps beyond that of published runs

@@ -55,7 +55,7 @@ def script_reference(
 ) -> Reference:
     """The plan of launch files, read as optimize improve does.
 
-    `told` are columns of a table of runs that the user gave: model, gpu, gpus, stack, seq_len and global_batch count
+    `stated` are columns of a table of runs that the user gave: model, gpu, gpus, stack, seq_len and global_batch count
     before what the files say. What neither has is taken from the logs where all of them say the same. Raises InputError
     or InvalidFile for what is missing or contradicts itself.
     """

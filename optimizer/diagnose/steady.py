@@ -36,7 +36,7 @@ class Timed:
 
 
 def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
-    """Every step of a run whose seconds can be told, in its order; all in the way that most of them are."""
+    """Every step of a run whose seconds are known, in its order; all in the way that most of them are."""
     timed: list[Timed] = []
     # What turns a rate into seconds: sequences of a step, their tokens and the GPUs; 0 where unknown.
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
@@ -135,11 +135,11 @@ def _best_cut(values: FloatArray, variance: float, whole: int) -> int:
 WARM = 0.03  # a step this near to the pace, or within 3 deviations, is no warm-up any more
 BOGUS = 0.6  # of the pace: a first step that takes less was only dispatched, as JAX does
 STALL = 1.3  # times the median: a stall, if it is also 6 deviations above
-SLOW_SHARE = 0.01  # a trend or change that is told of
-SURE = 0.01  # chance of a trend in noise at which it is told of
+SLOW_SHARE = 0.01  # a trend or change that is reported
+SURE = 0.01  # chance of a trend in noise at which it is reported
 ONE_WAY = 0.35  # rank correlation from which steps go one way, up or down
 HOLDS = 0.5  # share of the steps from which one level stands for the run
-PERIODS = 3  # stalls at least of which a period is told
+PERIODS = 3  # stalls at least of which a period is reported
 
 
 @dataclass(frozen=True, kw_only=True)

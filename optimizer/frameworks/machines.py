@@ -1,4 +1,4 @@
-"""Nodes and GPUs that a batch script asks for, or that its launcher is told."""
+"""Nodes and GPUs that a batch script asks for, or its launcher."""
 
 from __future__ import annotations
 

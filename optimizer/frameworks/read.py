@@ -1,4 +1,4 @@
-"""Launch files of any framework, told by what is in them."""
+"""Launch files of any framework, recognised by what is in them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from optimizer.job.variables import DISPATCHERS
 PARAM_BYTES = 2
 WHY = "as the launch says"
 SWITCHED_OFF = ("tp_overlap", "p2p_overlap")
-# Megatron-LM hides the gather before and the scatter after a backward product under another one without being told:
+# Megatron-LM hides the gather before and the scatter after a backward product under another one by default:
 # four of ten collectives of a layer.
 # Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
 WITHOUT = {"tp_overlap": 0.4}

@@ -131,7 +131,7 @@ def _firsts(question: LaunchAsRead, current: State, plans: Plans) -> Iterator[Ed
 
 
 def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
-    """Positions by worth: of those that fit what they gain times the chance that they do, then the leanest."""
+    """Positions by worth: of those that fit what they gain times the chance that they do, then by memory."""
     chance = chances(current.job, reserved)
     gain = current.estimate.step_time / seconds - (1.0 if current.fits else 0.0)
     worth = np.where(gain > 0, gain * chance, gain)

@@ -169,7 +169,7 @@ def differences(before: State, after: State) -> tuple[Change, ...]:
 
 
 def moved(before: Plan, after: Plan) -> frozenset[str]:
-    """The setting that a plan changes, by which like edits are told: its followers do not count.
+    """The setting that a plan changes, by which like edits are grouped: its followers do not count.
 
     >>> sorted(moved(Plan(tp=1, pp=4, vpp=2, dp=2), Plan(tp=1, pp=1, dp=8)))
     ['pp']

@@ -27,7 +27,7 @@ from optimizer.trial.outcome import Outcome
 
 STRENGTHS = tuple(PRIOR * 4.0**power for power in (3, 2, 1, 0))  # of the prior, the strongest first
 EVALUATIONS = 8
-MOVED = 1e-3  # share of a parameter's value from which on a change is told
+MOVED = 1e-3  # share of a parameter's value from which on a change is reported
 
 Parameters = Mapping[str, float]
 Errors = Callable[[Parameters], FloatArray]

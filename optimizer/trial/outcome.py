@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def done(self) -> bool:
-        """Whether it told something."""
+        """Whether it has a result."""
         return self.status in (OK, OOM, CRASHED)
 
 

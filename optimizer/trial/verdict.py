@@ -11,7 +11,7 @@ from optimizer.trial.folder import Trials
 from optimizer.trial.launch import gpu_hours
 from optimizer.trial.outcome import Outcome, believed
 
-TOKENS_PER_PARAMETER = 20.0  # of a run whose length nobody told: Hoffmann et al., arXiv 2203.15556, table 3
+TOKENS_PER_PARAMETER = 20.0  # of a run of unknown length: Hoffmann et al., arXiv 2203.15556, table 3
 HOUR = 3600.0
 
 

@@ -27,7 +27,7 @@ NAME = re.compile(r"\$\{?(?P<argument>\d+)\}?|\$?\{?(?P<variable>[A-Za-z_]\w*)\}
 
 
 def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
-    """The value of an expression, None where it cannot be told. `value_of` gives the text of a variable, "" if unset.
+    """The value of an expression, None where it is unknown. `value_of` gives the text of a variable, "" if unset.
 
     >>> whole_number("$NODES * GPUS / (TP)", {"NODES": "4", "GPUS": "8", "TP": "2"}.get)
     16

@@ -197,7 +197,7 @@ def _value(texts: Sequence[str], flag: str) -> str:
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:
-    """Nodes and GPUs that a launcher is told."""
+    """Nodes and GPUs in the options of a launcher."""
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
     return {name: int(value) for name, value in options if name and is_count(value)}
 

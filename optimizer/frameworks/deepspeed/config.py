@@ -142,7 +142,7 @@ def _sharding(launch: Launch, values: Values) -> None:
 
 
 def _overlap(values: Values, stage: int) -> dict[str, Any]:
-    """What overlaps under a ZeRO stage: 1 and 2 only where they are told to, 3 unless told otherwise; 0 says nothing.
+    """What overlaps under a ZeRO stage: 1 and 2 only where a file says so, 3 by default; 0 says nothing.
 
     >>> _overlap({}, 3), _overlap({}, 1), _overlap({OVERLAP: True}, 1)["gather_overlap"]
     ({'reduce_overlap': True, 'gather_overlap': True}, {'reduce_overlap': False, 'gather_overlap': False}, True)

@@ -52,7 +52,7 @@ def recognised(values: Values) -> bool:
 
 
 def read(launch: Launch, values: Values) -> None:
-    """Note what it says; paths of a config inside another are told by their last key."""
+    """Note what it says; paths of a config inside another are known by their last key."""
     ends = {path.rpartition(".")[2]: path for path in values}
     take(launch, values, {ends[key]: name for key, name in COUNTS.items() if key in ends})
     settings = launch.settings

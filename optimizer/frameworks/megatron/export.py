@@ -194,7 +194,7 @@ def sharding_flags(job: Job, plan: Plan, knobs: Knobs) -> Flags:
 def communicators(job: Job, knobs: Knobs) -> str:
     """The file (JSON, which is YAML too) that bounds the thread blocks of data-parallel communicators alone.
 
-    Each block occupies one multiprocessor. Empty for devices whose multiprocessors are not told.
+    Each block occupies one multiprocessor. Empty for devices whose multiprocessors are not known.
 
     Source: Megatron-LM, megatron/core/parallel_state.py, get_nccl_options.
     """
@@ -278,7 +278,7 @@ def dispatcher_flags(job: Job, plan: Plan) -> Flags:
 
 
 def overlap_flags(plan: Plan) -> Flags:
-    """An exchange that runs beside another micro-batch, with the gradients of weights put off so that more can hide.
+    """An expert-parallel all-to-all that another micro-batch overlaps; gradients of weights wait so that more can hide.
 
     Source: Megatron-LM, megatron/core/model_parallel_config.py.
     """

@@ -205,7 +205,7 @@ def whole_number(launch: Launch, flag: Flag) -> int | None:
 
 
 def left_open(flag: Flag) -> str:
-    """What a value hangs on that nobody gave, and how to give it; "" where it is told."""
+    """What a value hangs on that nobody gave, and how to give it; "" where it is known."""
     if not flag.unknown:
         return ""
     if flag.unknown.isdigit():

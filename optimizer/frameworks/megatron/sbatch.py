@@ -165,7 +165,7 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
 
     Source: Megatron-LM, megatron/training/arguments.py, validate_args (connections under TP or CP on devices up to
     Hopper, and not with FSDP; Transformer Engine's offloading), megatron/core/transformer/moe/README.md (several
-    connections for an exchange that overlaps); VENDOR_SETTINGS.
+    connections for an all-to-all that is overlapped); VENDOR_SETTINGS.
     """
     values = {"MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "MASTER_PORT": "29500"}
     values |= VENDOR_SETTINGS.get(job.cluster.device.vendor, {})

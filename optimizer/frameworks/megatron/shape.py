@@ -74,7 +74,7 @@ def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 
 def _window(text: str) -> int:
-    """Tokens of a window that is told by those before and after a token.
+    """Tokens of a window that is given by those before and after a token.
 
     >>> _window("(1023,0)"), _window("none")
     (1024, 0)
@@ -84,7 +84,7 @@ def _window(text: str) -> int:
 
 
 def _layer_pattern(launch: Launch, flag: Flag) -> None:
-    """Which layers are mixtures, from a number or from a Python list such as ([0]*3+[1]*58)."""
+    """Which layers are MoE, from a number or from a Python list such as ([0]*3+[1]*58)."""
     text = "".join(flag.values).replace(" ", "").strip("\"'")
     if is_count(text):
         launch.say("every", int(text), flag.written)

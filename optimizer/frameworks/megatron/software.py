@@ -32,7 +32,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
 
 
 def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
-    """Note what the flags say of the software beside the plan."""
+    """Note what the flags say of the software."""
     note_flags(launch, last, FLAGS)
     settings = launch.settings
     if launch.program == MEGATRON:
@@ -55,7 +55,7 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 
 def _dispatcher(launch: Launch, last: Mapping[str, Flag]) -> None:
-    """How tokens travel where experts are spread: flex takes DeepEP unless it is told otherwise."""
+    """How tokens travel where experts are spread: flex takes DeepEP by default."""
     spread = any(name in last and last[name].value not in ("", "1") for name in EXPERT_DEGREES)
     kind, backend = map(last.get, DISPATCHING)
     if kind is None or kind.value != "flex" or not spread:

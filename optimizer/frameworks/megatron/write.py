@@ -93,7 +93,7 @@ def _filled(flags: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _pipeline(has: Mapping[str, Flag], job: Job, after: Plan) -> dict[str, str | None]:
-    # Prediction layers ask for a layout; a script without one has them where Megatron puts them.
+    # MTP layers ask for a layout; a script without one has them where Megatron puts them.
     model = job.model if PIPELINE[2] in has else replace(job.model, mtp_layers=0)
     flags = _filled(layout_flags(after, model)) if after.pp > 1 else {}
     if PIPELINE[1] in has and PIPELINE[0] in flags:

@@ -104,7 +104,7 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "hidden_dropout": 0.1 if job.stack.features.dropout else 0.0,
         **_recompute(plan),
         **_dispatcher(job, plan),
-        # An exchange beside another micro-batch; recipes let shared experts overlap it, which excludes this.
+        # The all-to-all under another micro-batch; recipes let shared experts overlap it, which excludes this.
         **(dict.fromkeys(OVERLAP, plan.overlap_exchange) if job.model.experts else {}),
         **({"moe_shared_expert_overlap": False} if job.model.experts and plan.overlap_exchange else {}),
         **_offload(job, plan, release),

@@ -187,7 +187,7 @@ def _parts(launch: Launch, values: Values) -> bool:
 def _stage(policy: str, piped: bool) -> int:
     """The ZeRO stage of a policy of resharding, with a pipeline or without.
 
-    With a pipeline, weights stay gathered over the micro-batches of a step unless told otherwise, and gradients are
+    With a pipeline, weights stay gathered over the micro-batches of a step by default, and gradients are
     scattered after the last: what elsewhere is called ZeRO-1.
 
     >>> _stage("default", False), _stage("default", True), _stage("never", False)
@@ -208,7 +208,7 @@ def _batch(launch: Launch, values: Values, dp: int) -> None:
 
 
 def _token_batch(launch: Launch, values: Values, dp: int) -> None:
-    """Batches in tokens: of a micro-batch on a rank, and of a step where it is told."""
+    """Batches in tokens: of a micro-batch on a rank, and of a step where it is given."""
     settings = launch.settings
     length = settings.get("seq_len") or 2048
     settings.setdefault("seq_len", length)
