@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optimizer.base.errors import InvalidFile
@@ -31,7 +31,6 @@ class LoggedRun:
     failure: Failure | None = None
     ranks: int = 1
     remarks: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def records(self) -> tuple[Record, ...]:
