@@ -14,11 +14,12 @@ from typing import Any
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.base.units import GB, GiB
-from optimizer.calibration.row_cluster import read_cluster
-from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_model import read_model
-from optimizer.calibration.row_numbers import flag, integer, number, number_problems
-from optimizer.calibration.row_recipe import (
+from optimizer.calibration.rows.cluster import read_cluster
+from optimizer.calibration.rows.device import device_name
+from optimizer.calibration.rows.model import read_model
+from optimizer.calibration.rows.notes import clean_columns
+from optimizer.calibration.rows.numbers import flag, integer, number, number_problems
+from optimizer.calibration.rows.recipe import (
     dispatcher,
     kept_away,
     number_format,
@@ -29,8 +30,7 @@ from optimizer.calibration.row_recipe import (
     under_recipe,
     usual_vpp,
 )
-from optimizer.calibration.run_notes import clean_columns
-from optimizer.calibration.usual_batch import in_usual_micro_batches
+from optimizer.calibration.rows.usual_batch import in_usual_micro_batches
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack

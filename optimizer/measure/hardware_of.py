@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from optimizer.base.errors import InputError
 from optimizer.calibration.link import LinkFit, fit_link, scaled_link
-from optimizer.calibration.row_device import device_name
+from optimizer.calibration.rows.device import device_name
 from optimizer.catalog import load_cluster, load_device, load_link, preset_device
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.hardware import Cluster, Device, Link, Tier

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache
 from math import log10
 
-from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_network import named_fabric, network_bandwidth, nvlink_share
-from optimizer.calibration.row_numbers import integer, number
+from optimizer.calibration.rows.device import device_name
+from optimizer.calibration.rows.network import named_fabric, network_bandwidth, nvlink_share
+from optimizer.calibration.rows.numbers import integer, number
 from optimizer.catalog import load_cluster, load_link
 from optimizer.catalog.hardware import with_network
 from optimizer.job.hardware import Cluster

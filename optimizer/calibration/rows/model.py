@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.calibration.row_numbers import integer, number
+from optimizer.calibration.rows.numbers import integer, number
 from optimizer.catalog import model_spellings, preset_model
 from optimizer.catalog.readers.model_checks import impossible
 from optimizer.job.model import Experts, Model
