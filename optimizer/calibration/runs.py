@@ -21,6 +21,7 @@ from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.rows.numbers import flag, integer, number, number_problems
 from optimizer.calibration.rows.recipe import (
     dispatcher,
+    in_usual_micro_batches,
     kept_away,
     number_format,
     printed_layout,
@@ -30,7 +31,6 @@ from optimizer.calibration.rows.recipe import (
     under_recipe,
     usual_vpp,
 )
-from optimizer.calibration.rows.usual_batch import in_usual_micro_batches
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack

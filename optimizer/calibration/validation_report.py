@@ -10,8 +10,7 @@ from typing import Any
 
 from optimizer.calibration.groups import device_name, gathered, model_name, source_name
 from optimizer.calibration.scores import Errors, Verdicts
-from optimizer.calibration.suspects import suspicion, worst
-from optimizer.calibration.validation import Priced, Score, Validation
+from optimizer.calibration.validation import Priced, Score, Validation, suspicion, worst
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.charts.chart import Chart, figure, points
 from optimizer.reports.palette import GREY, PALETTE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from optimizer.base.names import one_line, toml_string
-from optimizer.calibration.tier_toml import tier_lines
+from optimizer.calibration.link import tier_lines
 from optimizer.measure.hardware_of import Made
 from optimizer.measure.measured import Measured
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.calibration.rows.cluster import network_bandwidth
 from optimizer.calibration.rows.device import device_name
-from optimizer.calibration.rows.network import network_bandwidth
 from optimizer.calibration.rows.numbers import number_problems
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import validate
