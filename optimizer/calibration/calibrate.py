@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from optimizer.base.errors import InputError
 from optimizer.calibration import settle
-from optimizer.calibration.fit import TIME_PARAMETERS, Fit, fit_times
+from optimizer.calibration.fit import TIME_PARAMETERS, TimeFit, fit_times
 from optimizer.calibration.groups import device_name, gathered, model_name, source_name
 from optimizer.calibration.intervals import time_errors, with_intervals
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
@@ -124,12 +124,12 @@ def calibrate(
 
 def _settled_times(
     clean: Sequence[Run], home: Stack, guess: Mapping[str, float], evaluations: int, report: Report
-) -> tuple[Stack, Fit]:
+) -> tuple[Stack, TimeFit]:
     """The parameters of time that the runs tell, fitted from the better of two starts."""
     timed = [run for run in clean if run.step_time]
     free = tuple(name for name in informed(timed) if name not in home.fixed)
 
-    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> Fit:
+    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> TimeFit:
         report(f"times: {len(timed)} runs, {len(names)} parameters")
         under = [_under(run, stack) for run in timed]
         return fit_times(under, stack, free=names, evaluations=evaluations, guess=begin)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.base.errors import InputError
-from optimizer.calibration.least_squares import PRIOR, Solution, solve
-from optimizer.calibration.predict import Batch, batches, step_times
+from optimizer.calibration.least_squares import PRIOR, Optimum, solve
+from optimizer.calibration.predict import PlanBatch, batches, step_times
 from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -36,10 +36,10 @@ TIME_PARAMETERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class TimeFit:
     """The parameters at the least cost, and log(predicted / measured) of each run."""
 
-    solution: Solution
+    solution: Optimum
     residuals: FloatArray
 
     @property
@@ -60,7 +60,7 @@ def fit_times(
     evaluations: int = 40,
     prior: float = PRIOR,
     guess: Mapping[str, float] | None = None,
-) -> Fit:
+) -> TimeFit:
     """Fit `free` parameters so that log(predicted / measured step time) is small for most runs, all else as in `start`.
 
     The soft-L1 loss bounds the pull of wrong rows, table_weights that of long tables, and a prior as strong as one run
@@ -88,7 +88,7 @@ def fit_times(
         prior=prior,
         evaluations=evaluations,
     )
-    return Fit(solution=solution, residuals=solution.errors)
+    return TimeFit(solution=solution, residuals=solution.errors)
 
 
 def table_weights(runs: Sequence[Run]) -> FloatArray:
@@ -107,6 +107,6 @@ def table_weights(runs: Sequence[Run]) -> FloatArray:
     return np.asarray(weights / weights.mean(), dtype=np.float64)
 
 
-def log_error(grouped: Sequence[Batch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
+def log_error(grouped: Sequence[PlanBatch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) of every run [1]."""
     return np.asarray(np.log(step_times(grouped, len(measured), parameters) / measured))

@@ -84,7 +84,7 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
 
 
 def memory_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
-    """Half-widths of memory: of plain plans, and of mixtures and plans that recompute where such runs print a peak."""
+    """Half-widths of memory: of plain plans, and of MoE models and plans that recompute where such runs have a peak."""
     kinds, scores = memory_categories(left, runs), np.abs(left.errors)
     widths: dict[str, float] = {}
     for kind in dict.fromkeys(("", *kinds)):
@@ -143,7 +143,7 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths at the slope whose intervals are shortest on average; few runs tell no slope.
 
-    Steps of less than STARVED_MFU have widths of their own, and of the others mixtures, where there are such runs.
+    Steps of less than STARVED_MFU have widths of their own, and of the others MoE models, where there are such runs.
     """
     hardness, kinds = _hardness(left, runs), time_categories(left, runs)
     starved = kinds == STARVED

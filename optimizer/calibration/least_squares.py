@@ -20,7 +20,7 @@ EDGE = 0.005  # on the unit scale: nearer to a bound than this is on it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solution:
+class Optimum:
     """Parameters at the least cost: places between their bounds, homes of their priors, and the curvature there.
 
     errors: of every run there.
@@ -86,7 +86,7 @@ def solve(
     weights: FloatArray | float = 1.0,
     prior: float = PRIOR,
     evaluations: int = 40,
-) -> Solution:
+) -> Optimum:
     """Least sum of weighted soft-L1 losses of `errors` and of squared distances from home, from a first guess.
 
     Each parameter moves on [0, 1] between its bounds, in log where they are positive and far apart. `cost` is what was
@@ -115,7 +115,7 @@ def solve(
         return np.concatenate([derivatives(errors, names, unit, errors_at(tuple(unit))), prior * np.eye(count)])
 
     optimum = least_squares(residuals, start, jac=slopes, bounds=(0, 1), loss=loss, f_scale=SCALE, max_nfev=evaluations)
-    return Solution(
+    return Optimum(
         names=tuple(names),
         unit=optimum.x,
         home=centre,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.least_squares import PRIOR, SCALE, Solution, solve
-from optimizer.calibration.predict import Batch, batches
+from optimizer.calibration.least_squares import PRIOR, SCALE, Optimum, solve
+from optimizer.calibration.predict import PlanBatch, batches
 from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -32,7 +32,7 @@ class MemoryFit:
     `informative` counts peaks, runs out of memory or verdicts wrong before the fit, whichever are most.
     """
 
-    solution: Solution | None
+    solution: Optimum | None
     residuals: FloatArray
     informative: int
     verdicts: int
@@ -73,14 +73,14 @@ def measured_memory(runs: Sequence[Run]) -> Peaks:
     )
 
 
-def log_memory_error(grouped: Sequence[Batch], peaks: Peaks, parameters: Mapping[str, float]) -> FloatArray:
+def log_memory_error(grouped: Sequence[PlanBatch], peaks: Peaks, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) peak of every run [1]."""
     predicted = predicted_memory(grouped, len(peaks.memory), parameters)
     return np.asarray(np.log(np.choose(peaks.counted, predicted) / peaks.memory))
 
 
 def predicted_memory(
-    grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]
+    grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Peaks of every run as each of COUNTED, without pricing its time [B]."""
     reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
@@ -148,7 +148,7 @@ def _balance(failed: NDArray[np.bool_]) -> FloatArray:
     return np.asarray(np.sqrt(share), dtype=np.float64)
 
 
-def _excess(grouped: Sequence[Batch], runs: Sequence[Run], start: Stack, values: Mapping[str, float]) -> FloatArray:
+def _excess(grouped: Sequence[PlanBatch], runs: Sequence[Run], start: Stack, values: Mapping[str, float]) -> FloatArray:
     """log(reserved / usable memory) of every run, above zero where it cannot fit [1]."""
     if not runs:
         return np.zeros(0)

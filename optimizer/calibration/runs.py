@@ -22,8 +22,8 @@ from optimizer.calibration.rows.numbers import flag, integer, number, number_pro
 from optimizer.calibration.rows.recipe import (
     dispatcher,
     in_usual_micro_batches,
-    kept_away,
     number_format,
+    offloaded_modules,
     printed_layout,
     recomputation,
     schedule,
@@ -147,8 +147,8 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
 def stack_for(row: Row, assumed: list[str]) -> str:
     """The stack preset that a row names, else that of the same software, else its vendor's usual one, with a remark.
 
-    >>> said: list[str] = []
-    >>> stack_for({"stack": "maxtext-2025", "gpu": "TPU v6e"}, said), stack_for({"gpu": "H100"}, said), said
+    >>> assumed: list[str] = []
+    >>> stack_for({"stack": "maxtext-2025", "gpu": "TPU v6e"}, assumed), stack_for({"gpu": "H100"}, assumed), assumed
     ('maxtext', 'megatron-core', ['stack maxtext for maxtext-2025', 'stack megatron-core for blank'])
     """
     name = row.get("stack", "")
@@ -180,7 +180,7 @@ def family(stack: str) -> str:
 def _usual_stack(row: Row) -> str:
     """The stack of a row that names none that is known: its device's usual one, for a MoE model that of MOE_STACK.
 
-    Mixtures of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the exchange.
+    Models of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the all-to-all.
     """
     try:
         device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
@@ -243,7 +243,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
     )
-    if modules := kept_away(row):
+    if modules := offloaded_modules(row):
         plan = replace(plan, activation_offload=share_there(job, plan, modules))
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
@@ -263,8 +263,8 @@ def one_micro_batch(row: Row) -> bool:
 def chips(row: Row, assumed: list[str]) -> int:
     """Devices of a row: one is one chip; a table that counts the two cores of each says so with the slice's name.
 
-    >>> said: list[str] = []
-    >>> chips({"gpu": "TPU v5p-1024", "gpus": "1024"}, said), said
+    >>> assumed: list[str] = []
+    >>> chips({"gpu": "TPU v5p-1024", "gpus": "1024"}, assumed), assumed
     (512, ['512 chips of two cores each'])
     """
     count = integer(row, "gpus")

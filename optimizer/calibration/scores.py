@@ -51,7 +51,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PlanChoice:
     """How well the model ranks plans: regret of its first choice, rank correlation, over groups of runs."""
 
     groups: int
@@ -112,7 +112,7 @@ def ranks(values: FloatArray) -> FloatArray:
     return np.asarray(mean[inverse], dtype=np.float64)
 
 
-def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Choice | None:
+def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> PlanChoice | None:
     """Regret and rank correlation over groups of (predicted, measured) times; None without groups.
 
     The correlation is the mean over the groups of at least three runs.
@@ -121,7 +121,7 @@ def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Choice | None:
         return None
     regrets = [regret(predicted, measured) for predicted, measured in groups]
     correlations = [spearman(predicted, measured) for predicted, measured in groups if len(measured) >= 3]
-    return Choice(
+    return PlanChoice(
         groups=len(groups),
         mean_regret=float(np.mean(regrets)),
         p90_regret=float(np.quantile(regrets, 0.9)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Solution
+from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Optimum
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 Fitted = TypeVar("Fitted")
@@ -43,7 +43,7 @@ AT_BOUND: Mapping[tuple[str, str], str] = {
 
 def settled(
     fit: Callable[[Stack, Sequence[str], Mapping[str, float]], Fitted],
-    solution_of: Callable[[Fitted], Solution | None],
+    solution_of: Callable[[Fitted], Optimum | None],
     start: Stack,
     free: Sequence[str],
     first: Fitted,

@@ -12,7 +12,7 @@ from optimizer.calibration.groups import device_name, gathered, model_name, plan
 from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
-from optimizer.calibration.scores import Choice, Errors, Verdicts, choice_of, errors_of
+from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.formula import COMPUTE
 from optimizer.objectives.step.interval import Interval, interval, mfu
@@ -30,7 +30,7 @@ BY: Mapping[str, Callable[[Run], str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
+class PricedRun:
     """One row and what was predicted for it: times [s], memory [B]; all None where it is refused."""
 
     run: Run
@@ -66,14 +66,14 @@ class Score:
     reserved: Errors | None
     memory_coverage: float | None
     verdicts: Verdicts
-    choice: Choice | None
+    choice: PlanChoice | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
     """Every row in its order, and the scores: of all rows first, then by source, stack, device and model."""
 
-    rows: tuple[Priced, ...]
+    rows: tuple[PricedRun, ...]
     scores: tuple[Score, ...]
 
     @property
@@ -106,22 +106,22 @@ def validate(runs: Sequence[Run]) -> Validation:
     return Validation(rows=tuple(rows), scores=tuple(scores))
 
 
-def _scores(by: str, key: Callable[[Run], str], clean: Sequence[Priced]) -> list[Score]:
+def _scores(by: str, key: Callable[[Run], str], clean: Sequence[PricedRun]) -> list[Score]:
     groups = gathered(clean, lambda row: key(row.run))
     return [score(by, str(name), members) for name, members in sorted(groups.items(), key=lambda group: str(group[0]))]
 
 
-def priced(runs: Sequence[Run]) -> list[Priced]:
+def priced(runs: Sequence[Run]) -> list[PricedRun]:
     """Predicted time, interval, memory and verdict of every run, in order."""
     costs = predict(batches(runs), len(runs))
     rows = []
     for place, run in enumerate(runs):
         if run.job is None or run.plan is None:
-            rows.append(Priced(run=run))
+            rows.append(PricedRun(run=run))
             continue
         step, reserved = float(costs.step_time[place]), float(costs.reserved[place])
         rows.append(
-            Priced(
+            PricedRun(
                 run=run,
                 step_time=step,
                 interval=interval(run.job, run.plan, step),
@@ -134,7 +134,7 @@ def priced(runs: Sequence[Run]) -> list[Priced]:
     return rows
 
 
-def score(by: str, name: str, rows: Sequence[Priced]) -> Score:
+def score(by: str, name: str, rows: Sequence[PricedRun]) -> Score:
     """The errors of one group of clean rows."""
     timed = [row for row in rows if row.step_time and row.run.step_time]
     covered = [
@@ -162,24 +162,24 @@ def _share(hits: Sequence[bool]) -> float | None:
     return sum(hits) / len(hits) if hits else None
 
 
-def _predicted_memory(row: Priced) -> float:
+def _predicted_memory(row: PricedRun) -> float:
     kind = counted(row.run)
     outside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
     return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + outside
 
 
-def _memory_errors(rows: Sequence[Priced]) -> Errors | None:
+def _memory_errors(rows: Sequence[PricedRun]) -> Errors | None:
     return errors_of([_predicted_memory(row) for row in rows], [row.run.memory or 1.0 for row in rows])
 
 
-def _memory_covered(row: Priced) -> bool:
+def _memory_covered(row: PricedRun) -> bool:
     if row.run.job is None or row.run.plan is None or row.run.memory is None:
         return False
     within = interval(row.run.job, row.run.plan, _predicted_memory(row), "memory")
     return within.low <= row.run.memory <= within.high
 
 
-def _verdicts(rows: Sequence[Priced]) -> Verdicts:
+def _verdicts(rows: Sequence[PricedRun]) -> Verdicts:
     outcomes = [(row.run.out_of_memory, bool(row.fits)) for row in rows if row.run.out_of_memory is not None]
     return Verdicts(
         fits_predicted_fits=outcomes.count((False, True)),
@@ -189,7 +189,7 @@ def _verdicts(rows: Sequence[Priced]) -> Verdicts:
     )
 
 
-def _choices(timed: Sequence[Priced]) -> list[tuple[FloatArray, FloatArray]]:
+def _choices(timed: Sequence[PricedRun]) -> list[tuple[FloatArray, FloatArray]]:
     """(predicted, measured) times of every group of runs with at least two plans."""
     groups = []
     for members in gathered(timed, lambda row: plan_group(row.run)).values():
@@ -200,13 +200,13 @@ def _choices(timed: Sequence[Priced]) -> list[tuple[FloatArray, FloatArray]]:
     return groups
 
 
-def worst(rows: Sequence[Priced], count: int = 10) -> list[Priced]:
+def worst(rows: Sequence[PricedRun], count: int = 10) -> list[PricedRun]:
     """The clean rows farthest from their measurement, in log; the farthest first."""
     timed = [row for row in rows if row.clean and row.ratio]
     return sorted(timed, key=lambda row: -abs(log(row.ratio or 1.0)))[:count]
 
 
-def suspicion(row: Priced) -> str:
+def suspicion(row: PricedRun) -> str:
     """What may be wrong with a prediction or a row: extrapolation, assumptions, a doubtful term, the row itself."""
     reasons = list(row.interval.reasons) if row.interval else []
     if row.run.assumed:
@@ -220,7 +220,7 @@ def suspicion(row: Priced) -> str:
     return "; ".join([*reasons, _dominant(row)])
 
 
-def _dominant(row: Priced) -> str:
+def _dominant(row: PricedRun) -> str:
     """The largest term of the predicted time besides compute if it is large, otherwise compute."""
     terms = {name: value for name, value in (row.terms or {}).items() if name not in burning(COMPUTE)}
     if not terms or not row.step_time:

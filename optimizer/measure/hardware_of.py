@@ -13,7 +13,7 @@ from optimizer.catalog import load_cluster, load_device, load_link, preset_devic
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.measure.fit_products import ProductFit, fit_products
-from optimizer.measure.measured import Measured
+from optimizer.measure.measured import NodeMeasurements
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.protocols import quantities
@@ -46,7 +46,7 @@ class Made:
         return self.cluster.device
 
 
-def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name: str = "measured") -> Made:
+def hardware_of(measured: NodeMeasurements, *, device: str = "", cluster: str = "", name: str = "measured") -> Made:
     """What was measured, fitted; the rest is the catalogue's.
 
     `device` and `cluster` name presets where the machine's own name does not tell them. Raises InputError for names
@@ -71,7 +71,7 @@ def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name
     )
 
 
-def _base(measured: Measured, device: str, cluster: str) -> Device | None:
+def _base(measured: NodeMeasurements, device: str, cluster: str) -> Device | None:
     """The catalogue's device, None for a machine that it does not have."""
     if device:
         return load_device(device)
@@ -85,7 +85,9 @@ def _base(measured: Measured, device: str, cluster: str) -> Device | None:
         return None
 
 
-def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[Device, float, float, ProductFit]:
+def _device(
+    measured: NodeMeasurements, base: Device | None, notes: list[str]
+) -> tuple[Device, float, float, ProductFit]:
     """The device, the best rates of a product and of memory, and the fitted curve."""
     machine, dtype = measured.machine, FAMILY[measured.machine.dtype]
     family = "bf16"  # the curve that 16-bit products share
@@ -122,7 +124,7 @@ def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[
     return unit, best, stream, fit
 
 
-def stream_rate(measured: Measured) -> float:
+def stream_rate(measured: NodeMeasurements) -> float:
     """Memory bandwidth that kernels reach: the best sum of two arrays beyond caches, else the best measured [B/s]."""
     sums = [t for t in measured.memory if t.kind in ("add", "copy")]
     if not sums:
@@ -132,7 +134,7 @@ def stream_rate(measured: Measured) -> float:
 
 
 def _tiers(
-    measured: Measured, template: Cluster | None, notes: list[str]
+    measured: NodeMeasurements, template: Cluster | None, notes: list[str]
 ) -> tuple[tuple[Tier, ...], dict[str, LinkFit]]:
     """The tiers, those that were measured fitted, and the fits.
 
@@ -158,7 +160,7 @@ def _tiers(
     return tuple(made), links
 
 
-def _unknown_tiers(measured: Measured) -> tuple[Tier, ...]:
+def _unknown_tiers(measured: NodeMeasurements) -> tuple[Tier, ...]:
     """Tiers of a machine that no catalogue has: a node, and a network where several nodes were measured."""
     machine = measured.machine
     node = [sample for sample in measured.collectives if sample.nodes == 1]

@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.catalog import load_device
 from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import Made
-from optimizer.measure.measured import Measured
+from optimizer.measure.measured import NodeMeasurements
 from optimizer.reports.render.json import as_json
 from optimizer.reports.report import Report, Table, Value, cell, columns, notes, section
 
@@ -28,7 +28,7 @@ FORMULAS = (
 )
 
 
-def figures(made: Made, measured: Measured) -> Iterator[tuple[str, float, str, float | None]]:
+def figures(made: Made, measured: NodeMeasurements) -> Iterator[tuple[str, float, str, float | None]]:
     """Name, measured value, unit, and what the catalogue says, None where it says nothing."""
     base = load_device(made.device.name) if made.known else None
     dtype = next(key for key, value in made.device.measured_matmul.items() if value == made.best)
@@ -49,7 +49,7 @@ def figures(made: Made, measured: Measured) -> Iterator[tuple[str, float, str, f
             yield kind.replace("_", " "), max(rates), "B/s", None
 
 
-def measured_report(made: Made, measured: Measured) -> Report:
+def measured_report(made: Made, measured: NodeMeasurements) -> Report:
     """Tables of what was measured and fitted, and every sentence that a reader must mind."""
     machine = measured.machine
     shares = [
@@ -91,7 +91,7 @@ def catalogue_lines(made: Made) -> list[str]:
     return lines
 
 
-def _straggler(measured: Measured) -> list[str]:
+def _straggler(measured: NodeMeasurements) -> list[str]:
     """A rank whose product takes longer than the median's."""
     ranks = np.array(measured.ranks)
     if ranks.size < 3:
@@ -115,7 +115,7 @@ def summary(left_out: tuple[str, ...]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def measured_dict(made: Made, measured: Measured) -> dict[str, Any]:
+def measured_dict(made: Made, measured: NodeMeasurements) -> dict[str, Any]:
     """The same for programs."""
     return {
         "device": made.device.name,

@@ -19,7 +19,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
-from optimizer.studies.room import Room
+from optimizer.studies.memory_need import MemoryNeed
 from optimizer.studies.traffic import Traffic, traffic
 
 COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
@@ -49,7 +49,7 @@ class Hop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
+class PricedTraffic:
     """One kind of collective: `time` of one [s], `sent` by a sending GPU in it [B], `path` by tier, innermost first."""
 
     traffic: Traffic
@@ -110,14 +110,14 @@ class CommunicationStudy:
 
     job: Job
     plan: Plan
-    rows: tuple[Priced, ...]
+    rows: tuple[PricedTraffic, ...]
     layer: LayerRoofline
     estimate: Estimate
 
     @property
-    def room(self) -> Room:
+    def room(self) -> MemoryNeed:
         """The memory that the plan needs."""
-        return Room(reserved=self.estimate.reserved, usable=self.job.usable_memory)
+        return MemoryNeed(reserved=self.estimate.reserved, usable=self.job.usable_memory)
 
     @property
     def compute_time(self) -> float:
@@ -154,7 +154,7 @@ class CommunicationStudy:
         """The kinds of parallelism that communicate, in the order of `rows`."""
         return tuple(dict.fromkeys(row.traffic.parallelism for row in self.rows))
 
-    def of(self, parallelism: str) -> tuple[Priced, ...]:
+    def of(self, parallelism: str) -> tuple[PricedTraffic, ...]:
         """The rows of one kind of parallelism."""
         return tuple(row for row in self.rows if row.traffic.parallelism == parallelism)
 
@@ -170,7 +170,7 @@ def communication(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> Communication
     return CommunicationStudy(job=job, plan=plan, rows=rows, layer=layer, estimate=estimate)
 
 
-def sent_by_tier(job: Job, plan: Plan, rows: Sequence[Priced]) -> tuple[float, ...]:
+def sent_by_tier(job: Job, plan: Plan, rows: Sequence[PricedTraffic]) -> tuple[float, ...]:
     """What a GPU sends for one layer and micro-batch to peers in each tier, innermost first [B].
 
     What data parallelism sends once per step is shared by the micro-batches.
@@ -183,7 +183,7 @@ def sent_by_tier(job: Job, plan: Plan, rows: Sequence[Priced]) -> tuple[float, .
     return tuple(sent)
 
 
-def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
+def priced(job: Job, row: Traffic, knobs: Knobs) -> PricedTraffic:
     """One kind of collective with its time, path and energy.
 
     What data parallelism sends once per step runs on the SM share of the knobs, what it sends for every micro-batch at
@@ -210,7 +210,7 @@ def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
         for count, paths, tier in zip(crossed.traversals, _paths(crossed), job.cluster.tiers, strict=True)
     )
     sent = float(volume_per_rank(row.kind, row.message, row.ranks))
-    return Priced(traffic=row, time=time, sent=sent, path=path)
+    return PricedTraffic(traffic=row, time=time, sent=sent, path=path)
 
 
 def _paths(crossed: Hops) -> list[float]:

@@ -15,7 +15,7 @@ from optimizer.reports.terms import label
 
 if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
-    from optimizer.studies.communication import CommunicationStudy, Priced
+    from optimizer.studies.communication import CommunicationStudy, PricedTraffic
     from optimizer.studies.intensity import LayerRoofline
 
 KINDS = {
@@ -83,7 +83,7 @@ def step_line(study: CommunicationStudy) -> str:
     )
 
 
-def name_of(row: Priced) -> str:
+def name_of(row: PricedTraffic) -> str:
     """A collective's name for people: its parallelism and kind."""
     return f"{row.traffic.parallelism.upper()} {KINDS[row.traffic.kind]}"
 
@@ -125,7 +125,7 @@ def roofline_record(layer: LayerRoofline) -> Record:
     }
 
 
-def communication_record(row: Priced) -> Record:
+def communication_record(row: PricedTraffic) -> Record:
     """One kind of collective, SI units, hops of each tier in columns of their own."""
     traffic = row.traffic
     record: dict[str, Value] = {
@@ -161,18 +161,18 @@ def _table(heads: Sequence[Column], rows: Sequence[Sequence[Sequence[Value]]]) -
     return Table(heads, [(number, *cells) for number, found in enumerate(rows, start=1) for cells in found])
 
 
-def _volume(row: Priced) -> Sequence[Value]:
+def _volume(row: PricedTraffic) -> Sequence[Value]:
     t = row.traffic
     volumes = (row.volume_per_step, row.total_volume)
     return (name_of(row), t.purpose, t.ranks, t.message, t.per_layer, t.per_step, *volumes)
 
 
-def _cost(row: Priced) -> Sequence[Value]:
+def _cost(row: PricedTraffic) -> Sequence[Value]:
     times = (row.time, row.time_per_layer, row.time_per_step)
     return (name_of(row), *times, row.energy, row.energy_per_layer, row.total_energy)
 
 
-def _hops(row: Priced) -> Sequence[Sequence[Value]]:
+def _hops(row: PricedTraffic) -> Sequence[Sequence[Value]]:
     return [
         (name_of(row), hop.tier, hop.traversals, hop.message, hop.latency, hop.volume, hop.sent, hop.energy)
         for hop in row.path

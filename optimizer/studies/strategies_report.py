@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
     from optimizer.studies.communication import CommunicationStudy
-    from optimizer.studies.networks import Verdict
-    from optimizer.studies.room import Room
+    from optimizer.studies.memory_need import MemoryNeed
+    from optimizer.studies.networks import NetworkVerdict
     from optimizer.studies.strategies import Strategy
 
 PER_LAYER = columns("strategy | messages [1] | largest [B] | sent by a GPU [B] | time [s] | energy [J]")
@@ -75,7 +75,7 @@ def strategies_report(job: Job, strategies: Sequence[Strategy], assumed: Sequenc
 
 
 def networks_report(
-    job: Job, plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed: Sequence[str] = ()
+    job: Job, plan: Plan, verdicts: Sequence[NetworkVerdict], room: MemoryNeed, assumed: Sequence[str] = ()
 ) -> Report:
     """What crosses each network, compared with the compute of the step, and the MFU on it."""
     narrow = [v.network.name for v in verdicts if v.bottleneck]
@@ -94,7 +94,7 @@ def networks_report(
     )
 
 
-def networks_chart(verdicts: Sequence[Verdict]) -> Chart:
+def networks_chart(verdicts: Sequence[NetworkVerdict]) -> Chart:
     """What crosses each network, and the compute of the step."""
     labels = [f"{v.network.name}\n{cell(v.network.link.bandwidth, 'B/s')} per GPU" for v in verdicts]
     series = (
@@ -162,7 +162,7 @@ def remarks(strategies: Sequence[Strategy]) -> list[str]:
     return lines
 
 
-def network_record(v: Verdict) -> Record:
+def network_record(v: NetworkVerdict) -> Record:
     """One network, SI units; a bandwidth that no network would reach is empty."""
     return {
         "network": v.network.name,
@@ -192,7 +192,7 @@ def strategy_record(each: Strategy) -> Record:
     return record | {"note": ", ".join(each.remarks)}
 
 
-def _network(v: Verdict) -> Sequence[Value]:
+def _network(v: NetworkVerdict) -> Sequence[Value]:
     times = (v.communication, v.compute, v.needed, v.exposed)
     return (v.network.name, v.network.link.bandwidth, *times, v.mfu, "yes" if v.bottleneck else "no")
 

@@ -1,6 +1,6 @@
 """Every kind of collective of a training step: its message, its group, and how often it happens. No times here.
 
-The messages are those of the bill, counted over the layers of the stages as `objectives.step.price` counts their
+The messages are those of the layer costs, counted over the layers of the stages as `objectives.step.price` counts their
 seconds; a test holds the two together.
 """
 
@@ -52,7 +52,7 @@ OF = {EMBEDDING: " of the embedding", HEAD: " of the head"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class MessageCount:
     """What layers of one kind (all, where it is empty) send of a message.
 
     per_pass: messages of one rank for a micro-batch, all layers together; per_step, in_total: as in Traffic.
@@ -76,8 +76,8 @@ def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]
     """Every collective of a step, by kind; groups of one GPU send nothing and are left out."""
     plans = Plans.of([plan])
     step = Step(bill=bill_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
-    parts = (*in_layers(step), *between_stages(step), *once_per_step(step, knobs))
-    rows: dict[object, list[Part]] = {}
+    parts = (*in_layers(step), *between_stages(step), *per_step_messages(step, knobs))
+    rows: dict[object, list[MessageCount]] = {}
     for part in parts:
         if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
             rows.setdefault(part.key, []).append(part)
@@ -86,7 +86,7 @@ def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]
     return tuple(sorted(traffic, key=lambda row: ORDER.index(row.parallelism)))
 
 
-def in_layers(step: Step) -> Iterator[Part]:
+def in_layers(step: Step) -> Iterator[MessageCount]:
     """What layers, the head and sharded weights send for every micro-batch, by kind of layer."""
     for kind, everywhere in kinds_of(step.bill.job.model).items():
         stage, stages = int(step.slowest[0]), step.stages
@@ -95,8 +95,8 @@ def in_layers(step: Step) -> Iterator[Part]:
             yield _in_layers(step, message, kind, here, everywhere)
             if message.phase == FORWARD and message.parallelism != DP and kind in LAYERS:
                 # Recomputing a layer sends again what its forward pass did, but keeps the weights that it gathered.
-                again = float(stages.recomputed[kind][stage, 0])
-                yield _in_layers(step, message, kind, again, _recomputed(step, kind, everywhere))
+                recomputed = float(stages.recomputed[kind][stage, 0])
+                yield _in_layers(step, message, kind, recomputed, _recomputed(step, kind, everywhere))
         for message in recomputed_messages(step.bill, kind):
             yield _in_layers(step, message, kind, here, everywhere)
 
@@ -121,13 +121,13 @@ def recomputed_messages(bill: Bill, kind: str) -> Iterator[Message]:
                 yield replace(message, purpose=f"recomputed {message.purpose}")
 
 
-def between_stages(step: Step) -> Iterator[Part]:
+def between_stages(step: Step) -> Iterator[MessageCount]:
     """Activations forward and their gradients back over every boundary of virtual stages."""
     plans = step.bill.plans
     boundaries = float(plans.pp[0] * plans.vpp[0] - 1)
     for message in boundary_messages(step.bill.job, plans):
         times, senders = float(message.times[0]), 1.0 if message.kind == "point_to_point" else float(message.ranks[0])
-        yield Part(
+        yield MessageCount(
             message=message,
             kind="",
             per_pass=times * boundaries,
@@ -136,7 +136,7 @@ def between_stages(step: Step) -> Iterator[Part]:
         )
 
 
-def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
+def per_step_messages(step: Step, knobs: Knobs) -> Iterator[MessageCount]:
     """Gradients and weights once per step, in buckets, which need not be whole."""
     bill, last = step.bill, int(step.last[0])
     job, layers = bill.job, sum(n for kind, n in kinds_of(bill.job.model).items() if kind in LAYERS)
@@ -144,7 +144,7 @@ def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
     for message in bucket_messages(job, bill.plans, bill.groups, knobs):
         part = "experts" if message.purpose.endswith("of experts") else "shared"
         each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
-        yield Part(
+        yield MessageCount(
             message=message,
             kind="",
             per_pass=each * float(getattr(layer, part)[0]) * layers,
@@ -153,7 +153,7 @@ def once_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
         )
 
 
-def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
+def _row(parts: Sequence[MessageCount], counts: Mapping[str, float]) -> Traffic:
     """Parts of one message as one row."""
     message, of_layers = parts[0].message, [part for part in parts if not part.kind or part.kind in counts]
     kinds = {part.kind for part in of_layers}
@@ -172,10 +172,10 @@ def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
     )
 
 
-def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere: float) -> Part:
+def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere: float) -> MessageCount:
     """A message that layers of a kind send for every micro-batch: so many on the slowest stage, so many in all."""
     times = float(message.times[0])
-    return Part(
+    return MessageCount(
         message=message,
         kind=kind,
         per_pass=times * everywhere,

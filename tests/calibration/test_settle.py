@@ -11,7 +11,7 @@ import pytest
 
 from optimizer.calibration.calibrate import calibrate
 from optimizer.calibration.fit import fit_times, table_weights
-from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Solution
+from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Optimum
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.settle import NOT_IDENTIFIED, anew
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
@@ -78,7 +78,7 @@ def test_a_fact_is_not_fitted(runs: list[Run], lab: Stack) -> None:
 
 def test_of_two_parameters_that_only_their_sum_tells_one_goes() -> None:
     told = np.array([[1.0, 1.0], [1.0, 1.0]]) * 1e4 + np.eye(2) * 16
-    solution = Solution(
+    solution = Optimum(
         names=("launch", "gemm_efficiency"),
         unit=np.array([0.5, 0.9]),
         home=np.array([0.45, 0.5]),

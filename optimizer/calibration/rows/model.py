@@ -16,10 +16,10 @@ from optimizer.job.model import Experts, Model
 
 Row = Mapping[str, str]
 GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
-# what the columns of a row cannot describe: state-space and linear attention, latent attention; and mixtures, unless
+# what the columns of a row cannot describe: state-space and linear attention, latent attention; and MoE layers, unless
 # the row has the columns that describe them
 OTHER_LAYERS = re.compile(r"mamba|jamba|nemotronh|nemotronv3|qwen3next|qwen3.5|deepseek|kimi")
-MIXTURE = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
+MOE_NAMES = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
 EXPERTS = {"count": "experts", "top_k": "topk", "ffn_hidden": "moe_ffn_hidden"}
 # "Llama 3 70B, 4-layer proxy", "llama3-405b, layers 4": so many layers of a model
 PROXY = re.compile(r"[\s,;:(-]*(?:(\d+)[\s-]*layers?|layers?\s*[=:]?\s*(\d+))(?:[\s-]*proxy)?\)?\s*$", re.IGNORECASE)
@@ -88,7 +88,7 @@ def _expert_columns(row: Row) -> dict[str, Any]:
 
 
 def _experts(row: Row) -> Experts | None:
-    """The mixture that a row describes, None where it describes none."""
+    """The MoE layers that a row describes, None where it describes none."""
     columns = _expert_columns(row)
     if len(columns) < len(EXPERTS):
         return None
@@ -108,7 +108,7 @@ _DIMENSIONS = {
 
 def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Model:
     experts, plain = _experts(row), _plain(row.get("model", ""))
-    if OTHER_LAYERS.search(plain) or (MIXTURE.search(plain) and not experts):
+    if OTHER_LAYERS.search(plain) or (MOE_NAMES.search(plain) and not experts):
         raise InputError(
             f"model {row['model']!r} is no preset and has layers that the columns of a row cannot describe"
         )
@@ -170,8 +170,8 @@ def _preset_model(name: str) -> Model | None:
         raise InputError(f"model {name!r} cannot be read") from None
     inside = re.search(r"\((.*?)\)", name)
     spellings = [re.sub(r"\(.*?\)", "", name), *([inside[1]] if inside else [])]
-    known = next((found for text in spellings if (found := _model_index().get(_plain(text)))), None)
-    return preset_model(known) if known else None
+    name_of_preset = next((preset for text in spellings if (preset := _model_index().get(_plain(text)))), None)
+    return preset_model(name_of_preset) if name_of_preset else None
 
 
 def _plain(name: str) -> str:

@@ -119,7 +119,7 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     return named if named in RECOMPUTE else "none"
 
 
-def kept_away(row: Mapping[str, str]) -> tuple[str, ...]:
+def offloaded_modules(row: Mapping[str, str]) -> tuple[str, ...]:
     """The modules whose inputs a row keeps on the host.
 
     >>> kept_away({"offload_modules": "expert_fc1,moe_act"})

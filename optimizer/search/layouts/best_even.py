@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.objectives.step.host_room import held
 from optimizer.objectives.step.price import price_bill
@@ -26,7 +26,7 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     if not len(chosen):
         return None
     some = points.take(chosen)
-    plans = [laid_out(job, plan) for plan in some.plans.plans()]
+    plans = [with_assigned_layers(job, plan) for plan in some.plans.plans()]
     placed = some.bill.placed([plan.placement for plan in plans])
     costs = price_bill(placed, some.knobs)
     fits = (costs.reserved <= safe_memory(job)) & held(placed, some.knobs)
