@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optimizer.calibration.fit import log_error
 from optimizer.calibration.groups import folds
 from optimizer.calibration.leave_out import DEFAULTS, HeldOut, devices_of, held_out, ranges_of
-from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error, measured_memory
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error
 from optimizer.calibration.predict import batches
 from optimizer.calibration.runs import Run
 from optimizer.catalog.intervals import errors_of_others
@@ -100,9 +100,7 @@ def memory_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
 def time_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
     """The category of the step time of each run that was left out: STARVED, else EXPERTS, else ""."""
     slow = _hardness(left, runs) < STARVED_MFU
-    of_moe = np.array(
-        [job is not None and job.model.experts is not None for job in (runs[place].job for place in left.places)]
-    )
+    of_moe = np.array([bool(job and job.model.experts) for job in (runs[place].job for place in left.places)])
     return np.where(slow, STARVED, np.where(of_moe, EXPERTS, ""))
 
 
@@ -137,7 +135,7 @@ def time_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatAr
 
 def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured memory) of every run [1]."""
-    return log_memory_error(batches(runs), measured_memory(runs), parameters)
+    return log_memory_error(batches(runs), runs, parameters)
 
 
 def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
@@ -165,20 +163,14 @@ def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _hardness(left: HeldOut, runs: Sequence[Run]) -> FloatArray:
-    """MFU of each left-out prediction [1]."""
-    return np.array([_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)])
+    """MFU of each left-out prediction, which is what the interval will see [1]."""
+    pairs = [(runs[place], float(np.exp(error))) for place, error in zip(left.places, left.errors, strict=True)]
+    return np.array([mfu(run.job, run.step_time * ratio) if run.job and run.step_time else 1.0 for run, ratio in pairs])
 
 
 def _scales(hardness: FloatArray, slope: float) -> FloatArray:
     """How much wider than the easiest each of these steps is [1]."""
     return np.array([difficulty(share, slope) for share in hardness])
-
-
-def _utilisation(run: Run, error: float) -> float:
-    """MFU of the left-out prediction, which is what the interval will see."""
-    if run.job is None or not run.step_time:
-        return 1.0
-    return mfu(run.job, run.step_time * float(np.exp(error)))
 
 
 def _enough(left: HeldOut) -> bool:

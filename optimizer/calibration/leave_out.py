@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from optimizer.calibration.fit import table_weights
 from optimizer.calibration.groups import like_runs
-from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, to_unit, values_at
+from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, values_at
 from optimizer.calibration.runs import Run
-from optimizer.job.stack import Stack
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import COORDINATES
 
@@ -67,7 +67,7 @@ def held_out(
 
     Source: Björck, Numerical Methods for Least Squares Problems (1996), section 9.2 for the Gauss-Newton step.
     """
-    unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
+    unit = np.array([np.clip(PARAMETERS[name].place(fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
     left_errors, inside = [], []
     for part, values in zip(parts, refitted(runs, parts, fitted, free, errors, home), strict=True):
@@ -99,11 +99,11 @@ def refitted(
     """The values of `free` for each part after one such step to the runs outside of it."""
     from scipy.optimize import lsq_linear
 
-    unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
+    unit = np.array([np.clip(PARAMETERS[name].place(fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
     jacobian = derivatives(partial(errors, runs), free, unit, at_fit)
     pull = PRIOR * np.eye(len(free))
-    away = np.array([to_unit(name, home[name]) for name in free]) - unit
+    away = np.array([PARAMETERS[name].place(home[name]) for name in free]) - unit
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12
     for part in parts:
         rest = np.setdiff1d(np.arange(len(runs)), part)

@@ -23,7 +23,6 @@ from optimizer.calibration.rows.recipe import (
     dispatcher,
     in_usual_micro_batches,
     number_format,
-    offloaded_modules,
     printed_layout,
     recomputation,
     schedule,
@@ -213,7 +212,6 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     micro_batch = integer(row, "micro_batch", 1)
     global_batch = integer(row, "global_batch", dp * micro_batch if one_micro_batch(row) else None, assumed)
     zero, shard = sharding(row, stack, cluster)
-    sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
     plan = Plan(
         tp=tp,
         cp=cp,
@@ -224,7 +222,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         dp=dp,
         micro_batch=micro_batch,
         num_microbatches=max(1, round(global_batch / (dp * micro_batch))),
-        sequence_parallel=sequence_parallel,
+        sequence_parallel=flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1,
         zero_stage=zero,
         shard=shard,
         recompute=recomputation(row, assumed),
@@ -243,7 +241,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
     )
-    if modules := offloaded_modules(row):
+    if modules := re.findall(r"\w+", row.get("offload_modules", "")):
         plan = replace(plan, activation_offload=share_there(job, plan, modules))
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
@@ -301,9 +299,4 @@ def _one_step(row: Row) -> Row:
 def _group(row: Row) -> str:
     """Rows that differ only in the plan share this key."""
     keys = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
-    return "|".join([_table(row), *(row.get(key, "") for key in keys)])
-
-
-def _table(row: Row) -> str:
-    """What its source calls the table, or the place, that a row is from."""
-    return row.get("table") or row.get("source_ref", "")
+    return "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in keys)])

@@ -57,7 +57,7 @@ def settled(
     """
     stack, fitted, identified = start, first, tuple(free)
     while (solution := solution_of(fitted)) is not None:
-        gone = set(solution.untold(max(1, runs // RUNS_PER_PARAMETER)))
+        gone = set(solution.unidentified(max(1, runs // RUNS_PER_PARAMETER)))
         if gone.issuperset(identified) and identified:
             # Runs far from the start, which all count as outliers, tell nothing sharply; what they tell best moves.
             gone.discard(min(identified, key=lambda name: solution.spreads[name]))

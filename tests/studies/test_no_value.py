@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from optimizer.studies.room import Room
 
 from optimizer.cli import cli
 from optimizer.job.job import Job
@@ -30,7 +31,6 @@ from optimizer.search.why.basin import Basin, Ring
 from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
 from optimizer.studies.communication import communication
 from optimizer.studies.networks import bottleneck, network
-from optimizer.studies.room import Room
 from optimizer.studies.scaling import SERIES, Point, ScalingStudy
 from optimizer.studies.scaling_report import scaling_report
 from optimizer.studies.strategies import Strategy

@@ -119,15 +119,6 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     return named if named in RECOMPUTE else "none"
 
 
-def offloaded_modules(row: Mapping[str, str]) -> tuple[str, ...]:
-    """The modules whose inputs a row keeps on the host.
-
-    >>> kept_away({"offload_modules": "expert_fc1,moe_act"})
-    ('expert_fc1', 'moe_act')
-    """
-    return tuple(re.findall(r"\w+", row.get("offload_modules", "")))
-
-
 def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tuple[int, ...], bool] | None:
     """Layers on each of so many virtual stages as the row's layout has them, and whether MTP layers are among them.
 
