@@ -29,9 +29,12 @@ COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
 class Hop:
     """The links of one tier that one collective crosses.
 
-    `traversals` counts links x messages of all ranks together, each of `message` bytes; `latency` is the time of one
-    of them on an idle link [s], `energy` that of all of them [J]. `sent` is what a GPU sends to peers that it meets in
-    this tier, mean of all ranks [B].
+    Attributes:
+        traversals: links x messages of all ranks together.
+        message: size of each [B].
+        latency: time of one of them on an idle link [s].
+        energy: of all of them [J].
+        sent: by a GPU to peers that it meets in this tier, mean of all ranks [B].
     """
 
     tier: str
@@ -50,7 +53,13 @@ class Hop:
 
 @dataclass(frozen=True, kw_only=True)
 class PricedTraffic:
-    """One kind of collective: `time` of one [s], `sent` by a sending GPU in it [B], `path` by tier, innermost first."""
+    """One kind of collective with its price.
+
+    Attributes:
+        time: of one [s].
+        sent: by a sending GPU in it [B].
+        path: by tier, innermost first.
+    """
 
     traffic: Traffic
     time: float
@@ -64,12 +73,12 @@ class PricedTraffic:
 
     @property
     def time_per_layer(self) -> float:
-        """Time for one layer and micro-batch, nothing hidden [s]."""
+        """Time for one layer and micro-batch, nothing overlapped [s]."""
         return self.traffic.per_layer * self.time
 
     @property
     def time_per_step(self) -> float:
-        """Time for one GPU and step, nothing hidden [s]."""
+        """Time for one GPU and step, nothing overlapped [s]."""
         return self.traffic.per_step * self.time
 
     @property
@@ -115,7 +124,7 @@ class CommunicationStudy:
     estimate: Estimate
 
     @property
-    def room(self) -> MemoryNeed:
+    def memory(self) -> MemoryNeed:
         """The memory that the plan needs."""
         return MemoryNeed(reserved=self.estimate.reserved, usable=self.job.usable_memory)
 
@@ -126,7 +135,7 @@ class CommunicationStudy:
 
     @property
     def communication_time(self) -> float:
-        """All collectives of one GPU and step, nothing hidden [s]."""
+        """All collectives of one GPU and step, nothing overlapped [s]."""
         return sum(row.time_per_step for row in self.rows)
 
     @property

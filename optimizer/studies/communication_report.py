@@ -59,7 +59,7 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
     return Report(
         title=f"{job_title(job)}: what {study.plan.summary()} sends",
         subject=(subject(job),),
-        warning=f"The plan {study.room.warning}." if study.room.warning else "",
+        warning=f"The plan {study.memory.warning}." if study.memory.warning else "",
         conclusion=lines if rows else ("No GPU sends anything.",),
         sections=(
             section("What the messages cost", *charts, on="page"),
@@ -127,17 +127,9 @@ def roofline_record(layer: LayerRoofline) -> Record:
 
 def communication_record(row: PricedTraffic) -> Record:
     """One kind of collective, SI units, hops of each tier in columns of their own."""
-    traffic = row.traffic
+    counts = {name: f"messages_{name}" for name in ("per_layer", "per_step", "in_total")}
     record: dict[str, Value] = {
-        "parallelism": traffic.parallelism,
-        "purpose": traffic.purpose,
-        "collective": traffic.kind,
-        "ranks": traffic.ranks,
-        "stride": traffic.stride,
-        "message_bytes": traffic.message,
-        "messages_per_layer": traffic.per_layer,
-        "messages_per_step": traffic.per_step,
-        "messages_in_total": traffic.in_total,
+        **as_json(row.traffic, kind="collective", message="message_bytes", **counts, once=""),
         "sent_bytes": row.sent,
         "layer_bytes_per_gpu": row.volume_per_layer,
         "step_bytes_per_gpu": row.volume_per_step,
@@ -163,8 +155,8 @@ def _table(heads: Sequence[Column], rows: Sequence[Sequence[Sequence[Value]]]) -
 
 def _volume(row: PricedTraffic) -> Sequence[Value]:
     t = row.traffic
-    volumes = (row.volume_per_step, row.total_volume)
-    return (name_of(row), t.purpose, t.ranks, t.message, t.per_layer, t.per_step, *volumes)
+    counts = (t.ranks, t.message, t.per_layer, t.per_step)
+    return (name_of(row), t.purpose, *counts, row.volume_per_step, row.total_volume)
 
 
 def _cost(row: PricedTraffic) -> Sequence[Value]:

@@ -33,7 +33,7 @@ class Strategy:
     @property
     def fits(self) -> bool:
         """Whether its memory fits on the GPUs."""
-        return self.study is not None and self.study.room.fits
+        return self.study is not None and self.study.memory.fits
 
 
 def pure_plan(job: Job, strategy: str, micro_batch: int = 1) -> Plan:

@@ -32,7 +32,7 @@ class PipelineStudy:
         return self.closed_form / self.timeline.makespan - 1.0
 
     @property
-    def room(self) -> MemoryNeed:
+    def memory(self) -> MemoryNeed:
         """The memory of the fullest stage."""
         return MemoryNeed(reserved=max(self.layout.memory), usable=self.job.usable_memory)
 

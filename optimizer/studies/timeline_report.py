@@ -41,7 +41,7 @@ def timeline_report(study: PipelineStudy, assumed: Sequence[str] = (), *, drawn:
     return Report(
         title=f"{study.job.model.title or study.job.model.name}: timeline of {study.plan.summary()}",
         subject=(f"{subject(study.job)}; {study.plan.schedule} schedule",),
-        warning=f"The plan {study.room.warning}." if study.room.warning else "",
+        warning=f"The plan {study.memory.warning}." if study.memory.warning else "",
         conclusion=reading(study),
         sections=(
             section("When every stage works", *([pipeline_chart(study)] if drawn else []), on="page"),

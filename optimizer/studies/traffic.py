@@ -25,22 +25,26 @@ from optimizer.objectives.step.price import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """One kind of collective. `message` [B] follows nccl-tests; groups have `ranks` GPUs, neighbours `stride` apart.
+    """One kind of collective.
 
-    per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward, none
-    for those of the embedding and the head; what happens `once` per step (gradients and weights in buckets) counts per
-    step instead.
-    per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per step,
-    on the stage that takes longest for these; of sends, how many an inner stage sends.
-    in_total: how many there are in one step, all groups together.
+    Attributes:
+        ranks: GPUs of a group.
+        stride: distance of neighbours in it.
+        message: its size as nccl-tests count it [B].
+        per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward,
+            none for those of the embedding and the head; those once per step count per step instead.
+        per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per
+            step, on the stage that takes longest for these; of sends, how many an inner stage sends.
+        in_total: how many there are in one step, all groups together.
+        once: whether it happens once per step, as gradients and weights in buckets do.
     """
 
     parallelism: str
     purpose: str
     kind: str
-    message: float
     ranks: int
     stride: int
+    message: float
     per_layer: float
     per_step: float
     in_total: float
@@ -55,7 +59,10 @@ OF = {EMBEDDING: " of the embedding", HEAD: " of the head"}
 class MessageCount:
     """What layers of one kind (all, where it is empty) send of a message.
 
-    per_pass: messages of one rank for a micro-batch, all layers together; per_step, in_total: as in Traffic.
+    Attributes:
+        per_pass: messages of one rank for a micro-batch, all layers together.
+        per_step: as in Traffic.
+        in_total: as in Traffic.
     """
 
     message: Message
@@ -67,23 +74,22 @@ class MessageCount:
     @property
     def key(self) -> tuple[int, str, str, bool, float, float, float]:
         """Parts with the same key are one row."""
-        m, once = self.message, self.message.phase == STEP
+        m = self.message
         group = float(m.size[0]), float(m.ranks[0]), float(m.stride[0])
-        return ORDER.index(m.parallelism), m.purpose, m.kind, once, *group
+        return ORDER.index(m.parallelism), m.purpose, m.kind, m.phase == STEP, *group
 
 
 def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]:
     """Every collective of a step, by kind; groups of one GPU send nothing and are left out."""
     plans = Plans.of([plan])
     step = Step(bill=bill_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
-    parts = (*in_layers(step), *between_stages(step), *per_step_messages(step, knobs))
     rows: dict[object, list[MessageCount]] = {}
-    for part in parts:
+    for part in (*in_layers(step), *between_stages(step), *per_step_messages(step, knobs)):
         if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
             rows.setdefault(part.key, []).append(part)
     counts = {kind: count for kind, count in kinds_of(job.model).items() if kind in LAYERS}
-    traffic = [_row(together, counts) for together in rows.values()]
-    return tuple(sorted(traffic, key=lambda row: ORDER.index(row.parallelism)))
+    together = (_row(parts, counts) for parts in rows.values())
+    return tuple(sorted(together, key=lambda row: ORDER.index(row.parallelism)))
 
 
 def in_layers(step: Step) -> Iterator[MessageCount]:
