@@ -15,22 +15,9 @@ from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 
 TIME_PARAMETERS = (
-    "gemm_efficiency",
-    "attention_efficiency",
-    "score_passes",
-    "hbm_efficiency",
-    "elementwise_passes",
-    "launch",
-    "microbatch_overhead",
-    "network_efficiency",
-    "scale_up_efficiency",
-    "collective_skew",
-    "tp_overlap",
-    "dp_overlap",
-    "p2p_overlap",
-    "optimizer_passes",
-    "step_overhead",
-    "straggler",
+    *("gemm_efficiency", "attention_efficiency", "score_passes", "hbm_efficiency", "elementwise_passes", "launch"),
+    *("microbatch_overhead", "network_efficiency", "scale_up_efficiency", "collective_skew", "tp_overlap"),
+    *("dp_overlap", "p2p_overlap", "optimizer_passes", "step_overhead", "straggler"),
 )
 
 

@@ -98,13 +98,12 @@ def predicted(samples: Sequence[CollectiveSample], link: Link, scale_up: Link | 
         tiers.append(Tier(name="network", link=link, size=max(largest, gpus_per_node)))
     device = Device(name="any", peak_flops={}, memory=0.0, memory_nominal=0.0, memory_bandwidth=0.0)
     cluster = Cluster(name="measured", device=device, tiers=tuple(tiers))
+    columns = ("kind", "message", "ranks")
+    kinds, messages, ranks = (np.array([getattr(sample, name) for sample in samples]) for name in columns)
     times = np.empty(len(samples))
-    kinds = np.array([sample.kind for sample in samples])
     for kind in sorted(set(kinds)):
         these = kinds == kind
-        message = np.array([sample.message for sample in samples])[these]
-        ranks = np.array([sample.ranks for sample in samples])[these]
-        times[these] = collective_time(kind, message, span(cluster, ranks, 1), cluster)
+        times[these] = collective_time(kind, messages[these], span(cluster, ranks[these], 1), cluster)
     return times
 
 
@@ -118,7 +117,7 @@ def _chosen(samples: Iterable[CollectiveSample]) -> tuple[CollectiveSample, ...]
 
 
 def link_lines(link: Link, like: str = "") -> list[str]:
-    """What a tier's table says of a link whose protocols are all in `quantities`; `like` names its preset.
+    """The lines of a tier's table about a link whose protocols are all in `quantities`; `like` names its preset.
 
     `half_message` is written too: that of the preset would make each step longer than it was fitted.
     """
@@ -138,13 +137,13 @@ def quantity_lines(link: Link) -> list[str]:
 def tier_lines(tier: Tier, known: bool, notes: Sequence[str] = ()) -> list[str]:
     """A tier of a cluster file whose link `scaled_link` made, from a preset that is known by name or not."""
     link = tier.link
-    inner = [f"p2p_bandwidth_one_way = {toml_string(_rate(link.p2p_bandwidth))}"] if link.p2p_bandwidth else []
+    inner = [f'p2p_bandwidth_one_way = "{link.p2p_bandwidth / 1e9:.6g} GB/s"'] if link.p2p_bandwidth else []
     return [
         "[[tiers]]",
         *(f"# {one_line(note)}" for note in notes),
         f"name = {toml_string(tier.name)}",
         *link_lines(link, link.name.removesuffix(FITTED) if known else ""),
-        f"bandwidth_one_way = {toml_string(_rate(link.bandwidth))}",
+        f'bandwidth_one_way = "{link.bandwidth / 1e9:.6g} GB/s"',
         *inner,
         f"in_switch_reduction = {'true' if link.in_switch_reduction else 'false'}",
         f"topology = {toml_string(link.topology)}",
@@ -152,7 +151,3 @@ def tier_lines(tier: Tier, known: bool, notes: Sequence[str] = ()) -> list[str]:
         f"oversubscription = {float(tier.oversubscription)}",
         *quantity_lines(link),
     ]
-
-
-def _rate(value: float) -> str:
-    return f"{value / 1e9:.6g} GB/s"

@@ -200,9 +200,9 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
-    tp, cp, pp = (integer(row, name, 1) for name in ("tp", "cp", "pp"))
+    degrees = {name: integer(row, name, 1) for name in ("tp", "cp", "ep", "pp")}
+    tp, cp, ep, pp = degrees.values()
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
-    ep = integer(row, "ep", 1)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
@@ -213,11 +213,8 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     global_batch = integer(row, "global_batch", dp * micro_batch if one_micro_batch(row) else None, assumed)
     zero, shard = sharding(row, stack, cluster)
     plan = Plan(
-        tp=tp,
-        cp=cp,
-        ep=ep,
+        **degrees,
         etp=integer(row, "etp", 1) if model.experts else 1,
-        pp=pp,
         vpp=vpp,
         dp=dp,
         micro_batch=micro_batch,

@@ -28,8 +28,13 @@ LARGE = 2**28  # B: what no cache holds
 class Made:
     """A cluster of measured devices, and how well the fits meet what was measured.
 
-    `known`: the catalogue has the device. `links` are the fits by the name of their tier. `best` is the best rate of a
-    product [FLOP/s], `stream` that of memory [B/s]; `told` says in sentences what is not as it seems.
+    Attributes:
+        known: whether the catalogue has the device.
+        products: the fit of the matrix products.
+        best: best rate of a product [FLOP/s].
+        stream: best rate of memory [B/s].
+        links: the fits by the name of their tier.
+        notes: in sentences, what is not as it seems.
     """
 
     cluster: Cluster
@@ -66,9 +71,8 @@ def hardware_of(measured: NodeMeasurements, *, device: str = "", cluster: str = 
         max_gpus=tiers[-1].size,
         host_bandwidth=min(host) if host else template.host_bandwidth if template else Cluster.host_bandwidth,
     )
-    return Made(
-        cluster=own, known=base is not None, products=fit, best=best, stream=stream, links=links, notes=tuple(notes)
-    )
+    known, sentences = base is not None, tuple(notes)
+    return Made(cluster=own, known=known, products=fit, best=best, stream=stream, links=links, notes=sentences)
 
 
 def _base(measured: NodeMeasurements, device: str, cluster: str) -> Device | None:
@@ -104,10 +108,9 @@ def _device(
             memory_bandwidth=stream,
             sms=machine.sms,
         )
-        notes.append(
-            f"no catalogue has {machine.name!r}: the best product that was measured counts as its peak (--device)"
-        )
         efficiency = 1.0
+        why = "the best product that was measured counts as its peak (--device)"
+        notes.append(f"no catalogue has {machine.name!r}: {why}")
     else:
         efficiency = curve_for(base, dtype).memory_efficiency
         unit = replace(base, memory=machine.memory, memory_bandwidth=stream / efficiency)

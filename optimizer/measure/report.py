@@ -32,18 +32,14 @@ def figures(made: Made, measured: NodeMeasurements) -> Iterator[tuple[str, float
     """Name, measured value, unit, and what the catalogue says, None where it says nothing."""
     base = load_device(made.device.name) if made.known else None
     dtype = next(key for key, value in made.device.measured_matmul.items() if value == made.best)
-    yield f"best {dtype} product", made.best, "FLOP/s", base.peak(dtype) if base else None
+    peak = base.peak(dtype) if base else None
+    yield f"best {dtype} product", made.best, "FLOP/s", peak
     yield "memory that kernels reach", made.stream, "B/s", base.memory_bandwidth if base else None
     yield "memory of a GPU", measured.machine.memory, "B", base.memory if base else None
     for kind, seconds in measured.launches.items():
         yield {"host": "launch by the host", "kernel": "smallest kernel"}.get(kind, kind), seconds, "s", None
     if measured.attention:
-        yield (
-            "attention forward",
-            max(row.rate for row in measured.attention),
-            "FLOP/s",
-            base.peak(dtype) if base else None,
-        )
+        yield "attention forward", max(row.rate for row in measured.attention), "FLOP/s", peak
     for kind in ("from_host", "to_host"):
         if rates := [row.bytes / row.seconds for row in measured.memory if row.kind == kind]:
             yield kind.replace("_", " "), max(rates), "B/s", None
@@ -127,10 +123,7 @@ def measured_dict(made: Made, measured: NodeMeasurements) -> dict[str, Any]:
         "collectives": [as_json(row, alpha="alpha_s") for row in alpha_betas(measured.collectives)],
         "fits": {
             "products": {**made.products.parameters, "median_error": made.products.median_error},
-            **{
-                name: {"samples": len(fit.samples), "median_error": fit.median_error}
-                for name, fit in made.links.items()
-            },
+            **{key: {"samples": len(fit.samples), "median_error": fit.median_error} for key, fit in made.links.items()},
         },
         "catalogue": catalogue_lines(made),
         "told": [*made.notes, *_straggler(measured)],
