@@ -198,8 +198,8 @@ def _under(run: Run, stack: Stack) -> Run:
 
 
 def _errors(log_errors: FloatArray) -> Errors:
-    errors_known = errors_of(np.exp(log_errors), np.ones(len(log_errors)))
-    return errors_known or Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
+    nothing = Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
+    return errors_of(np.exp(log_errors), np.ones(len(log_errors))) or nothing
 
 
 def _residuals(errors: FloatArray, memory: MemoryFit) -> dict[str, float]:

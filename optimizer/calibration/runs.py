@@ -200,8 +200,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
-    degrees = {name: integer(row, name, 1) for name in ("tp", "cp", "ep", "pp")}
-    tp, cp, ep, pp = degrees.values()
+    tp, cp, ep, pp = (integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
@@ -213,7 +212,10 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     global_batch = integer(row, "global_batch", dp * micro_batch if one_micro_batch(row) else None, assumed)
     zero, shard = sharding(row, stack, cluster)
     plan = Plan(
-        **degrees,
+        tp=tp,
+        cp=cp,
+        ep=ep,
+        pp=pp,
         etp=integer(row, "etp", 1) if model.experts else 1,
         vpp=vpp,
         dp=dp,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,15 @@ from optimizer.objectives.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Relative errors, predicted / measured - 1, of `runs` runs."""
+    """Relative errors, predicted / measured - 1.
+
+    Attributes:
+        runs: number of runs.
+        mape: mean of the sizes [1].
+        median: of the sizes [1].
+        p90: 90th percentile of the sizes [1].
+        bias: mean of the signed errors [1].
+    """
 
     runs: int
     mape: float
@@ -34,7 +42,7 @@ class Verdicts:
     @property
     def runs(self) -> int:
         """Runs of which it is known whether they fitted."""
-        return sum((self.fits_predicted_fits, self.fits_predicted_oom, self.oom_predicted_fits, self.oom_predicted_oom))
+        return sum(astuple(self))
 
     @property
     def balanced_accuracy(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Which parameters the runs of a stack identify: the others go home, those on a bound are fixed, the rest is refitted."""
+"""Which parameters the runs of a stack identify: others go home, those on a bound are fixed, the rest is refitted."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from math import log
 
 import numpy as np
 
-from optimizer.calibration.groups import device_name, gathered, model_name, plan_group, source_name
+from optimizer.calibration.groups import device_name, gathered, model_name, places_by, plan_group, source_name
 from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
@@ -31,7 +31,17 @@ BY: Mapping[str, Callable[[Run], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PricedRun:
-    """One row and what was predicted for it: times [s], memory [B]; all None where it is refused."""
+    """One row and what was predicted for it, all None where it is refused.
+
+    Attributes:
+        run: the row.
+        step_time: predicted [s].
+        interval: of the step time.
+        reserved: memory of the fullest GPU [B].
+        allocated: the same without fragments [B].
+        fits: whether that is usable.
+        terms: the step time by term [s].
+    """
 
     run: Run
     step_time: float | None = None
@@ -78,7 +88,7 @@ class Validation:
 
     @property
     def doubtful(self) -> int:
-        """Rows that were priced but kept out of the scores, as Run.doubted says."""
+        """Rows that were priced but do not count in the scores, as Run.doubted says."""
         return sum(row.step_time is not None and not row.clean for row in self.rows)
 
     @property
@@ -101,14 +111,11 @@ def validate(runs: Sequence[Run]) -> Validation:
     rows = priced(runs)
     clean = [row for row in rows if row.clean]
     scores = [score("all", "all", clean)] if clean else []
+    of_clean = [row.run for row in clean]
     for by, key in BY.items():
-        scores += _scores(by, key, clean)
+        groups = sorted((str(name), places) for name, places in places_by(of_clean, key).items())
+        scores += [score(by, name, [clean[place] for place in places]) for name, places in groups]
     return Validation(rows=tuple(rows), scores=tuple(scores))
-
-
-def _scores(by: str, key: Callable[[Run], str], clean: Sequence[PricedRun]) -> list[Score]:
-    groups = gathered(clean, lambda row: key(row.run))
-    return [score(by, str(name), members) for name, members in sorted(groups.items(), key=lambda group: str(group[0]))]
 
 
 def priced(runs: Sequence[Run]) -> list[PricedRun]:

@@ -257,14 +257,11 @@ def _guides(measured: Sequence[float]) -> list[Mapping[str, Any]]:
 
 def validation_json(validation: Validation) -> str:
     """schema_version, the scores of every group, and one entry per row of the file in its order."""
-    groups = [group_record(score) for score in validation.scores]
+    groups = []
+    for score in validation.scores:
+        verdicts = asdict(score.verdicts) | {"balanced_accuracy": score.verdicts.balanced_accuracy}
+        groups.append(asdict(score) | {"verdicts": verdicts})
     return json_text({"groups": groups, "rows": [row_record(row) for row in validation.rows]})
-
-
-def group_record(score: Score) -> dict[str, Any]:
-    """One group's errors; the matrix of verdicts and its balanced accuracy under `verdicts`."""
-    accuracy = score.verdicts.balanced_accuracy
-    return asdict(score) | {"verdicts": asdict(score.verdicts) | {"balanced_accuracy": accuracy}}
 
 
 def row_record(row: PricedRun) -> dict[str, Any]:

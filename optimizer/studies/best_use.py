@@ -107,7 +107,7 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
     Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
     for more than the best so far. A job that cannot be asked about counts as one without a plan.
     """
-    swept, outlooks = [], dict[int, Outlook]()
+    swept, outlooks = list[Job](), dict[int, Outlook]()
     for job in jobs:
         with suppress(InputError):
             outlooks[len(swept)] = outlook(job, tuning)

@@ -150,7 +150,7 @@ def communication_record(row: PricedTraffic) -> Record:
 
 def _table(heads: Sequence[Column], rows: Sequence[Sequence[Sequence[Value]]]) -> Table:
     """The rows of every collective, each behind the number of that."""
-    return Table(heads, [(number, *cells) for number, found in enumerate(rows, start=1) for cells in found])
+    return Table(heads, [(number, *cells) for number, lines in enumerate(rows, start=1) for cells in lines])
 
 
 def _volume(row: PricedTraffic) -> Sequence[Value]:
