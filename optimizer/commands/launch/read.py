@@ -91,7 +91,7 @@ def read(
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """Columns of a table of runs that were typed; raises InputError for others."""
     from optimizer.base.errors import nearest
-    from optimizer.calibration.row_numbers import number_problems
+    from optimizer.calibration.rows.numbers import number_problems
     from optimizer.diagnose.row import COLUMNS
 
     found = {}

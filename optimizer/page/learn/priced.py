@@ -14,7 +14,7 @@ from optimizer.page.learn.contexts import LARGE, job_of
 from optimizer.page.learn.once import once
 from optimizer.page.learn.textbook.data_parallel import COUNTS, SEQUENCE
 from optimizer.page.learn.textbook.design import GPUS, Design
-from optimizer.studies.scaling import Point, data_parallel_point
+from optimizer.studies.scaling import ScalingPoint, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
 FAMILY = ("gpt3-1.3b", "gpt3-2.7b", "gpt3-5b", "gpt3-6.7b", "gpt3-13b", "gpt3-20b", "gpt3-40b", "llama2-70b", "gpt3")
@@ -47,7 +47,7 @@ def nearest(billions: float) -> str:
 
 
 @lru_cache(maxsize=256)
-def data_parallel(model: str, batch: int) -> tuple[Point, ...]:
+def data_parallel(model: str, batch: int) -> tuple[ScalingPoint, ...]:
     """Data parallelism alone on 8 to 1,024 H100, `batch` sequences of 2,048 tokens on each: the least ZeRO stage that
     fits, with its fastest micro-batch.
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from maintain.clean_runs import clean_table
-from optimizer.calibration.row_recipe import named_features
-from optimizer.calibration.run_notes import FILE, clean_columns
+from optimizer.calibration.rows.notes import FILE, clean_columns
+from optimizer.calibration.rows.recipe import named_features
 from optimizer.calibration.runs import Run, read_run, read_runs, rows_of
 from optimizer.catalog import stack_names
 from optimizer.catalog.files import presets_folder
@@ -19,7 +19,7 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from tests.measured import MEASURED, measured_runs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OF_TABLES = {  # columns that tables have anyway
     *("stack", "recompute", "attention_kernel", "seq_len", "global_batch", "micro_batch", "step_time_s", "sharding"),
     *("tokens_per_s_per_gpu", "mem_kind"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import nan
 
 from optimizer.base.errors import InputError
@@ -15,20 +15,18 @@ COUNTS = (
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gb")
 
 
-def number_problems(
-    row: Mapping[str, str], counts: Sequence[str] = COUNTS, quantities: Sequence[str] = QUANTITIES
-) -> list[str]:
+def number_problems(row: Mapping[str, str]) -> list[str]:
     """One sentence for each cell that must hold a number and does not; blank cells are fine.
 
     >>> number_problems({"tp": "two", "pp": "4.0", "step_time_s": "-1"})
     ["tp must be a whole number of at least 1, but got 'two'", "step_time_s must be a positive number, but got '-1'"]
     """
     problems = []
-    for name in (*counts, *quantities):
+    for name in (*COUNTS, *QUANTITIES):
         if text := row.get(name, ""):
-            least, most = ("a whole number of at least 1", LARGEST) if name in counts else ("a positive number", HUGE)
+            least, most = ("a whole number of at least 1", LARGEST) if name in COUNTS else ("a positive number", HUGE)
             value = _value(text)
-            if not value > 0 or (name in counts and value % 1):
+            if not value > 0 or (name in COUNTS and value % 1):
                 problems.append(f"{name} must be {least}, but got {text!r}")
             elif value > most:
                 problems.append(f"{name} must be at most {most}, but got {text!r}")

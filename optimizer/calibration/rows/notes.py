@@ -20,7 +20,7 @@ SEPARATOR = "; "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class NoteRule:
     """One rule of the table.
 
     Attributes:
@@ -59,9 +59,9 @@ def clean_columns(row: Row, assumed: list[str]) -> dict[str, str]:
 
     A row that is clean stays as it is.
 
-    >>> said: list[str] = []
+    >>> assumed: list[str] = []
     >>> row = {"source": "vTrain: data", "table": "MICRO24 ground truth single", "recompute": "full"}
-    >>> clean_columns(row, said)["recompute"], said
+    >>> clean_columns(row, assumed)["recompute"], assumed
     ('none', ['no fused kernels, no recomputation: with it the matrix products would run beyond the peak'])
     """
     if row.get(CLEAN):
@@ -92,10 +92,10 @@ def _stages(row: Row) -> str:
 
 
 @cache
-def _rules() -> tuple[Rule, ...]:
+def _rules() -> tuple[NoteRule, ...]:
     rules: list[dict[str, Any]] = tomllib.loads((presets_folder() / FILE).read_text(encoding="utf-8"))["rule"]
     return tuple(
-        Rule(
+        NoteRule(
             where=_patterns(rule["where"]),
             unless=_patterns(rule.get("unless", {})),
             set=rule.get("set", {}),

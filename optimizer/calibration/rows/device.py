@@ -57,9 +57,9 @@ def _nvidia(name: str, text: str, memory: str) -> str:
 def _memory(name: str, text: str, memory: str) -> str:
     """The size that the column says, else the one in the name, else the usual one [GB]."""
     small, large = _WITH_MEMORY[name]
-    said = memory or next(iter(_MEMORY.findall(text)), "")
+    written = memory or next(iter(_MEMORY.findall(text)), "")
     usual = large if name == "a100" else small
-    return next((size for size in (small, large) if said.startswith(size)), usual)
+    return next((size for size in (small, large) if written.startswith(size)), usual)
 
 
 def _tpu(text: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.calibration.row_model import read_model
+from optimizer.calibration.rows.model import read_model
 
 
 @pytest.mark.parametrize(

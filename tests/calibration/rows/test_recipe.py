@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.calibration.row_recipe import (
+from optimizer.calibration.rows.notes import clean_columns
+from optimizer.calibration.rows.recipe import (
     number_format,
     printed_layout,
     recomputation,
     under_recipe,
     usual_vpp,
 )
-from optimizer.calibration.run_notes import clean_columns
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_cluster, load_model
 from optimizer.job.stack import Features, Stack

@@ -9,17 +9,18 @@ from functools import cache
 from typing import Any
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.calibration.row_numbers import integer, number
+from optimizer.calibration.rows.numbers import integer, number
 from optimizer.catalog import model_spellings, preset_model
 from optimizer.catalog.readers.model_checks import impossible
 from optimizer.job.model import Experts, Model
 
 Row = Mapping[str, str]
 GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
-# what the columns of a row cannot describe: state-space and linear attention, latent attention; and mixtures, unless
+# what the columns of a row cannot describe: state-space and linear attention, latent attention; and MoE layers, unless
 # the row has the columns that describe them
 OTHER_LAYERS = re.compile(r"mamba|jamba|nemotronh|nemotronv3|qwen3next|qwen3.5|deepseek|kimi")
-MIXTURE = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
+MOE_NAMES = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
+DIMENSIONS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")
 EXPERTS = {"count": "experts", "top_k": "topk", "ffn_hidden": "moe_ffn_hidden"}
 # "Llama 3 70B, 4-layer proxy", "llama3-405b, layers 4": so many layers of a model
 PROXY = re.compile(r"[\s,;:(-]*(?:(\d+)[\s-]*layers?|layers?\s*[=:]?\s*(\d+))(?:[\s-]*proxy)?\)?\s*$", re.IGNORECASE)
@@ -34,8 +35,8 @@ def read_model(row: Row, assumed: list[str]) -> Model:
     named, depth = without_depth(row.get("model", ""))
     if depth and not row.get("layers"):
         row = {**row, "layers": str(depth)}
-    dimensions = {key: int(number(row, column)) for key, column in _DIMENSIONS.items() if row.get(column)}
-    missing = [_DIMENSIONS[key] for key in ("layers", "hidden", "heads") if key not in dimensions]
+    dimensions = {name: int(number(row, name)) for name in DIMENSIONS if row.get(name)}
+    missing = [name for name in ("layers", "hidden", "heads") if name not in dimensions]
     preset = _preset_model(named)
     if preset is not None:
         changed = {key: value for key, value in dimensions.items() if value != getattr(preset, key)}
@@ -88,7 +89,7 @@ def _expert_columns(row: Row) -> dict[str, Any]:
 
 
 def _experts(row: Row) -> Experts | None:
-    """The mixture that a row describes, None where it describes none."""
+    """The MoE layers that a row describes, None where it describes none."""
     columns = _expert_columns(row)
     if len(columns) < len(EXPERTS):
         return None
@@ -96,24 +97,14 @@ def _experts(row: Row) -> Experts | None:
     return Experts(**columns, shared_ffn_hidden=shared * columns["ffn_hidden"])
 
 
-_DIMENSIONS = {
-    "layers": "layers",
-    "hidden": "hidden",
-    "ffn_hidden": "ffn_hidden",
-    "heads": "heads",
-    "kv_heads": "kv_heads",
-    "vocab": "vocab",
-}
-
-
 def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Model:
     experts, plain = _experts(row), _plain(row.get("model", ""))
-    if OTHER_LAYERS.search(plain) or (MIXTURE.search(plain) and not experts):
+    if OTHER_LAYERS.search(plain) or (MOE_NAMES.search(plain) and not experts):
         raise InputError(
             f"model {row['model']!r} is no preset and has layers that the columns of a row cannot describe"
         )
     hidden, heads = dims["hidden"], dims["heads"]
-    gated = any(word in _plain(row.get("model", "")) for word in GATED)
+    gated = any(word in plain for word in GATED)
     if "vocab" not in dims:
         assumed.append("vocabulary 51200")
     described = Model(
@@ -125,7 +116,7 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
         head_dim=hidden // heads,
         ffn_hidden=dims.get("ffn_hidden", 4 * hidden),
         vocab=dims.get("vocab", 51200),
-        max_seq_len=integer(row, "seq_len", _context(row)),
+        max_seq_len=integer(row, "seq_len", 1024 if "gpt2" in plain else 2048),  # GPT-2: Radford et al. 2019
         gated_mlp=gated,
         norm="rms" if gated else "layer",
         position="rope" if gated else "learned",
@@ -136,11 +127,6 @@ def _described_model(row: Row, dims: dict[str, int], assumed: list[str]) -> Mode
         experts=experts,
     )
     return possible(described)
-
-
-def _context(row: Row) -> int:
-    """Tokens of a sample where the row names none: 2,048, but 1,024 for models like GPT-2 (Radford et al. 2019)."""
-    return 1024 if "gpt2" in _plain(row.get("model", "")) else 2048
 
 
 @cache
@@ -170,8 +156,8 @@ def _preset_model(name: str) -> Model | None:
         raise InputError(f"model {name!r} cannot be read") from None
     inside = re.search(r"\((.*?)\)", name)
     spellings = [re.sub(r"\(.*?\)", "", name), *([inside[1]] if inside else [])]
-    known = next((found for text in spellings if (found := _model_index().get(_plain(text)))), None)
-    return preset_model(known) if known else None
+    name_of_preset = next((preset for text in spellings if (preset := _model_index().get(_plain(text)))), None)
+    return preset_model(name_of_preset) if name_of_preset else None
 
 
 def _plain(name: str) -> str:

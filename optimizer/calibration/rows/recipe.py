@@ -1,4 +1,4 @@
-"""The recipe of a measured row's clean columns: kernels, formats, sharding, schedule, recomputed layers."""
+"""The recipe of the clean columns of a row: kernels, formats, sharding, schedule, recomputed layers, micro-batch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.arguments import expanded
 from optimizer.frameworks.software import switched
 from optimizer.job.hardware import Cluster
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE, written
 from optimizer.job.stack import FEATURES, Features, Fixed, Stack
+from optimizer.objectives.step.price import price
 
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
+MOST_SAMPLES = 256  # in a micro-batch of a run that names none: no run that we know has more
 OF_STACK = "stack."  # begins the columns that name features of the software
 # what tables call the modules of optimizer.job.recomputation
 _WORDS = {
@@ -113,15 +119,6 @@ def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
     return named if named in RECOMPUTE else "none"
 
 
-def kept_away(row: Mapping[str, str]) -> tuple[str, ...]:
-    """The modules whose inputs a row keeps on the host.
-
-    >>> kept_away({"offload_modules": "expert_fc1,moe_act"})
-    ('expert_fc1', 'moe_act')
-    """
-    return tuple(re.findall(r"\w+", row.get("offload_modules", "")))
-
-
 def printed_layout(row: Mapping[str, str], layers: int, stages: int) -> tuple[tuple[int, ...], bool] | None:
     """Layers on each of so many virtual stages as the row's layout has them, and whether MTP layers are among them.
 
@@ -213,3 +210,22 @@ def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
     if kernel and not stack.features.fused_norm:
         changes["fused_norm"] = "fused_rmsnorm" in kernel
     return changes
+
+
+def in_usual_micro_batches(job: Job, plan: Plan, assumed: list[str]) -> Plan:
+    """The plan, given in micro-batches of one sample, in those with which it is fastest and fits, noted in `assumed`.
+
+    Powers of two that divide the samples of a data-parallel rank, with enough micro-batches for an interleaved
+    schedule; one sample where none fits.
+    """
+    samples = plan.num_microbatches
+    candidates = [
+        replace(plan, micro_batch=size, num_microbatches=samples // size)
+        for size in (2**power for power in range(MOST_SAMPLES.bit_length()))
+        if samples % size == 0 and (plan.vpp == 1 or samples // size % plan.pp == 0)
+    ] or [plan]
+    costs = price(job, Plans.of(candidates))
+    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
+    best = candidates[int(np.argmin(seconds))]
+    assumed.append(f"micro_batch {best.micro_batch}")
+    return best

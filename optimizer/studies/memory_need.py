@@ -1,4 +1,4 @@
-"""Whether what is studied could run at all: the memory that a plan reserves beside what a GPU has."""
+"""Whether what is studied could run at all: the memory that a plan reserves, and what a GPU has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from optimizer.base.units import GB
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """Memory that the fullest GPU `reserved`, and what is `usable` of it [B]."""
+class MemoryNeed:
+    """Memory of the fullest GPU.
+
+    Attributes:
+        reserved: what the plan reserves of it [B].
+        usable: what it may reserve [B].
+    """
 
     reserved: float
     usable: float
@@ -32,5 +37,5 @@ class Room:
         return f"does not fit in memory: {self.reserved / GB:.1f} of {self.usable / GB:.1f} GB usable per GPU"
 
     def to_dict(self) -> dict[str, Any]:
-        """The room as plain values [B]."""
+        """The memory as plain values [B]."""
         return {"fits": self.fits, **{f"{name}_bytes": value for name, value in asdict(self).items()}}
