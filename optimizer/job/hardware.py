@@ -111,10 +111,7 @@ class Link:
         """
         ratio = bandwidth / self.bandwidth
         return replace(
-            self,
-            bandwidth=bandwidth,
-            half_message=self.half_message * ratio,
-            p2p_bandwidth=self.p2p_bandwidth * ratio,
+            self, bandwidth=bandwidth, half_message=self.half_message * ratio, p2p_bandwidth=self.p2p_bandwidth * ratio
         )
 
 

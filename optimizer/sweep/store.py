@@ -137,13 +137,7 @@ class Store:
         """Make an owner known, so that others see whether it lives."""
         from optimizer.sweep.tables import OWNERS
 
-        row = {
-            "owner": owner.name,
-            "host": owner.host,
-            "process": owner.process,
-            "started": owner.started,
-            "beat": 0,
-        }
+        row = {"owner": owner.name, "host": owner.host, "process": owner.process, "started": owner.started, "beat": 0}
         with explained(self.label), self.engine.begin() as connection:
             connection.execute(self._insert(OWNERS), [row])
 

@@ -73,10 +73,7 @@ class Decoder(Config):
         heads, hidden = self.heads, self.hidden
         if self.head_dim is None and hidden % heads:
             raise ValueError(f"{heads} attention heads do not divide the hidden size {hidden}; give head_dim")
-        return super()._computed() | {
-            "kv_heads": self.kv_heads or heads,
-            "head_dim": self.head_dim or hidden // heads,
-        }
+        return super()._computed() | {"kv_heads": self.kv_heads or heads, "head_dim": self.head_dim or hidden // heads}
 
 
 class Gated(Decoder):

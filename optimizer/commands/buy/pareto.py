@@ -52,10 +52,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     shell_complete=options.CLUSTER_NAMES,
 )
 @click.option(
-    "--gpus",
-    default="",
-    metavar="COUNTS",
-    help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000.",
+    "--gpus", default="", metavar="COUNTS", help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000."
 )
 @click.option(
     "--stages",

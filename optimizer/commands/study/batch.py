@@ -164,10 +164,7 @@ def run(
 @click.argument("study", required=False, type=click.Path(path_type=Path))
 @STORE
 @click.option(
-    "--where",
-    multiple=True,
-    metavar="COND",
-    help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable.",
+    "--where", multiple=True, metavar="COND", help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable."
 )
 @options.given(OUTPUT)
 @click.option("--rows", type=whole_number(0), default=40, metavar="N", help="Most jobs to list. [40]")
