@@ -23,36 +23,21 @@ WIDEST = 98  # columns of a line of `repr`
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. All times hold for each plan's own knobs.
+    """What was proven. All times hold for each plan's own knobs."""
 
-    Attributes:
-        proven: Whether no plan is faster.
-        lower_bound: Step time that no plan beats [s].
-        best: Step time of the best plan [s]; infinite without one.
-        space: Plans that satisfy every rule but memory, all priced.
-        fitting: Plans of these that fit.
-        candidates: Plans of these that CP-SAT read: all (`held_all`), or those that could be fastest.
-        knob_bound: Time that no setting of the continuous knobs beats on any plan [s].
-        even: Step time of the best even split [s]; infinite where none fits.
-        band: Plans that could beat the best even split under some layer assignment.
-        solved: Plans of these whose layers CP-SAT assigned.
-        method: In words, what was proven over what.
-        given: Whether the user placed the layers, so that no other layer assignment was compared.
-        by_format: Where several number formats were searched, the certificate of each; this one holds over all.
-    """
-
-    proven: bool
-    lower_bound: float
-    best: float = float("inf")
-    space: int
-    fitting: int = 0
-    candidates: int = 0
-    knob_bound: float = 0.0
-    even: float = float("inf")
-    band: int = 0
-    solved: int = 0
-    method: str = ""
-    given: bool = False
+    proven: bool  # whether no plan is faster
+    lower_bound: float  # step time that no plan beats [s]
+    best: float = float("inf")  # step time of the best plan [s]; infinite without one
+    space: int  # plans that satisfy every rule but memory, all priced
+    fitting: int = 0  # plans of these that fit
+    candidates: int = 0  # plans of these that CP-SAT read: all (`held_all`), or those that could be fastest
+    knob_bound: float = 0.0  # time that no setting of the continuous knobs beats on any plan [s]
+    even: float = float("inf")  # step time of the best even split [s]; infinite where none fits
+    band: int = 0  # plans that could beat the best even split under some layer assignment
+    solved: int = 0  # plans of these whose layers CP-SAT assigned
+    method: str = ""  # in words, what was proven over what
+    given: bool = False  # whether the user placed the layers, so that no other layer assignment was compared
+    # where several number formats were searched, the certificate of each; this one holds over all
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
 
     @property

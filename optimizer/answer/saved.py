@@ -38,36 +38,22 @@ class SavedFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedAnswer:
-    """An answer as it was written: what can be priced again, and what it states.
+    """An answer as it was written: what can be priced again, and what it states."""
 
-    Attributes:
-        job: What was asked.
-        plan: The best plan.
-        knobs: Its knobs.
-        claims: The certificate as far as no other search can find it again, without best and method.
-        alternatives: The runners-up.
-        risked: Whether it states what the risk to go out of memory costs.
-        fastest: The fastest plan that is predicted to fit.
-        formats: The best plans of the other number formats.
-        trials: Of the search for knobs.
-        seed: Of the search for knobs.
-        pins: Of --why-not.
-        document: The whole of it; empty where only a plan is given.
-        places: Where the user said to find what the answer names, such as "model", to its name there.
-    """
-
-    job: Job
-    plan: Plan | None
-    knobs: Knobs = Knobs()
+    job: Job  # what was asked
+    plan: Plan | None  # the best plan
+    knobs: Knobs = Knobs()  # its knobs
+    # the certificate as far as no other search can find it again, without best and method
     claims: Certificate | None = None
-    alternatives: tuple[SavedPlan, ...] = ()
-    risked: bool = False
-    fastest: SavedPlan | None = None
-    formats: tuple[SavedFormat, ...] = ()
-    trials: int = 0
-    seed: int = 0
-    pins: str = ""
-    document: Mapping[str, Any] = field(default_factory=dict)
+    alternatives: tuple[SavedPlan, ...] = ()  # the runners-up
+    risked: bool = False  # whether it states what the risk to go out of memory costs
+    fastest: SavedPlan | None = None  # the fastest plan that is predicted to fit
+    formats: tuple[SavedFormat, ...] = ()  # the best plans of the other number formats
+    trials: int = 0  # of the search for knobs
+    seed: int = 0  # of the search for knobs
+    pins: str = ""  # of --why-not
+    document: Mapping[str, Any] = field(default_factory=dict)  # the whole of it; empty where only a plan is given
+    # where the user said to find what the answer names, such as "model", to its name there
     places: Mapping[str, str] = field(default_factory=dict)
 
 

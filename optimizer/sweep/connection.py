@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.engine import URL
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 PATIENCE = 60.0  # to wait for another process's lock [s]
 PAUSE = 0.01  # between two tries [s]
@@ -21,9 +22,6 @@ def url_of(place: str) -> URL:
     >>> url_of("postgresql://me@host/batches").drivername, url_of("results.db").database
     ('postgresql+psycopg', 'results.db')
     """
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
-
     if not place.strip() or "\0" in place:
         raise ArgumentError("a file or a URL is expected")
     if "://" not in place:
@@ -39,8 +37,6 @@ def url_of(place: str) -> URL:
 
 def writable(url: URL) -> Engine:
     """An engine whose transactions are serialised on SQLite and durable once committed."""
-    from sqlalchemy import create_engine, event
-
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
     engine = create_engine(url, connect_args={"timeout": PATIENCE})
@@ -65,14 +61,12 @@ def _write_ahead(connection: Any) -> None:
     Of two that switch a new file at once SQLite refuses one without waiting, since both read it already
     (https://sqlite.org/c3ref/busy_handler.html on deadlocks), so that one asks again.
     """
-    from sqlite3 import OperationalError
-
     end = monotonic() + PATIENCE
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
-        except OperationalError as error:
+        except sqlite3.OperationalError as error:
             if "locked" not in str(error) or monotonic() > end:
                 raise
             sleep(PAUSE)
@@ -80,9 +74,6 @@ def _write_ahead(connection: Any) -> None:
 
 def readable(url: URL) -> Engine:
     """An engine that only reads, so that a store in a read-only folder can be shown."""
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.exc import DatabaseError, OperationalError
-
     if url.get_backend_name() != "sqlite":
         return create_engine(url)
     path = quote(str(Path(url.database or "").absolute()))

@@ -9,15 +9,10 @@ from typing import Any
 
 from optimizer.base.errors import InputError, nearest
 from optimizer.sweep.results import COLUMNS, flat
+from optimizer.sweep.study import COMPARISONS
 
 Condition = Callable[[Mapping[str, Any]], bool]
 _FORM = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*$")
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    ">=": lambda value, bound: value >= bound,
-    "<=": lambda value, bound: value <= bound,
-    ">": lambda value, bound: value > bound,
-    "<": lambda value, bound: value < bound,
-}
 
 
 def condition(text: str, columns: Iterable[str]) -> Condition:
@@ -44,7 +39,7 @@ def condition(text: str, columns: Iterable[str]) -> Condition:
         bound = float(wanted.removesuffix("%")) / (100 if wanted.endswith("%") else 1)
     except ValueError as error:
         raise InputError(f"--where {text!r}: {wanted!r} is not a number to compare with") from error
-    compare = _COMPARE[comparison]
+    compare = COMPARISONS[comparison]
     return lambda record: isinstance(record[column], int | float) and compare(record[column], bound)
 
 

@@ -1,15 +1,18 @@
-"""Results of a batch as plain values: one nested object or one flat record per job."""
+"""Results of a batch as plain values, one nested object or one flat record per job; as JSON, CSV and Parquet."""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
+from optimizer.reports.render.csv import csv_text
 from optimizer.sweep.money import costs
 from optimizer.sweep.store import StoredRow
 
@@ -73,11 +76,6 @@ def reason(whole: Mapping[str, Any]) -> str:
     return "; ".join(f"{clash['rule']}: {clash['reason']}" for clash in whole["conflict"])
 
 
-def records(wholes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The flat records of many jobs."""
-    return [flat(whole) for whole in wholes]
-
-
 def _cell(value: Any) -> Any:
     """A nested value as text: {"tp": 8} as tp=8, [2, 3] as "2 3"."""
     if isinstance(value, dict):
@@ -85,3 +83,34 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return " ".join(map(str, value)) or None
     return value
+
+
+def exported(wholes: Sequence[Mapping[str, Any]], form: str) -> bytes:
+    """The results as csv, parquet or json; equal results give equal bytes."""
+    if form == "json":
+        return (json.dumps(list(wholes), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    rows = [flat(whole) for whole in wholes]
+    return csv_text(rows).encode() if form == "csv" else _parquet(rows)
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise InputError(
+            "--export parquet needs pyarrow; pip install 'mfu-optimizer[parquet]', or export csv"
+        ) from None
+    names = list(rows[0]) if rows else []
+    columns = {name: _column([row[name] for row in rows]) for name in names}
+    target = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), target)
+    return target.getvalue()
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one type: a column that holds numbers and words becomes words."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} and len(kinds) == 2:
+        return [None if value is None else float(value) for value in values]
+    return values if len(kinds) <= 1 else [None if value is None else str(value) for value in values]

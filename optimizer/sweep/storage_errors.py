@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
 from optimizer.base.errors import InputError
 from optimizer.base.names import without_passwords
 
@@ -58,8 +60,6 @@ def explained(where: str, option: str = STORE) -> Iterator[None]:
 
     `option` is the one that named the place.
     """
-    from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-
     place = f"{'store' if option == STORE else option} {without_passwords(where)}"
     try:
         yield

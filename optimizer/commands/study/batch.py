@@ -232,7 +232,7 @@ def make_job(combination: Combination) -> Job:
 def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
     from optimizer.sweep.expansion import tasks_of
     from optimizer.sweep.study import read_study
-    from optimizer.sweep.version import cost_model_version
+    from optimizer.sweep.work import cost_model_version
 
     with waiting("reading the study"):
         study = read_study(path)
@@ -254,8 +254,8 @@ def _engine(name: str, address: str, workers: int | None) -> Engine:
 
 def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | None, as_json: bool) -> str:
     """What `--dry-run` prints."""
-    from optimizer.sweep.forecast import forecast
     from optimizer.sweep.local import processors
+    from optimizer.sweep.progress import forecast
     from optimizer.sweep.storage_errors import NoBatch
     from optimizer.sweep.store import Store
 
@@ -267,7 +267,7 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
     found = forecast(tasks, rows, workers or processors())
     if as_json:
         return json.dumps({"schema_version": 1, "study": study.name, **asdict(found)}, indent=2)
-    from optimizer.sweep.report import outlook_lines
+    from optimizer.sweep.progress import outlook_lines
 
     return "\n".join(outlook_lines(study.name, found))
 
@@ -309,7 +309,7 @@ def _show(
         count = publish(dashboard, name, wholes)
         click.echo(f"wrote {count:,} trials of the study {name!r}", err=True)
     if export is not None:
-        from optimizer.sweep.export import exported
+        from optimizer.sweep.results import exported
 
         click.echo(exported(wholes, export), nl=False)
         return
