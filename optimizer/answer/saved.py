@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from optimizer.answer.answer import Certificate
 from optimizer.answer.keys import SCHEMA_VERSION
 from optimizer.base.errors import InvalidFile
+from optimizer.base.files import read_stream
 from optimizer.catalog import known_cluster, known_model, known_stack, load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
@@ -55,6 +57,28 @@ class SavedAnswer:
     document: Mapping[str, Any] = field(default_factory=dict)  # the whole of it; empty where only a plan is given
     # where the user said to find what the answer names, such as "model", to its name there
     places: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_answer_file(file: str, **places: str) -> SavedAnswer:
+    """The answer in a file, or in what comes through stdin for "-".
+
+    Args:
+        file: the output of `optimize --json`.
+        **places: as of read_answer.
+
+    Raises:
+        InvalidFile: as of read_answer, and for a file that cannot be read.
+        UnknownName: as of read_answer.
+    """
+    from optimizer.catalog.readers.text import decoded, readable
+
+    if file != "-":
+        return read_answer(readable(file, "give the output of optimize --json"), file, **places)
+    try:
+        text = decoded(read_stream(sys.stdin.buffer))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
+    return read_answer(text, "stdin", **places)
 
 
 def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: str = "", stack: str = "") -> SavedAnswer:

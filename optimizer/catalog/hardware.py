@@ -18,6 +18,7 @@ from optimizer.job.model import Provenance
 DEVICES, LINKS, CLUSTERS = "devices.csv", "links.csv", "clusters.csv"
 T = TypeVar("T", Device, Link, Cluster)
 _CONVERT = {"int": int, "bool": bool}
+_OF_TIER = ("link", "size", "ports_per_gpu", "oversubscription")  # quantities of a tier; its others are of its link
 
 
 def device_names() -> tuple[str, ...]:
@@ -121,13 +122,8 @@ def with_network(
     >>> [tier.bandwidth for tier in with_network(load_cluster("h100"), nic_bandwidth=100e9, oversubscription=2).tiers]
     [450000000000.0, 100000000000.0, 50000000000.0]
     """
-    changes = {
-        "nic_bandwidth": nic_bandwidth,
-        "oversubscription": oversubscription,
-        "scale_up_size": scale_up_size,
-        "memory": memory,
-    }
-    given = {key: value for key, value in changes.items() if value is not None}
+    changes = {"nic_bandwidth": nic_bandwidth, "oversubscription": oversubscription, "scale_up_size": scale_up_size}
+    given = {key: value for key, value in {**changes, "memory": memory}.items() if value is not None}
     if wrong := [f"{key} must be positive, but got {value}" for key, value in given.items() if value <= 0]:
         raise InputError("; ".join(wrong))
     inner, *outer = cluster.tiers
@@ -204,26 +200,17 @@ def _cluster(name: str) -> Cluster:
 
 def _tier(name: str, rows_of_one: list[Row], reach: int) -> Tier:
     """A tier: its link, with as many ports as a GPU has, and whatever the rows say of the link in this place."""
-    link, size, ports, oversubscription = None, reach, 1.0, 1.0
-    overrides = []
-    for row in rows_of_one:
-        if row.quantity == "link":
-            link = load_link(row.text)
-        elif row.quantity == "size":
-            size = int(row.number("1"))
-        elif row.quantity == "ports_per_gpu":
-            ports = row.number("1")
-        elif row.quantity == "oversubscription":
-            oversubscription = row.number("1")
-        else:
-            overrides.append(row)
-    if link is None:
+    own = {row.quantity: row for row in rows_of_one if row.quantity in _OF_TIER}
+    if "link" not in own:
         raise InputError(f"presets/{CLUSTERS}: {rows_of_one[0].name} lacks the row {name}.link")
-    values = _values(overrides, Link)
+    link = load_link(own.pop("link").text)
+    numbers = {"size": reach, "ports_per_gpu": 1.0, "oversubscription": 1.0}
+    numbers |= {quantity: row.number("1") for quantity, row in own.items()}
+    values = _values([row for row in rows_of_one if row.quantity not in _OF_TIER], Link)
     values["provenance"] = {**link.provenance, **values["provenance"]}
     values["quantities"] = {**link.quantities, **values.get("quantities", {})}
-    link = replace(link.scaled(link.bandwidth * ports), **values)
-    return Tier(name=name, link=link, size=size, oversubscription=oversubscription)
+    link = replace(link.scaled(link.bandwidth * numbers["ports_per_gpu"]), **values)
+    return Tier(name=name, link=link, size=int(numbers["size"]), oversubscription=numbers["oversubscription"])
 
 
 def _values(rows_of_one: Iterable[Row], kind: type[Device] | type[Link] | type[Cluster]) -> dict[str, Any]:

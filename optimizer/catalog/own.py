@@ -7,7 +7,6 @@ folders `models`, `clusters` and `stacks`. An own preset comes before a shipped 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from optimizer.base.config import config_folder
@@ -31,7 +30,10 @@ def own_files(kind: str) -> dict[str, Path]:
     """The own presets of a kind by name; of two with one name the one of the first folder."""
     files: dict[str, Path] = {}
     for folder in folders():
-        for path in sorted(_files(kind, folder / f"{kind}s")):
+        own = folder / f"{kind}s"
+        for path in sorted(own.iterdir()) if kind in ENDINGS and own.is_dir() else ():
+            if path.suffix not in ENDINGS[kind] or not path.is_file():
+                continue
             if refusal(path.stem):
                 raise InputError(f"{path.parent}: {path.stem!r} is no name of a {kind}: {refusal(path.stem)}")
             files.setdefault(path.stem, path)
@@ -51,8 +53,3 @@ def spelling(name: str) -> str:
     'gpt3175b'
     """
     return name.lower().translate({ord(character): None for character in "-_ "})
-
-
-def _files(kind: str, folder: Path) -> Iterator[Path]:
-    if kind in ENDINGS and folder.is_dir():
-        yield from (path for path in folder.iterdir() if path.suffix in ENDINGS[kind] and path.is_file())

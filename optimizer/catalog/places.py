@@ -54,13 +54,10 @@ def clash(kind: str, typed: str, name: str, presets: Iterable[str]) -> str:
     """
     path = file_of(typed)
     if path is None:
-        likely_file = next((one for one in (typed, *(typed + end for end in ENDINGS)) if _describes(one)), "")
+        names = [typed, *(typed + end for end in ENDINGS)] if typed else []
+        configs = {name: os.path.join(name, "config.json") for name in names}  # of folders that describe a model
+        likely_file = next((name for name in names if os.path.isfile(name) or os.path.isfile(configs[name])), "")
         return f"the preset {name}, not the file {likely_file} (--{kind} ./{likely_file})" if likely_file else ""
     if name in presets:
         return f"{kind} {name} of the file {spelled(path)}, not the preset of that name (--{kind})"
     return ""
-
-
-def _describes(name: str) -> bool:
-    """Whether a file lies here that may describe something, or a folder with a config.json."""
-    return bool(name) and (os.path.isfile(name) or os.path.isfile(os.path.join(name, "config.json")))

@@ -18,7 +18,7 @@ from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.options import book
-from optimizer.commands.output import refuse_inputs
+from optimizer.commands.output import print_screen, refuse_inputs
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.values import TextType, whole_number
@@ -255,7 +255,7 @@ def _engine(name: str, address: str, workers: int | None) -> Engine:
 def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | None, as_json: bool) -> str:
     """What `--dry-run` prints."""
     from optimizer.sweep.local import processors
-    from optimizer.sweep.progress import forecast
+    from optimizer.sweep.progress import forecast, outlook_lines
     from optimizer.sweep.storage_errors import NoBatch
     from optimizer.sweep.store import Store
 
@@ -264,12 +264,10 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
             rows = kept.rows([task.key for task in tasks])
     except NoBatch:
         rows = []
-    found = forecast(tasks, rows, workers or processors())
+    outlook = forecast(tasks, rows, workers or processors())
     if as_json:
-        return json.dumps({"schema_version": 1, "study": study.name, **asdict(found)}, indent=2)
-    from optimizer.sweep.progress import outlook_lines
-
-    return "\n".join(outlook_lines(study.name, found))
+        return json.dumps({"schema_version": 1, "study": study.name, **asdict(outlook)}, indent=2)
+    return "\n".join(outlook_lines(study.name, outlook))
 
 
 def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook) -> list[dict[str, Any]]:
@@ -318,9 +316,7 @@ def _show(
     if as_json:
         click.echo(json.dumps(summary(name, wholes), indent=2))
         return
-    from optimizer.reports.render.screen import screen_text
-
-    click.echo(screen_text(batch_report(name, wholes, rows=rows)), nl=False)
+    print_screen(batch_report(name, wholes, rows=rows))
 
 
 def _check_targets(html: Path | None) -> None:
