@@ -1,4 +1,4 @@
-"""Files as they are opened: one bounded way to read a file, one way to write one that is whole or not at all."""
+"""Files: one bounded way to read one, one way to write one that is whole or not at all, and where a user's own lie."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from optimizer.base.errors import InputError
 
+HOME, PROGRAM = "XDG_CONFIG_HOME", "mfu-optimizer"
 MB = 1_000_000
 MOST = 64 * MB  # bytes of a file that is read at once, unless its reader says otherwise
 # Where a shell puts the output of another command, as in `optimize check <(optimize ... --json)`.
@@ -144,3 +145,19 @@ def _replace(target: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def config_folder() -> Path:
+    """The folder of a user's own files; it need not exist.
+
+    Source: XDG Base Directory Specification, 0.8: $XDG_CONFIG_HOME counts where it is an absolute path.
+    """
+    home = os.environ.get(HOME, "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config")) / PROGRAM
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it, with "~" for the user's home."""
+    home = os.path.expanduser("~")
+    text = str(path)
+    return f"~{text[len(home) :]}" if home != os.sep and text.startswith(home + os.sep) else text

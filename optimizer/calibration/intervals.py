@@ -17,7 +17,7 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
 from optimizer.calibration.shared_quantile import shared_quantile
-from optimizer.catalog.intervals import errors_of_others
+from optimizer.catalog.stacks import errors_of_others
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import (

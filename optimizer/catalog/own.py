@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from optimizer.base.config import config_folder
 from optimizer.base.errors import InputError
+from optimizer.base.files import config_folder
 from optimizer.base.names import refusal
 
 VARIABLE = "OPTIMIZE_PRESETS"

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from optimizer.base.config import config_folder, shown
 from optimizer.base.errors import InputError, InvalidFile, nearest
+from optimizer.base.files import config_folder, shown
 from optimizer.job.fields import FIELDS, FLEX, SEVERAL, SIZE, Field
 
 FILE = "defaults.toml"

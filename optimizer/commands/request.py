@@ -26,25 +26,6 @@ MOST_TOKENS = 2**28  # of a step, several times those of any published run: more
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedBatch:
-    """Sequences of `seq_len` tokens per optimizer step of a published training run."""
-
-    sequences: int
-    seq_len: int
-    source: str
-
-
-LLAMA2 = PublishedBatch(sequences=1024, seq_len=4096, source="arXiv 2307.09288, section 2.2")
-PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
-    "gpt3": PublishedBatch(sequences=1536, seq_len=2048, source="arXiv 2104.04473, table 1"),
-    "llama2-7b": LLAMA2,
-    "llama2-13b": LLAMA2,
-    "llama2-70b": LLAMA2,
-    "llama3.1-405b": PublishedBatch(sequences=2048, seq_len=8192, source="arXiv 2407.21783, table 4"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Request:
     """What was typed; None and "" stand for what was left out."""
 
@@ -198,7 +179,7 @@ def routing_settings(text: str) -> tuple[str, ...]:
 
 def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     """What was taken of the user's own presets, and where a preset and a file have one name."""
-    from optimizer.base.config import shown
+    from optimizer.base.files import shown
     from optimizer.catalog import KINDS
     from optimizer.catalog.own import own_file
     from optimizer.catalog.places import clash, file_of
@@ -258,12 +239,12 @@ def _seq_len(model: Model, assumed: list[str]) -> int:
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     from optimizer.catalog import preset_model
-    from optimizer.catalog.usual_batch import EACH, LEAST, divisible_batch, usual_tokens
+    from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED, divisible_batch, usual_tokens
 
-    published = PUBLISHED_BATCHES.get(model.name)
+    published = PUBLISHED.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name
-    tokens = published.sequences * published.seq_len if published else usual_tokens(gpus)
+    tokens = published.tokens if published else usual_tokens(gpus)
     batch = max(1, tokens // seq_len)
     why = f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"
     if published or tokens == LEAST:

@@ -12,32 +12,25 @@ from optimizer.base.errors import InputError
 from optimizer.job.model import Provenance
 
 # What each quantity of a device, link or cluster is measured in; readers of presets and of users' files check it.
-DIMENSIONS: Mapping[str, str] = {
-    "peak_flops": "FLOP/s",
-    "measured_matmul": "FLOP/s",
-    "memory": "B",
-    "memory_nominal": "B",
-    "memory_bandwidth": "B/s",
-    "l2_cache": "B",
-    "power": "W",
-    "sms": "1",
-    "bandwidth": "B/s",
-    "bandwidth_duplex": "B/s",
-    "p2p_bandwidth": "B/s",
-    "ll_bandwidth": "B/s",
-    "latency": "s",
-    "energy": "J/bit",
-    "efficiency": "1",
-    "half_message": "B",
-    "in_switch_reduction": "1",
-    "host_bandwidth": "B/s",
-    "host_memory": "B",
-    "gpus_per_node": "1",
-    "max_gpus": "1",
-    "size": "1",
-    "oversubscription": "1",
-    "ports_per_gpu": "1",
+_QUANTITIES: Mapping[str, tuple[str, ...]] = {
+    "FLOP/s": ("peak_flops", "measured_matmul"),
+    "B": ("memory", "memory_nominal", "l2_cache", "half_message", "host_memory"),
+    "B/s": ("memory_bandwidth", "bandwidth", "bandwidth_duplex", "p2p_bandwidth", "ll_bandwidth", "host_bandwidth"),
+    "W": ("power",),
+    "1": (
+        "sms",
+        "efficiency",
+        "in_switch_reduction",
+        "gpus_per_node",
+        "max_gpus",
+        "size",
+        "oversubscription",
+        "ports_per_gpu",
+    ),
+    "s": ("latency",),
+    "J/bit": ("energy",),
 }
+DIMENSIONS: Mapping[str, str] = {name: unit for unit, names in _QUANTITIES.items() for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

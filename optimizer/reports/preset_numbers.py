@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from optimizer.base.config import shown
 from optimizer.base.errors import UnknownName
+from optimizer.base.files import shown
 from optimizer.catalog import KINDS, load_model, load_stack, names_of
 from optimizer.catalog.hardware import CLUSTERS, DEVICES, LINKS
 from optimizer.catalog.own import own_file, own_files

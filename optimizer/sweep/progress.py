@@ -50,13 +50,17 @@ class Lines:
 
     def watch(self, statuses: Sequence[str]) -> None:
         """Count; speak when a minute has passed."""
-        self.done += len(statuses)
-        self.failed += sum(status == "failed" for status in statuses)
-        if self.first:
-            # The first news is of what earlier runs did: no part of this run's rate.
-            self.known, self.first = self.done, False
+        self.count(statuses)
         if monotonic() - self.reported >= MINUTE:
             self.say()
+
+    def count(self, statuses: Sequence[str]) -> bool:
+        """Add jobs; whether they are the first news, of what earlier runs did, which are no part of this run's rate."""
+        self.done += len(statuses)
+        self.failed += sum(status == "failed" for status in statuses)
+        first, self.first = self.first, False
+        self.known = self.done if first else self.known
+        return first
 
     def say(self) -> None:
         """One line: how many, how fast, how long still."""
@@ -101,10 +105,7 @@ def _bar(total: int, title: str, console: Console) -> Iterator[Watch]:
         task = bar.add_task(title, total=total, rate="", failed="")
 
         def watch(statuses: Sequence[str]) -> None:
-            counted.done += len(statuses)
-            counted.failed += sum(status == "failed" for status in statuses)
-            if counted.first:
-                counted.known, counted.first = counted.done, False
+            if counted.count(statuses):
                 bar.reset(task, total=total, completed=counted.done)
             seconds = monotonic() - counted.start
             rate = f"{(counted.done - counted.known) / seconds:.1f} jobs/s" if seconds > 1 else ""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.base.config import config_folder, shown
 from optimizer.base.errors import InputError, UnknownName
+from optimizer.base.files import config_folder, shown
 from optimizer.catalog import (
     known_model,
     load_cluster,

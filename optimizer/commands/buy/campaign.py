@@ -12,10 +12,10 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.readers.text import read_text
-from optimizer.catalog.usual_batch import EACH, LEAST
+from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED
 from optimizer.commands.buy.design_values import Axis, axis, gigabits, share, size, stages
 from optimizer.commands.pins import merged
-from optimizer.commands.request import PUBLISHED_BATCHES, Request, job_of
+from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import AT_MOST, money
 from optimizer.commands.waiting import progress
 from optimizer.job.fields import STACKS
@@ -211,7 +211,7 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
     )
     if tokens < job.tokens:
         raise InputError(f"{tokens:g} tokens are less than one step of {job.tokens:,}; --tokens counts the whole run")
-    published = job.model.name in PUBLISHED_BATCHES
+    published = job.model.name in PUBLISHED
     run = Run(
         model=job.model,
         tokens=tokens,
