@@ -24,7 +24,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, alike, lattice
 from optimizer.search.lattice.proof import core, program_of, prove
-from optimizer.search.layouts import band
+from optimizer.search.layouts import candidates
 from optimizer.search.layouts import given as given_layouts
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, jobs, small_job
@@ -113,7 +113,7 @@ def test_a_lattice_that_is_too_large_to_hold_gives_the_same_plan(name: str, monk
     held = plan(JOBS[name], trials=0)
     for module, constants in (
         (oracle, ("HELD", "FASTEST")),
-        (band, ("HELD", "FASTEST")),
+        (candidates, ("HELD", "FASTEST")),
         (given_layouts, ("FASTEST",)),
     ):
         for constant in constants:
@@ -132,7 +132,7 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
     job = JOBS[name]
     plans = whole(job)
     even = price(job, plans)
-    laid = band.lay_out(job, Space(job, structural(job)))
+    laid = candidates.lay_out(job, Space(job, structural(job)))
     fits = even.reserved <= safe_memory(job)
     assert laid.best is not None
     assert len(laid.held.plans) == len(plans)

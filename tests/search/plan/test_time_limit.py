@@ -18,7 +18,7 @@ from optimizer.search.lattice import deadline, oracle
 from optimizer.search.lattice import enumerate as enumerate_
 from optimizer.search.lattice.enumerate import Space, plans_of
 from optimizer.search.lattice.oracle import sweep
-from optimizer.search.layouts import band
+from optimizer.search.layouts import candidates
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.plan import best, found
@@ -86,7 +86,7 @@ def test_runners_up_are_laid_out_while_there_is_time(
 ) -> None:
     assert place(gpt3_job, plans, time_limit=0.0) == ()
     assert len(place(gpt3_job, plans)) == len(plans)
-    monkeypatch.setattr(band, "perf_counter", clock(1.0))
+    monkeypatch.setattr(candidates, "perf_counter", clock(1.0))
     assert 0 < len(place(gpt3_job, plans, time_limit=8.0)) < len(plans)
 
 
