@@ -65,26 +65,24 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure at its own knobs, `slower` times the best plan's step time minus one."""
+    """A runner-up of another structure."""
 
     plan: Plan
-    knobs: Knobs = Knobs()
+    knobs: Knobs = Knobs()  # its own
     estimate: Estimate
-    slower: float
+    slower: float  # its step time over that of the best plan, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The best plan in another number format at its own knobs, `slower` times the best plan's step time minus one; None
-    if none fits.
-    """
+    """The best plan in another number format."""
 
     dtype: str
-    status: str
-    plan: Plan | None = None
-    knobs: Knobs = field(default_factory=Knobs)
+    status: str  # as of the answer
+    plan: Plan | None = None  # None if none fits
+    knobs: Knobs = field(default_factory=Knobs)  # its own
     estimate: Estimate | None = None
-    slower: float = 0.0
+    slower: float = 0.0  # its step time over that of the best plan, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +95,9 @@ class NearTies:
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """What the job's risk of going out of memory costs: the fastest plan that is predicted to fit, None where that is
-    the best plan itself.
-    """
+    """What the job's risk of going out of memory costs."""
 
-    fastest: Alternative | None = None
+    fastest: Alternative | None = None  # fastest plan that is predicted to fit, None where that is the best plan
 
     @property
     def cost(self) -> float:
@@ -111,15 +107,12 @@ class Safety:
 
 @dataclass(frozen=True, kw_only=True)
 class Clash:
-    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none).
-
-    `note` says what was looked at where nothing helps.
-    """
+    """One rule of a minimal conflict."""
 
     rule: str
-    reason: str
-    relaxation: str = ""
-    note: str = ""
+    reason: str  # why it fails
+    relaxation: str = ""  # the smallest one that helps, "" if none
+    note: str = ""  # what was looked at where nothing helps
 
     @property
     def remedy(self) -> str:
@@ -129,31 +122,25 @@ class Clash:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer:
-    """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
+    """The answer of `optimize` to one job."""
 
-    `formats` are the number formats besides the job's that were searched too; `safety` is None where what it costs was
-    not looked for; `simpler` is as fast as the best within what a measurement tells apart, with fewer moving parts;
-    `trials` and `seed` are those of the search for knobs; `assumptions` say what was chosen unasked, None
-    where a whole Job was given.
-    """
-
-    status: str
+    status: str  # one of optimizer.answer.keys.STATUSES
     job: Job
-    plan: Plan | None = None
-    knobs: Knobs = field(default_factory=Knobs)
+    plan: Plan | None = None  # the best one; None, as the next but one and its certificate, when there is none
+    knobs: Knobs = field(default_factory=Knobs)  # its own
     estimate: Estimate | None = None
     certificate: Certificate | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    formats: tuple[Format, ...] = ()
-    conflict: tuple[Clash, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # runners-up, best first
+    formats: tuple[Format, ...] = ()  # number formats besides the job's that were searched too
+    conflict: tuple[Clash, ...] = ()  # rules that cannot all hold
     near_ties: NearTies = field(default_factory=NearTies)
-    safety: Safety | None = None
-    simpler: Alternative | None = None
-    flags: tuple[str, ...] = ()
-    trials: int = 0
-    seed: int = 0
-    search_s: Mapping[str, float] = field(default_factory=dict)
-    assumptions: tuple[str, ...] | None = None
+    safety: Safety | None = None  # None where what it costs was not looked for
+    simpler: Alternative | None = None  # as fast within what a measurement tells apart, with fewer moving parts
+    flags: tuple[str, ...] = ()  # warnings
+    trials: int = 0  # of the search for knobs
+    seed: int = 0  # of the search for knobs
+    search_s: Mapping[str, float] = field(default_factory=dict)  # time of the search by phase [s]
+    assumptions: tuple[str, ...] | None = None  # what was chosen unasked, None where a whole Job was given
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keyed as `optimize --json` prints them."""

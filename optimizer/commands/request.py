@@ -77,7 +77,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog import load_model, load_stack
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.stacks import default_stack
-    from optimizer.catalog.targets import held_to, launchers
+    from optimizer.catalog.targets import fixed_for, launchers
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.objectives.step.safe_memory import risk_of
 
@@ -97,7 +97,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     assumed += _as_read(request.model, model)
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
-    seq_len = request.seq_len or _seq_len(model, assumed)
+    seq_len = request.seq_len or min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE)
+    if not request.seq_len:
+        why = "the model's longest" if seq_len == model.max_seq_len else f"its longest is {model.max_seq_len:,}"
+        assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
@@ -111,7 +114,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     limits = dict(request.limits)
     if request.target:
         stack = _aimed(stack, request.target, cluster)
-        limits["fixed"] = held_to(request.target, limits.get("fixed", {}))
+        limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor
         foreign = "" if vendor in PRICED else f", as none that runs on devices of {vendor} is known"
@@ -184,17 +187,17 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     from optimizer.catalog.own import own_file
     from optimizer.catalog.places import clash, file_of
 
-    said = []
+    lines = []
     for kind, name in names.items():
         typed, shipped = getattr(request, kind), KINDS[kind][0]()
         plain = name.partition("@")[0]
         path = None if typed and file_of(typed) else own_file(kind, plain)
         if path:
             over = ", not the shipped preset of that name" if plain in shipped else ""
-            said.append(f"{kind} {plain} of your {shown(path)}{over} (--{kind})")
+            lines.append(f"{kind} {plain} of your {shown(path)}{over} (--{kind})")
         elif typed and (words := clash(kind, typed, name, shipped)):
-            said.append(words)
-    return said
+            lines.append(words)
+    return lines
 
 
 def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
@@ -228,13 +231,6 @@ def _cluster(request: Request, assumed: list[str]) -> Cluster:
             "give only one of them"
         )
     return cluster
-
-
-def _seq_len(model: Model, assumed: list[str]) -> int:
-    seq_len = min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE)
-    why = "the model's longest" if seq_len == model.max_seq_len else f"its longest is {model.max_seq_len:,}"
-    assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
-    return seq_len
 
 
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:

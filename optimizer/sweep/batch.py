@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Protocol
 
+from optimizer.sweep.connection import StoreError
 from optimizer.sweep.owner import Owner, myself
-from optimizer.sweep.storage_errors import StoreError
 from optimizer.sweep.store import PENDING, RUNNING, Store
 from optimizer.sweep.task import JobOutcome, Task
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
 from optimizer.search.lattice.kept_trials import open_storage
-from optimizer.sweep.connection import url_of
+from optimizer.sweep.connection import explained, url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
-from optimizer.sweep.storage_errors import explained
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage

@@ -192,12 +192,10 @@ def _one_of(field: Option) -> Any:
 
 def _effort(field: Option) -> tuple[Any, Any]:
     """The type and the default of an option that holds for all jobs."""
-    whole = Natural if field.high == LARGEST else _up_to(int(field.high))
-    return Positive | None if field.kind == TIME else whole, getattr(Effort(), field.name)
-
-
-def _up_to(high: int) -> Any:
-    return Annotated[int, Field(strict=True, ge=0, le=high), f"a whole number from 0 to {high:,}"]
+    high = int(field.high)
+    bounded = Annotated[int, Field(strict=True, ge=0, le=high), f"a whole number from 0 to {high:,}"]
+    kind: Any = Positive | None if field.kind == TIME else Natural if high == LARGEST else bounded
+    return kind, getattr(Effort(), field.name)
 
 
 class StudyKeys(Table):

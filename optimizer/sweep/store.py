@@ -17,9 +17,8 @@ from sqlalchemy import Connection, CursorResult, Engine, bindparam, delete, inse
 from sqlalchemy.dialects import postgresql, sqlite
 
 from optimizer.base.names import without_passwords
-from optimizer.sweep.connection import readable, url_of, writable
+from optimizer.sweep.connection import NoBatch, StoreError, advice, explained, readable, url_of, writable
 from optimizer.sweep.owner import Owner, is_dead
-from optimizer.sweep.storage_errors import NoBatch, StoreError, advice, explained
 from optimizer.sweep.tables import ABOUT, JOBS, METADATA, OWNERS, SCHEMA_VERSION, SUMS
 from optimizer.sweep.task import JobOutcome, Task, canonical
 

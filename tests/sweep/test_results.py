@@ -15,10 +15,9 @@ from optimizer.catalog.files import presets_folder
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
-from optimizer.sweep.filters import chosen
 from optimizer.sweep.money import with_own
 from optimizer.sweep.progress import GUESSED, forecast
-from optimizer.sweep.results import COLUMNS, exported, flat, nested
+from optimizer.sweep.results import COLUMNS, chosen, exported, flat, nested
 from optimizer.sweep.store import StoredRow
 from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks

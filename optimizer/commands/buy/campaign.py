@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,19 +30,23 @@ if TYPE_CHECKING:
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
 DATES = ("start", "by")
+AXES: Mapping[str, tuple[Callable[[str], float], float]] = {  # how a value is read, and the usual one
+    **{"nic": (gigabits, 0.0), "oversubscription": (float, 0.0), "hbm": (size, 0.0)},
+    **{"power_cap": (share, 1.0), "batch_factor": (float, 1.0)},
+}
 Options = Mapping[str, Any]  # values of the options of `optimize pareto`, by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class PurchaseQuestion:
-    """The campaign, the grid of its discrete designs, the ranges of its continuous ones, and what was assumed."""
+    """What a buyer asks."""
 
     campaign: Campaign
-    grid: Grid
-    ranges: dict[str, tuple[float, float]]
-    kinds: tuple[Design, ...]
-    assumed: tuple[str, ...]
-    deliveries: tuple[Delivery, ...] = ()
+    grid: Grid  # of its discrete designs
+    ranges: dict[str, tuple[float, float]]  # of its continuous ones
+    kinds: tuple[Design, ...]  # the machines, one GPU of each
+    assumed: tuple[str, ...]  # sentences on what was not typed
+    deliveries: tuple[Delivery, ...] = ()  # GPUs by date, where they come in stages
 
 
 def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
@@ -62,10 +66,8 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     from optimizer.purchase.staged import totals
 
     kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(asked["hardware"]).items())
-    unknown = [
-        name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in {k.kind for k in kinds}
-    ]
-    if unknown:
+    known = {kind.kind for kind in kinds}
+    if unknown := [name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in known]:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {asked['hardware']}")
     most = asked["gpus"].strip().lower()
     at_most = most.startswith(AT_MOST)
@@ -74,20 +76,12 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     if at_most and len(gpus) > 1:
         raise InputError(f"--gpus {asked['gpus']} must name one number: at-most:1000")
     if (portfolio := asked["portfolio"]) is not None:
-        runs, assumed = (
-            _portfolio(portfolio, kinds[0].kind),
-            [f"runs of {portfolio} one after the other on the same machines"],
-        )
+        runs = _portfolio(portfolio, kinds[0].kind)
+        assumed = [f"runs of {portfolio} one after the other on the same machines"]
     else:
         run, assumed = _run(asked["model"], asked["tokens"], asked["seq_len"], asked["global_batch"], kinds[0].kind)
         runs = (run,)
-    axes: dict[str, Axis] = {
-        "nic": axis("--nic", asked["nic"], gigabits, 0.0),
-        "oversubscription": axis("--oversubscription", asked["oversubscription"], float, 0.0),
-        "hbm": axis("--hbm", asked["hbm"], size, 0.0),
-        "power_cap": axis("--power-cap", asked["power_cap"], share, 1.0),
-        "batch_factor": axis("--batch-factor", asked["batch_factor"], float, 1.0),
-    }
+    axes = {name: axis(f"--{name.replace('_', '-')}", asked[name], read, usual) for name, (read, usual) in AXES.items()}
     domains, ranged = axis("--scale-up", asked["scale_up"], float, 0.0)
     if ranged:
         raise InputError(f"--scale-up {asked['scale_up']} must be a list of GPU counts such as 8,72")
@@ -103,23 +97,20 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
         flex=asked["flex"] or 0.0,
         **merged(asked["fix"]),
     )
+    listed: Any = {f"{name}s": values for name, (values, _) in axes.items()}
     grid = Grid(
         kinds=kinds,
         gpus=gpus,
         dtypes=tuple(part.strip() for part in asked["dtype"].split(",")),
-        batch_factors=axes["batch_factor"][0],
-        power_caps=axes["power_cap"][0],
-        nics=axes["nic"][0],
-        oversubscriptions=axes["oversubscription"][0],
-        hbms=axes["hbm"][0],
+        **listed,
         scale_ups=tuple(int(domain) for domain in domains),
     )
-    ranges = {name: found[1] for name, found in axes.items() if found[1]}
+    ranges = {name: values[1] for name, values in axes.items() if values[1]}
     if deliveries and (ranges or sum(1 for _ in grid.designs()) > len(kinds) * len(gpus)):
         raise InputError("--stages asks about one design of each machine: give --nic, --dtype and the like one value")
     if at_most:
-        best, said = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
-        grid, assumed = replace(grid, best_counts=best), [*assumed, *said]
+        best, lines = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
+        grid, assumed = replace(grid, best_counts=best), [*assumed, *lines]
     return PurchaseQuestion(
         campaign=campaign,
         grid=grid,
@@ -137,12 +128,12 @@ def _spares(asked: Options) -> int | None:
     if not asked["spares"] or asked["spares"].strip().lower() == "auto":
         return AUTO if asked["spares"] or asked["buy"] else None
     try:
-        found = whole(asked["spares"])
+        count = whole(asked["spares"])
     except InputError:
-        found = -1
-    if found < 0:
+        count = -1
+    if count < 0:
         raise InputError(f"--spares {asked['spares']!r} must be a number of nodes, or auto for as many as pay")
-    return found
+    return count
 
 
 def _best_counts(
@@ -152,7 +143,7 @@ def _best_counts(
     from optimizer.purchase.price.catalogue import paid
     from optimizer.studies.best_use import best_use, counts_at_most
 
-    found, said = {}, []
+    best, lines = {}, []
     for kind in kinds:
         counts = counts_at_most(most, kind.cluster.gpus_per_node)
         designs = [replace(kind, gpus=count, dtype=dtype) for count in counts]
@@ -161,10 +152,10 @@ def _best_counts(
             raise InputError(f"--gpus at-most:{most}: {kind.title} is not sold in lots of so few GPUs")
         with progress(f"numbers of {kind.title}", len(within)) as step:
             use = best_use([design.job(campaign, campaign.runs[0]) for design in within], step)
-        found[kind.kind] = use.best.job.gpus
+        best[kind.kind] = use.best.job.gpus
         words = use.words() or f"{use.best.job.gpus:,} GPUs are the best of {len(use.tried)} counts tried"
-        said.append(f"{kind.title}, at most {most:,}: {words}")
-    return found, said
+        lines.append(f"{kind.title}, at most {most:,}: {words}")
+    return best, lines
 
 
 def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
@@ -184,10 +175,10 @@ def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
                 value = money(text) / each
             except InputError as error:
                 raise InputError(f"{option} {name}={text}: {error}") from None
-            found = quote(device, term, value, cluster=cluster, row=f"{option} {name}={text}")
+            offer = quote(device, term, value, cluster=cluster, row=f"{option} {name}={text}")
             # A price that is typed changes no size: racks and slices stay whole.
             usual = book.rent(device, cluster) if term != "purchase" else None
-            quotes.append(replace(found, sold=usual.sold, sold_as=usual.sold_as) if usual else found)
+            quotes.append(replace(offer, sold=usual.sold, sold_as=usual.sold_as) if usual else offer)
     return book.with_quotes(quotes)
 
 
@@ -265,15 +256,15 @@ def _cell(name: str, text: str, problems: list[str]) -> float:
     if not text:
         return 0.0
     try:
-        found = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
+        number = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
     except InputError as error:
         problems.append(f"{name}: {error}")
         return 0.0
-    if name in DATES and text.strip()[-1:].isdigit() and found:
+    if name in DATES and text.strip()[-1:].isdigit() and number:
         problems.append(f"{name} {text!r} has no unit; write the days after the start as 60d")
-    elif found < 0 or (found == 0 and name != "start"):
+    elif number < 0 or (number == 0 and name != "start"):
         problems.append(f"{name} must be above 0, but got {text!r}")
-    return found
+    return number
 
 
 def _notes(asked: Options, axes: Mapping[str, Axis]) -> tuple[str, ...]:

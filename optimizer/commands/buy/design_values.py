@@ -46,22 +46,22 @@ def stages(text: str) -> tuple[Delivery, ...]:
     """
     from optimizer.purchase.staged import Delivery
 
-    found = []
+    deliveries = []
     try:
         for part in text.split(","):
             count, at, date = part.strip().partition("@")
             if at and date.strip()[-1:].isdigit():
                 raise ValueError
-            found.append(Delivery(gpus=whole(count), at=parse(date, "s") if at else 0.0))
-        dates = [item.at for item in found]
-        if min(item.gpus for item in found) < 1 or dates[0] != 0 or sorted(set(dates)) != dates:
+            deliveries.append(Delivery(gpus=whole(count), at=parse(date, "s") if at else 0.0))
+        dates = [item.at for item in deliveries]
+        if min(item.gpus for item in deliveries) < 1 or dates[0] != 0 or sorted(set(dates)) != dates:
             raise ValueError
     except (ValueError, InputError):
         raise InputError(
             f"--stages {text!r} is no list of deliveries; write 2048,2048@180d: so many GPUs now, so many more after "
             "180 days"
         ) from None
-    return tuple(found)
+    return tuple(deliveries)
 
 
 def gigabits(text: str) -> float:

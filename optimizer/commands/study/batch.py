@@ -174,7 +174,7 @@ def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: in
         study, store = None, str(study)
     if study is None and store is None:
         raise click.UsageError("name a study file, or a --store")
-    from optimizer.sweep.filters import chosen
+    from optimizer.sweep.results import chosen
     from optimizer.sweep.store import Store
 
     _check_targets(how["html"])
@@ -254,9 +254,9 @@ def _engine(name: str, address: str, workers: int | None) -> Engine:
 
 def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | None, as_json: bool) -> str:
     """What `--dry-run` prints."""
+    from optimizer.sweep.connection import NoBatch
     from optimizer.sweep.local import processors
     from optimizer.sweep.progress import forecast, outlook_lines
-    from optimizer.sweep.storage_errors import NoBatch
     from optimizer.sweep.store import Store
 
     try:
