@@ -130,7 +130,10 @@ def with_network(
     if not outer and (nic_bandwidth or oversubscription):
         raise InputError(f"{cluster.name} has no network between nodes to change; describe one in a cluster file")
     if scale_up_size:
-        inner, outer = replace(inner, size=scale_up_size), _beyond(cluster, scale_up_size)
+        inner, reach = replace(inner, size=scale_up_size), cluster.tiers[-1].size
+        if outer and reach <= scale_up_size:
+            raise InputError(f"scale_up_size must be below the {reach} GPUs of {cluster.name}, but got {scale_up_size}")
+        outer = [tier for tier in outer if tier.size > scale_up_size]
     if nic_bandwidth:
         outer = [replace(tier, link=tier.link.scaled(nic_bandwidth)) for tier in outer]
     if oversubscription:
@@ -146,15 +149,6 @@ def with_network(
         max_gpus=cluster.max_gpus if outer else inner.size,
         provenance={**cluster.provenance, **dict.fromkeys(given, assumed)},
     )
-
-
-def _beyond(cluster: Cluster, scale_up_size: int) -> list[Tier]:
-    """The outer tiers that still reach further than a scale-up domain of another size."""
-    outer = [tier for tier in cluster.tiers[1:] if tier.size > scale_up_size]
-    if not outer and len(cluster.tiers) > 1:
-        reach = cluster.tiers[-1].size
-        raise InputError(f"scale_up_size must be below the {reach} GPUs of {cluster.name}, but got {scale_up_size}")
-    return outer
 
 
 @cache

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
     from optimizer.job.job import Job
     from optimizer.job.model import Model
-    from optimizer.job.stack import Stack
 
 LONGEST_DEFAULT_SEQUENCE = 8192
 PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is an unknown one
@@ -77,7 +76,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog import load_model, load_stack
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.stacks import default_stack
-    from optimizer.catalog.targets import fixed_for, launchers
+    from optimizer.catalog.targets import aimed, fixed_for, launchers
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.objectives.step.safe_memory import risk_of
 
@@ -113,7 +112,13 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         assumed.append(f"{dtype}, because {cluster.device.name} has no bf16 (--dtype)")
     limits = dict(request.limits)
     if request.target:
-        stack = _aimed(stack, request.target, cluster)
+        device = cluster.device
+        if request.target in launchers() and device.vendor not in launchers()[request.target].vendors:
+            raise InputError(
+                f"--target {request.target} does not run on {device.name} ({device.vendor}); --target any asks for no "
+                "software"
+            )
+        stack = aimed(stack, request.target)
         limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor
@@ -198,18 +203,6 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
         elif typed and (words := clash(kind, typed, name, shipped)):
             lines.append(words)
     return lines
-
-
-def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
-    """The stack for this target; InputError where the target does not run on the cluster's devices."""
-    from optimizer.catalog.targets import aimed, launchers
-
-    device = cluster.device
-    if target in launchers() and device.vendor not in launchers()[target].vendors:
-        raise InputError(
-            f"--target {target} does not run on {device.name} ({device.vendor}); --target any asks for no software"
-        )
-    return aimed(stack, target)
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:

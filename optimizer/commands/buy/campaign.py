@@ -1,4 +1,4 @@
-"""From what a buyer typed to a campaign and a grid of designs."""
+"""From what a buyer typed to a campaign and a grid of designs: lists or ranges of design variables, and deliveries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.readers.text import read_text
 from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED
-from optimizer.commands.buy.design_values import Axis, axis, gigabits, share, size, stages
 from optimizer.commands.pins import merged
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import AT_MOST, money
@@ -23,18 +22,48 @@ from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
-    from optimizer.job.hardware import Cluster
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import Delivery
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
 DATES = ("start", "by")
+Axis = tuple[tuple[float, ...], tuple[float, float] | None]  # values, and a range for the continuous search
+Options = Mapping[str, Any]  # values of the options of `optimize pareto`, by name
+
+
+def gigabits(text: str) -> float:
+    """A bandwidth [B/s], plain numbers in Gb/s.
+
+    >>> gigabits("400"), gigabits("50 GB/s")
+    (50000000000.0, 50000000000.0)
+    """
+    plain = text.replace(".", "", 1).isdigit()
+    return parse(f"{text} Gb/s" if plain else text, "B/s")
+
+
+def share(text: str) -> float:
+    """A share of one.
+
+    >>> share("80%"), share("0.8")
+    (0.8, 0.8)
+    """
+    return parse(text, "1")
+
+
+def size(text: str) -> float:
+    """A size in memory [B], plain numbers in GB.
+
+    >>> size("141"), size("80GiB")
+    (141000000000.0, 85899345920.0)
+    """
+    return parse(f"{text} GB" if text.replace(".", "", 1).isdigit() else text, "B")
+
+
 AXES: Mapping[str, tuple[Callable[[str], float], float]] = {  # how a value is read, and the usual one
     **{"nic": (gigabits, 0.0), "oversubscription": (float, 0.0), "hbm": (size, 0.0)},
     **{"power_cap": (share, 1.0), "batch_factor": (float, 1.0)},
 }
-Options = Mapping[str, Any]  # values of the options of `optimize pareto`, by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +88,16 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     Raises:
         InputError: for a name, number or combination that cannot be used.
     """
-    from optimizer.catalog import load_stack
+    from optimizer.catalog import load_cluster, load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import totals
 
-    kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(asked["hardware"]).items())
+    names = dict.fromkeys(name.strip() for name in asked["hardware"].split(",") if name.strip())
+    if not names:
+        raise InputError("--hardware names no machine; write for example h100,gb200-nvl72")
+    kinds = tuple(Design(kind=name, cluster=load_cluster(name), gpus=1) for name in names)
     known = {kind.kind for kind in kinds}
     if unknown := [name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in known]:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {asked['hardware']}")
@@ -182,15 +214,6 @@ def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
     return book.with_quotes(quotes)
 
 
-def _clusters(hardware: str) -> Mapping[str, Cluster]:
-    from optimizer.catalog import load_cluster
-
-    names = [name.strip() for name in hardware.split(",") if name.strip()]
-    if not names:
-        raise InputError("--hardware names no machine; write for example h100,gb200-nvl72")
-    return {name: load_cluster(name) for name in names}
-
-
 def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str) -> tuple[Run, list[str]]:
     """One run, what is missing filled in as `optimize` itself fills it."""
     from optimizer.purchase.campaign import Run
@@ -296,3 +319,53 @@ def _notes(asked: Options, axes: Mapping[str, Axis]) -> tuple[str, ...]:
         notes.append("rent grows by what the network adds to its price, written off with support and staff (assumed)")
     notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in asked["dtype"]]
     return tuple(notes)
+
+
+def axis(option: str, text: str, read: Callable[[str], float], usual: float) -> Axis:
+    """Values of a design variable, and its bounds when they were written as a range for the continuous search.
+
+    Raises InputError for a value that cannot be read, or bounds that do not rise.
+
+    >>> axis("--nic", "200,400", float, 0.0), axis("--nic", "200:800", float, 0.0), axis("--nic", "", float, 0.0)
+    (((200.0, 400.0), None), ((0.0,), (200.0, 800.0)), ((0.0,), None))
+    """
+    if not text:
+        return (usual,), None
+    try:
+        if ":" in text:
+            low, high = (read(part.strip()) for part in text.split(":"))
+            if not 0 < low < high:
+                raise ValueError
+            return (usual,), (low, high)
+        values = tuple(read(part.strip()) for part in text.split(","))
+        if min(values) <= 0:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"{option} {text!r} is neither a list such as 1,2 nor a rising range such as 1:2") from None
+    return values, None
+
+
+def stages(text: str) -> tuple[Delivery, ...]:
+    """Deliveries that a buyer wrote, the first of them now. Raises InputError for anything else.
+
+    >>> [(item.gpus, item.at / 86400) for item in stages("2048,2k@180d")]
+    [(2048, 0.0), (2048, 180.0)]
+    """
+    from optimizer.purchase.staged import Delivery
+
+    deliveries = []
+    try:
+        for part in text.split(","):
+            count, at, date = part.strip().partition("@")
+            if at and date.strip()[-1:].isdigit():
+                raise ValueError
+            deliveries.append(Delivery(gpus=whole(count), at=parse(date, "s") if at else 0.0))
+        dates = [item.at for item in deliveries]
+        if min(item.gpus for item in deliveries) < 1 or dates[0] != 0 or sorted(set(dates)) != dates:
+            raise ValueError
+    except (ValueError, InputError):
+        raise InputError(
+            f"--stages {text!r} is no list of deliveries; write 2048,2048@180d: so many GPUs now, so many more after "
+            "180 days"
+        ) from None
+    return tuple(deliveries)

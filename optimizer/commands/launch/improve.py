@@ -151,7 +151,7 @@ def _run(tokens: float | None, price: float | None, prices: PriceBook, question:
     from optimizer.improve.worth import Run
 
     cluster = question.job.cluster
+    offer = prices.rent(cluster.device.name, cluster.name)
     if price:
         offer = quote(cluster.device.name, prices.term or "on_demand", price / SECONDS, row=f"--price {price:g}")
-        return Run(tokens=tokens, offer=offer)
-    return Run(tokens=tokens, offer=prices.rent(cluster.device.name, cluster.name))
+    return Run(tokens=tokens, offer=offer)
