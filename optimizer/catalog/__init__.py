@@ -15,7 +15,7 @@ from optimizer.catalog.hardware import (
     preset_device,
 )
 from optimizer.catalog.models import known_model, load_model, model_names, model_spellings, preset_model
-from optimizer.catalog.own import own_files
+from optimizer.catalog.places import own_files
 from optimizer.catalog.stacks import known_stack, load_stack, preset_stack, stack_names
 
 # Every kind of preset that is shipped: its names, and what loads one.

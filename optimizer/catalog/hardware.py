@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import existing, file_of
+from optimizer.catalog.places import existing, file_of, own_file, own_files
 from optimizer.catalog.rows import Row, canonical, index, names, plain, rows
 from optimizer.job.hardware import DIMENSIONS, Cluster, Device, Link, Tier
 from optimizer.job.model import Provenance

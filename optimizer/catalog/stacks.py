@@ -11,8 +11,7 @@ from typing import Any
 
 from optimizer.base.errors import UnknownName
 from optimizer.catalog.files import presets_folder
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import ENDINGS, existing, file_of
+from optimizer.catalog.places import ENDINGS, existing, file_of, own_file, own_files
 from optimizer.catalog.targets import aimed
 from optimizer.job.hardware import Device
 from optimizer.job.model import Provenance

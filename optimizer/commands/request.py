@@ -189,8 +189,7 @@ def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     """What was taken of the user's own presets, and where a preset and a file have one name."""
     from optimizer.base.files import shown
     from optimizer.catalog import KINDS
-    from optimizer.catalog.own import own_file
-    from optimizer.catalog.places import clash, file_of
+    from optimizer.catalog.places import clash, file_of, own_file
 
     lines = []
     for kind, name in names.items():

@@ -19,7 +19,7 @@ from optimizer.catalog import (
     names_of,
     preset_model,
 )
-from optimizer.catalog.own import folders, own_file
+from optimizer.catalog.places import folders, own_file
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
 from optimizer.sweep.task import Effort, key_of
