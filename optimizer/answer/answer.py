@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.answer.keys import COLUMNS, AnswerKeys, EstimateKeys, JobKeys, plain, row
 from optimizer.base.picture import bar
-from optimizer.job.job import Job
+from optimizer.job.job import TIME, Job
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
@@ -23,22 +24,28 @@ WIDEST = 98  # columns of a line of `repr`
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. All times hold for each plan's own knobs."""
+    """What was proven. Values are of what is minimised, in `unit`, and hold for each plan's own knobs."""
 
-    proven: bool  # whether no plan is faster
-    lower_bound: float  # step time that no plan beats [s]
-    best: float = float("inf")  # step time of the best plan [s]; infinite without one
+    proven: bool  # whether no plan is better
+    lower_bound: float  # value that no plan beats [unit]
+    best: float = float("inf")  # value of the best plan [unit]; infinite without one
     space: int  # plans that satisfy every rule but memory, all priced
     fitting: int = 0  # plans of these that fit
-    candidates: int = 0  # plans of these that CP-SAT read: all (`held_all`), or those that could be fastest
-    knob_bound: float = 0.0  # time that no setting of the continuous knobs beats on any plan [s]
-    even: float = float("inf")  # step time of the best even split [s]; infinite where none fits
+    candidates: int = 0  # plans of these that CP-SAT read: all (`held_all`), or those that could be best
+    knob_bound: float = 0.0  # value that no setting of the continuous knobs beats on any plan [unit]
+    even: float = float("inf")  # value of the best even split [unit]; infinite where none fits
     band: int = 0  # plans that could beat the best even split under some layer assignment
     solved: int = 0  # plans of these whose layers CP-SAT assigned
     method: str = ""  # in words, what was proven over what
     given: bool = False  # whether the user placed the layers, so that no other layer assignment was compared
+    minimize: str = TIME  # what the values are of, a name of optimizer.objectives.minimised.registry
     # where several number formats were searched, the certificate of each; this one holds over all
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the values."""
+        return objective(self.minimize).unit
 
     @property
     def held_all(self) -> bool:
@@ -47,7 +54,7 @@ class Certificate:
 
     @property
     def layout_gain(self) -> float | None:
-        """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
+        """Value of the best even split over that of the best plan, minus one; None where none fits or was asked."""
         return round(self.even / self.best - 1.0, 12) if self.even < float("inf") else None
 
     @property
@@ -70,7 +77,7 @@ class Alternative:
     plan: Plan
     knobs: Knobs = Knobs()  # its own
     estimate: Estimate
-    slower: float  # its step time over that of the best plan, minus one [1]
+    slower: float  # its value over the best plan's, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,7 @@ class Format:
     plan: Plan | None = None  # None if none fits
     knobs: Knobs = field(default_factory=Knobs)  # its own
     estimate: Estimate | None = None
-    slower: float = 0.0  # its step time over that of the best plan, minus one [1]
+    slower: float = 0.0  # its value over the best plan's, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +108,7 @@ class Safety:
 
     @property
     def cost(self) -> float:
-        """Step time of the best plan over that of the fastest that is predicted to fit, minus one [1]."""
+        """Value of the best plan over that of the best which is predicted to fit, minus one [1]."""
         return 1.0 / (1.0 + self.fastest.slower) - 1.0 if self.fastest else 0.0
 
 

@@ -17,7 +17,7 @@ from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 
-OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits")  # what the JSON of a job has itself
+OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits", "minimize")  # what the JSON of a job has itself
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
 
 
@@ -45,7 +45,7 @@ class SavedAnswer:
     job: Job  # what was asked
     plan: Plan | None  # the best plan
     knobs: Knobs = Knobs()  # its knobs
-    # the certificate as far as no other search can find it again, without best and method
+    # the certificate as far as no other search can find it again, without best, method and what is minimised
     claims: Certificate | None = None
     alternatives: tuple[SavedPlan, ...] = ()  # the runners-up
     risked: bool = False  # whether it states what the risk to go out of memory costs

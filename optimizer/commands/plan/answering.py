@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
@@ -12,6 +13,7 @@ from optimizer.commands.request import Request, job_of, request_of
 from optimizer.commands.values import ANY, storage_url
 from optimizer.commands.waiting import progress
 from optimizer.job.fields import SIMPLE
+from optimizer.objectives.minimised.registry import objective_of
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 EVERY_STRUCTURE = 10**6
 HINTS = 2  # other counts tried for a hint
 ODD = 9  # odd part of a count from which on it may divide badly
-WORTH = 0.01  # of the throughput, from which on a hint is given
+NOTICEABLE = 0.01  # of the worth, from which on a hint is given
 
 
 def answered(options: Mapping[str, Any]) -> Answer:
@@ -55,7 +57,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
     search = partial(
         plan,
         top=options["top"] if within is None else EVERY_STRUCTURE,
-        within=float("inf") if within is None else within,
+        within=inf if within is None else within,
         trials=trials,
         time_limit=time_limit and time_limit / len(formats),
         seed=seed,
@@ -75,13 +77,13 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
     """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
     from optimizer.search.plan.simplicity import NOISE, held_to
 
-    other = answer.simpler
+    other, words = answer.simpler, objective_of(answer.job)
     if other is None:
-        near = f"no plan within {NOISE:.0%} of the fastest has fewer moving parts (--prefer)"
+        near = f"no plan within {NOISE:.0%} of the {words.best} has fewer moving parts (--prefer)"
         return answer, (near,) if answer.plan else ()
     why = (
-        f"the fewest moving parts within {NOISE:.0%} of the fastest plan, {other.slower:.1%} slower than it: every "
-        "variable is pinned as in that plan (--prefer)"
+        f"the fewest moving parts within {NOISE:.0%} of the {words.best} plan, {other.slower:.1%} {words.worse} than "
+        "it: every variable is pinned as in that plan (--prefer)"
     )
     return search(held_to(answer.job, other.plan)), (why,)
 
@@ -89,7 +91,7 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
 def _best_use(
     request: Request, at_most: bool, flex: float | None, tuning: Tuning
 ) -> tuple[Job, tuple[str, ...], Known | None]:
-    """The job of the highest throughput on at most so many GPUs, with a batch that may move by a share.
+    """The job of the highest worth on at most so many GPUs, with a batch that may move by a share.
 
     The sentences on what was assumed say what was chosen, and what was tried; last what the planner need not look for
     again.
@@ -108,7 +110,8 @@ def _best_use(
     with progress("counts and batches", None) as step:
         use = best_use(jobs(), step, tuning)
     if use.best.job == asked:
-        why = f"the {asked.gpus:,} GPUs and batch asked for: none of {len(use.tried)} others tried is faster"
+        others = f"none of {len(use.tried)} others tried is {objective_of(asked).better}"
+        why = f"the {asked.gpus:,} GPUs and batch asked for: {others}"
         return asked, (*assumed, why), use.known
     _, assumed = job_of(replace(request, gpus=use.best.job.gpus))
     return use.best.job, (*assumed, use.words()), use.known
@@ -119,15 +122,17 @@ def _hinted(answer: Answer, request: Request) -> Answer:
     job = answer.job
     if job.gpus // (job.gpus & -job.gpus) < ODD or job.gpus < 2 * job.cluster.gpus_per_node:
         return answer
+    from optimizer.search.plan.alternatives import value_of
     from optimizer.studies.best_use import BestUse, Use, best_use, counts_at_most, evener
 
     others = evener(counts_at_most(job.gpus, job.cluster.gpus_per_node))[:HINTS]
     jobs = [other for count in others if (other := _on(replace(request, dtype=job.dtype), count)) is not None]
     if not jobs:
         return answer
-    mine = Use(job=job, throughput=job.tokens / answer.estimate.step_time if answer.estimate else 0.0)
-    best = max(best_use(jobs).tried, key=lambda use: use.throughput)
-    if best.throughput <= mine.throughput * (1.0 + WORTH):
+    value = value_of(job, answer.plan, answer.knobs, answer.estimate) if answer.plan and answer.estimate else inf
+    mine = Use(job=job, worth=job.tokens / value)  # tokens for a unit of what is minimised
+    best = max(best_use(jobs).tried, key=lambda use: use.worth)
+    if best.worth <= mine.worth * (1.0 + NOTICEABLE):
         return answer
     words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
     return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
