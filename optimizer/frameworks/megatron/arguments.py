@@ -12,8 +12,8 @@ from typing import Any
 
 from optimizer.base.errors import InvalidFile, nearest
 from optimizer.base.units import LARGEST, is_count
-from optimizer.catalog.launchers import MEGATRON_LM, argument_names
 from optimizer.catalog.readers.text import read_json, readable
+from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.megatron.flag_names import COUNTS, LISTS, SWITCHES, TEXTS
 from optimizer.job.plan import Knobs, Plan, balanced, virtual_stages
 from optimizer.job.recomputation import MODULES, RESCALED, named
@@ -114,7 +114,7 @@ def _scan(text: str) -> _Found:
         elif flag in LISTS:
             rest = takewhile(lambda word: not word.startswith("--"), words[position + 1 :])
             found.lists[LISTS[flag]] = tuple([joined] if equals else rest)
-        elif not any(flag in argument_names(release) for release in MEGATRON_LM) and (
+        elif not any(flag in argument_names("megatron-lm", release) for release in MEGATRON_LM) and (
             misspelt := _misspelt(flag, known)
         ):
             found.problems.append(f"unknown argument {flag}; did you mean {misspelt}?")
