@@ -11,11 +11,9 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
-from optimizer.page.learn.chart import Numbers, Series
-from optimizer.page.learn.once import once
-from optimizer.page.learn.textbook.data_parallel import LAB, Constants, DataParallel
-from optimizer.page.learn.textbook.design import ACTIVATIONS, HBM, PARAMS, STATE_BYTES, WEIGHT_BYTES
-from optimizer.page.learn.textbook.first_order import rule_of_thumb_mfu, sharded_memory
+from optimizer.page.learn.chart import ChartNumbers, Series
+from optimizer.page.learn.priced import once
+from optimizer.page.learn.textbook import HBM, LAB, Constants, DataParallel, LabDesign, rule_of_thumb_mfu
 
 FILE = "published.csv"
 PREDICTED = ("textbook", "priced")  # fields of Compared
@@ -61,8 +59,7 @@ class Compared:
 def data_parallel_runs() -> tuple[Compared, ...]:
     """Runs in 16 bits with data parallelism alone, of which the same source has another number of GPUs.
 
-    >>> found = data_parallel_runs()
-    >>> [(each.run.id, each.job.gpus) for each in found if each.run.id.startswith("DGXC-003")]
+    >>> [(each.run.id, each.job.gpus) for each in data_parallel_runs() if each.run.id.startswith("DGXC-003")]
     [('DGXC-0032', 16), ('DGXC-0034', 64)]
     """
     alone = [each for each in _known() if each.plan.tp == each.plan.pp == each.plan.cp == 1 and not each.job.quantised]
@@ -80,27 +77,24 @@ def gpt3_runs() -> tuple[Compared, ...]:
     False
     """
     runs = [each for each in _known() if each.job.model.name == "gpt3" and each.job.cluster.device.name == "h100"]
-    compared = [replace(each, textbook=_designed(each.plan), needs=_needs(each.plan)) for each in runs]
-    return tuple(sorted(compared, key=lambda each: each.job.gpus))
+    return tuple(sorted(map(_by_rules, runs), key=lambda each: each.job.gpus))
 
 
-def error(found: Iterable[Compared], name: str) -> float:
+def error(runs: Iterable[Compared], name: str) -> float:
     """Mean distance of one prediction (`textbook` or `priced`) from the measured MFU, over the measured [1].
 
     >>> error(data_parallel_runs(), "priced") < 0.10 < error(data_parallel_runs(), "textbook")
     True
     """
-    errors = [abs(float(getattr(each, name)) / each.measured - 1.0) for each in found]
+    errors = [abs(float(getattr(each, name)) / each.measured - 1.0) for each in runs]
     return sum(errors) / len(errors)
 
 
-def compared_numbers(runs: Sequence[Compared]) -> Numbers:
+def compared_numbers(runs: Sequence[Compared]) -> ChartNumbers:
     """MFU by the textbook and by the cost model against the measured one [%]; on the diagonal they agree."""
     top = 5 + 100 * max(max(each.measured, each.textbook, each.priced) for each in runs)
-    measured, names = (
-        [100 * each.measured for each in runs],
-        [f"{each.run.id}, {each.job.gpus:,} GPUs" for each in runs],
-    )
+    measured = [100 * each.measured for each in runs]
+    names = [f"{each.run.id}, {each.job.gpus:,} GPUs" for each in runs]
     series = {
         name: Series(x=measured, y=[100 * float(getattr(each, name)) for each in runs], text=names)
         for name in PREDICTED
@@ -108,23 +102,10 @@ def compared_numbers(runs: Sequence[Compared]) -> Numbers:
     rows = [{"run": each, "plan": each.plan.summary(), "verdict": "" if each.fits else ", too much"} for each in runs]
     errors = {name: error(runs, name) for name in PREDICTED}
     refused = sum(not each.fits for each in runs)
-    return Numbers(
+    return ChartNumbers(
         series={"diagonal": Series(x=[0, top], y=[0, top]), **series},
         rows=rows,
         values={"count": len(runs), "refused": refused, **errors},
-    )
-
-
-def constants_of(job: Job) -> Constants:
-    """The datasheets' constants of a measured run's GPUs and networks."""
-    tiers = job.cluster.tiers
-    return Constants(
-        name="the datasheets'",
-        peak=job.peak_flops,
-        nvlink=tiers[0].bandwidth,
-        infiniband=tiers[-1].bandwidth,
-        tokens_per_sequence=job.seq_len,
-        node=tiers[0].size,
     )
 
 
@@ -148,25 +129,23 @@ def _known() -> tuple[Compared, ...]:
 
 
 def _alone(job: Job) -> float:
-    """MFU by the formula of Act I with the constants of the run's own hardware [1]."""
-    step = DataParallel(
-        billions=job.model.params / 1e9,
-        gpus=job.gpus,
-        batch=job.global_batch / job.gpus,
-        constants=constants_of(job),
+    """MFU by the formula of Act I with the datasheets' constants of the run's own hardware [1]."""
+    node, *_, network = (*job.cluster.tiers, job.cluster.tiers[-1])
+    constants = Constants(
+        name="the datasheets'",
+        peak=job.peak_flops,
+        nvlink=node.bandwidth,
+        infiniband=network.bandwidth,
+        tokens_per_sequence=job.seq_len,
+        node=node.size,
     )
-    return step.mfu
+    batch = job.global_batch / job.gpus
+    return DataParallel(billions=job.model.params / 1e9, gpus=job.gpus, batch=batch, constants=constants).mfu
 
 
-def _designed(plan: Plan) -> float:
-    """MFU by the rules of Act II, with its bubble [1]."""
+def _by_rules(run: Compared) -> Compared:
+    """The run with its MFU [1] and memory [B] by the rules of Act II."""
+    plan = run.plan
     idle = (plan.pp - 1) / (plan.pp * plan.num_microbatches)
-    return rule_of_thumb_mfu(LAB.reference, tp=plan.tp, dp=plan.dp, bubble=idle)
-
-
-def _needs(plan: Plan) -> float:
-    """Memory of a GPU by the rules of Act II [B]."""
-    kept = ACTIVATIONS * plan.tp
-    return sharded_memory(
-        PARAMS, plan.tp, plan.pp, weight_bytes=WEIGHT_BYTES, state_bytes=STATE_BYTES, activations=kept
-    )
+    mfu_by_rule = rule_of_thumb_mfu(LAB.reference, tp=plan.tp, dp=plan.dp, bubble=idle)
+    return replace(run, textbook=mfu_by_rule, needs=LabDesign(tp=plan.tp, pp=plan.pp).memory)

@@ -1,28 +1,80 @@
-"""The questions of both acts, answered by the calibrated cost model."""
+"""The lab's questions, answered by the calibrated cost model: its two contexts, designs, and their best plans."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, wraps
 from math import log
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
 from optimizer.answer.answer import Answer
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.page.learn.contexts import LARGE, job_of
-from optimizer.page.learn.once import once
-from optimizer.page.learn.textbook.data_parallel import COUNTS, SEQUENCE
-from optimizer.page.learn.textbook.design import GPUS, Design
+from optimizer.page.learn.content_files import table
+from optimizer.page.learn.textbook import COUNTS, GPUS, SEQUENCE, LabDesign
 from optimizer.studies.scaling import Point, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
+SMALL, LARGE = CONTEXTS = ("data parallel", "3-D parallel")
 FAMILY = ("gpt3-1.3b", "gpt3-2.7b", "gpt3-5b", "gpt3-6.7b", "gpt3-13b", "gpt3-20b", "gpt3-40b", "llama2-70b", "gpt3")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def once(work: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The same function, which remembers its result for each set of arguments; who asks meanwhile waits.
+
+    >>> calls = []
+    >>> double = once(lambda value: calls.append(value) or 2 * value)
+    >>> double(2), double(2), calls
+    (4, 4, [2])
+    """
+    remembering, busy = cache(work), Lock()
+
+    @wraps(work)
+    def result(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with busy:
+            return remembering(*args, **kwargs)  # type: ignore[arg-type]
+
+    return result
+
+
+def title(context: str) -> str:
+    """What the switch shows of a context."""
+    return str(next(each["title"] for each in table("lab.toml")["context"] if each["name"] == context))
+
+
+@cache
+def job_of(context: str) -> Job:
+    """The job of a context, on DGX H100 with the default software.
+
+    >>> job_of(LARGE).gpus, job_of(SMALL).model.name
+    (1024, 'gpt3-6.7b')
+    """
+    from optimizer.catalog import load_cluster, load_model, load_stack
+
+    numbers = next(each for each in table("lab.toml")["context"] if each["name"] == context)
+    return Job(
+        model=load_model(numbers["model"]),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        **{name: numbers[name] for name in ("gpus", "seq_len", "global_batch")},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
-    """A design of Act II as the cost model sees it; without an estimate, `reasons` say why it cannot be built."""
+class PricedDesign:
+    """A design of Act II as the cost model sees it.
+
+    Attributes:
+        job: the lab's job with the batch of the design.
+        plan: the design as a plan.
+        estimate: its price, None where it cannot be built.
+        reasons: why it cannot.
+    """
 
     job: Job
     plan: Plan
@@ -61,11 +113,11 @@ def data_parallel(model: str, batch: int) -> tuple[Point, ...]:
 
 
 @lru_cache(maxsize=256)
-def designed(design: Design) -> Priced:
+def designed(design: LabDesign) -> PricedDesign:
     """A design with micro-batches of one sequence, m of them in each replica.
 
-    >>> found = designed(Design(tp=8, pp=4, microbatches=8))
-    >>> found.job.global_batch, found.fits
+    >>> design = designed(LabDesign(tp=8, pp=4, microbatches=8))
+    >>> design.job.global_batch, design.fits
     (256, True)
     """
     from optimizer.objectives.step.price import price
@@ -82,8 +134,8 @@ def designed(design: Design) -> Priced:
     broken = broken_rules(job, plan)
     reasons = tuple(broken[rule] for rule in NECESSARY if rule in broken)
     if reasons:
-        return Priced(job=job, plan=plan, reasons=reasons)
-    return Priced(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
+        return PricedDesign(job=job, plan=plan, reasons=reasons)
+    return PricedDesign(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
 
 
 @once
