@@ -19,7 +19,7 @@ from optimizer.base.interruption import start_server
 from optimizer.page.plan.question import PlanQuestion
 
 MOST = 4  # processes
-KEPT = 256  # texts that were worked out
+MOST_RESULTS = 256  # texts that were worked out
 GRACE = 2.0  # that work goes on after the last visitor left: a slider often comes back [s]
 BEHIND = ("proven",)  # views that begin when nobody waits for another: an answer without its proof is there sooner
 LONGEST = 150.0  # that one task may take, so that nobody's question keeps a worker from all others [s]
@@ -33,12 +33,12 @@ ENGINE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PageTask:
-    """A view of a question; `body` is what a visitor pasted. What is `passing` is not kept once it is told."""
+    """A view of a question."""
 
     view: str
     asked: PlanQuestion
-    body: bytes = b""
-    passing: bool = False
+    body: bytes = b""  # what a visitor pasted
+    passing: bool = False  # whether its result is forgotten once it is shown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,14 +53,11 @@ class Gone(Exception):
     """Nobody waits for the result any more."""
 
 
-FIRST = (
-    PageTask(view="answer", asked=PlanQuestion()),
-    PageTask(view="proven", asked=PlanQuestion()),
-)  # with which the room opens
+FIRST = tuple(PageTask(view=view, asked=PlanQuestion()) for view in ("answer", "proven"))  # with which the tab opens
 
 
 class PageWorker:
-    """One process, which works out one task at a time; it begins beside whoever makes it."""
+    """One process, which works out one task at a time; it begins while its maker goes on."""
 
     def __init__(self) -> None:
         self.pipe: Connection | None = None
@@ -69,7 +66,7 @@ class PageWorker:
         self._lock = threading.Lock()
         threading.Thread(target=self._begin, daemon=True).start()
 
-    def exchange(self, task: PageTask) -> Any:
+    def result(self, task: PageTask) -> Any:
         """The result of a task; EOFError or OSError when the process is ended meanwhile."""
         pipe = self._begun()
         pipe.send(task)
@@ -116,35 +113,35 @@ def _context() -> Any:
 
 
 class Workers:
-    """A few workers, what they found, and who waits for it: one question asked by many is worked out once."""
+    """A few workers, their results, and who waits for them: one question asked by many is worked out once."""
 
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
         self._queue: list[Place] = []
         self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
-        self._found: OrderedDict[PageTask, Any] = OrderedDict()
+        self._results: OrderedDict[PageTask, Any] = OrderedDict()
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
             self._give(worker)
 
     def warm(self) -> None:
-        """Work out the question with which the room opens, so that whoever comes finds the engine loaded."""
+        """Work out the question with which the tab opens, so that whoever comes finds the engine loaded."""
         for task in FIRST:
-            self._keep(task, _told(self._workers[0].exchange(task)))
+            self._remember(task, _raised(self._workers[0].result(task)))
 
-    def found(self, task: PageTask) -> Any:
-        """What a view says if that is known, else None."""
-        return _told(self._found.get(task))
+    def known(self, task: PageTask) -> Any:
+        """What a view shows if that is known, else None; raises OptimizerError as the engine does."""
+        return _raised(self._results.get(task))
 
     async def result(self, task: PageTask, gone: Callable[[], Awaitable[bool]]) -> Any:
         """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
 
         Work that nobody waits for is stopped after a moment, and not begun at all if it has not yet.
         """
-        if task in self._found:
-            self._found.move_to_end(task)
-            return self._found[task]
+        if task in self._results:
+            self._results.move_to_end(task)
+            return _raised(self._results[task])
         if task not in self._running:
             self._running[task] = (asyncio.create_task(self._work(task)), set())
         work, waiting = self._running[task]
@@ -157,7 +154,7 @@ class Workers:
                     raise Gone
             if work.cancelled():  # stopped for the visitors before, just as this one came
                 return await self.result(task, gone)
-            return _told(work.result())
+            return _raised(work.result())
         finally:
             waiting.discard(me)
             if not waiting and not work.done():
@@ -179,11 +176,11 @@ class Workers:
         try:
             worker = await self._take(task)
             async with asyncio.timeout(LONGEST):
-                found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
+                result = await asyncio.get_running_loop().run_in_executor(None, worker.result, task)
             self._give(worker)
             if not task.passing:
-                self._keep(task, found)
-            return found
+                self._remember(task, result)
+            return result
         except TimeoutError:
             self._replace(worker)
             return InputError(
@@ -226,7 +223,7 @@ class Workers:
     def _assign(self) -> None:
         """A free worker for everybody whose turn it is; where it may be, the one that has the plans at hand."""
         while self._free and self._queue:
-            place = min(self._queue, key=self._turn)
+            place = min(self._queue, key=self._order)
             self._queue.remove(place)
             if place.worker.done():  # who waited has left
                 continue
@@ -236,25 +233,25 @@ class Workers:
             self._free.remove(worker)
             self._answered[asked] = worker
             self._answered.move_to_end(asked)
-            while len(self._answered) > KEPT:
+            while len(self._answered) > MOST_RESULTS:
                 self._answered.popitem(last=False)
             place.worker.set_result(worker)
 
-    def _turn(self, place: Place) -> tuple[bool, bool]:
+    def _order(self, place: Place) -> tuple[bool, bool]:
         """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
         behind = place.task.view in BEHIND
         return behind, behind and self._answered.get(place.task.asked.searched) not in self._free
 
-    def _keep(self, task: PageTask, found: Any) -> None:
-        self._found[task] = found
-        while len(self._found) > KEPT:
-            self._found.popitem(last=False)
+    def _remember(self, task: PageTask, result: Any) -> None:
+        self._results[task] = result
+        while len(self._results) > MOST_RESULTS:
+            self._results.popitem(last=False)
 
 
-def _told(found: Any) -> Any:
-    if isinstance(found, OptimizerError):
-        raise found
-    return found
+def _raised(result: Any) -> Any:
+    if isinstance(result, OptimizerError):
+        raise result
+    return result
 
 
 def work(pipe: Connection) -> None:
