@@ -17,8 +17,8 @@ import numpy as np
 from maintain.trial_groups import (
     FEWEST_PLANS,
     TRIALS,
-    TrialGroup,
     Policy,
+    TrialGroup,
     adaptive,
     at_random,
     curve,
