@@ -16,17 +16,11 @@ PREDICTION = "prediction"
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerChoice:
-    """One choice.
+    """One choice."""
 
-    Attributes:
-        key: its letter.
-        text: what it says.
-        reveal: what is shown once it is taken; called then, as its numbers may take work.
-    """
-
-    key: str
-    text: str
-    reveal: Callable[[], str]
+    key: str  # its letter
+    text: str  # what it says
+    reveal: Callable[[], str]  # what is shown once it is taken; called then, as its numbers may take work
 
     @property
     def label(self) -> str:
@@ -38,26 +32,18 @@ class AnswerChoice:
 class ActQuestion:
     """A question of an act; exactly one choice, `right`, is right.
 
-    Attributes:
-        name: its identity in ledgers.
-        act: the act's Roman number.
-        kind: prediction or reflection.
-        text: what is asked.
-        right: the letter of the right choice.
-        choices: in their order.
-
     >>> ask = question_of({"name": "q", "kind": PREDICTION, "text": "{n}?", "right": "A", "choice": [
     ...     {"key": "A", "text": "yes", "reveal": "so"}, {"key": "B", "text": "no", "reveal": "{n}"}]}, "I", {"n": 2})
     >>> ask.text, ask.options, ask.choice("B").reveal(), ask.is_right("B")
     ('2?', {'A. yes': 'A', 'B. no': 'B'}, '2', False)
     """
 
-    name: str
-    act: str
-    kind: str
-    text: str
-    right: str
-    choices: tuple[AnswerChoice, ...]
+    name: str  # its identity in ledgers
+    act: str  # the act's Roman number
+    kind: str  # prediction or reflection
+    text: str  # what is asked
+    right: str  # the letter of the right choice
+    choices: tuple[AnswerChoice, ...]  # in their order
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -107,17 +93,11 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """An act of the lab.
+    """An act of the lab."""
 
-    Attributes:
-        number: names its content: act_1.toml and act_1.md.
-        facts: the values that its questions and slips name.
-        shown: what it shows for values of its controls, by their names, and the `context`.
-    """
-
-    number: int
-    facts: Callable[[], Values]
-    shown: Callable[[Values], Shown]
+    number: int  # names its content: act_1.toml and act_1.md
+    facts: Callable[[], Values]  # the values that its questions and slips name
+    shown: Callable[[Values], Shown]  # what it shows for values of its controls, by their names, and the `context`
 
     @property
     def content(self) -> Values:

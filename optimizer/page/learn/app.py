@@ -50,14 +50,9 @@ def _(desk: Any) -> tuple[Any, ...]:
 
 
 @app.cell
-def _() -> None:
-    view.header()
-
-
-@app.cell
 def _() -> tuple[Any, ...]:
     context, student = view.visitor_fields()
-    mo.vstack([context, student])
+    mo.vstack([view.header(), context, student])
     return context, student
 
 

@@ -32,19 +32,12 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class ChartNumbers:
-    """The numbers of one chart.
+    """The numbers of one chart."""
 
-    Attributes:
-        series: what is drawn, by the key that the content gives a look to; "bars" for lying bars.
-        rows: the values of each row of the table.
-        values: what the words name beyond the values of the act.
-        xaxis: what the numbers say of the axis: its range or ticks.
-    """
-
-    series: Mapping[str, Series]
-    rows: Sequence[Values]
-    values: Values = field(default_factory=dict)
-    xaxis: Values = field(default_factory=dict)
+    series: Mapping[str, Series]  # what is drawn, by the key that the content gives a look to; "bars" for lying bars
+    rows: Sequence[Values]  # the values of each row of the table
+    values: Values = field(default_factory=dict)  # what the words name beyond the values of the act
+    xaxis: Values = field(default_factory=dict)  # what the numbers say of the axis: its range or ticks
 
 
 def chart_of(content: Values, numbers: ChartNumbers, values: Values) -> Chart:

@@ -209,25 +209,15 @@ def new_key() -> str:
 
 @dataclass(kw_only=True)
 class Desk:
-    """What changes the state of one session. It outlasts what its visitor types.
+    """What changes the state of one session. It outlasts what its visitor types."""
 
-    Attributes:
-        visitor: who writes now: the page puts a changed name or context here.
-        answers: what sets the letter of each question, by its name.
-        entries: changes the ledger.
-        designs: changes the saved designs.
-        trouble: changes the sentence about what went wrong.
-        sheet: the instructor's, if there is one.
-        locked: names of answered questions.
-    """
-
-    visitor: Visitor
-    answers: Mapping[str, Callable[[str], None]]
-    entries: Change
-    designs: Change
-    trouble: Change
-    sheet: Path | None = None
-    locked: set[str] = field(default_factory=set)
+    visitor: Visitor  # who writes now: the page puts a changed name or context here
+    answers: Mapping[str, Callable[[str], None]]  # what sets the letter of each question, by its name
+    entries: Change  # changes the ledger
+    designs: Change  # changes the saved designs
+    trouble: Change  # changes the sentence about what went wrong
+    sheet: Path | None = None  # the instructor's, if there is one
+    locked: set[str] = field(default_factory=set)  # names of answered questions
 
     def answer(self, question: ActQuestion, key: str) -> None:
         """Lock an answer; the first one stays."""

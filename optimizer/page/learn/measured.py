@@ -22,27 +22,16 @@ SAME = ("source", "model", "stack", "gpu", "seq_len", "dtype", "framework")  # o
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One row of presets/published.csv.
-
-    Attributes:
-        run: the row.
-        job: what it trained.
-        plan: how.
-        seconds: of a step, as measured [s].
-        measured: its MFU [1].
-        priced: that of the cost model [1].
-        textbook: that of a textbook's formula [1].
-        needs: memory of a GPU by the rule of Act II [B], 0 where that was not asked.
-    """
+    """One row of presets/published.csv."""
 
     run: Run
     job: Job
     plan: Plan
-    seconds: float
-    measured: float
-    priced: float
-    textbook: float = 0.0
-    needs: float = 0.0
+    seconds: float  # of a step, as measured [s]
+    measured: float  # its MFU [1]
+    priced: float  # MFU of the cost model [1]
+    textbook: float = 0.0  # MFU of a textbook's formula [1]
+    needs: float = 0.0  # memory of a GPU by the rule of Act II [B], 0 where that was not asked
 
     @property
     def share(self) -> float:
@@ -99,13 +88,13 @@ def compared_numbers(runs: Sequence[Compared]) -> ChartNumbers:
         name: Series(x=measured, y=[100 * float(getattr(each, name)) for each in runs], text=names)
         for name in PREDICTED
     }
-    rows = [{"run": each, "plan": each.plan.summary(), "verdict": "" if each.fits else ", too much"} for each in runs]
-    errors = {name: error(runs, name) for name in PREDICTED}
-    refused = sum(not each.fits for each in runs)
     return ChartNumbers(
         series={"diagonal": Series(x=[0, top], y=[0, top]), **series},
-        rows=rows,
-        values={"count": len(runs), "refused": refused, **errors},
+        rows=[{"run": each, "plan": each.plan.summary(), "verdict": ", too much" * (not each.fits)} for each in runs],
+        values={
+            **{"count": len(runs), "refused": sum(not each.fits for each in runs)},
+            **{name: error(runs, name) for name in PREDICTED},
+        },
     )
 
 

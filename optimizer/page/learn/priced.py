@@ -67,19 +67,12 @@ def job_of(context: str) -> Job:
 
 @dataclass(frozen=True, kw_only=True)
 class PricedDesign:
-    """A design of Act II as the cost model sees it.
+    """A design of Act II as the cost model sees it."""
 
-    Attributes:
-        job: the lab's job with the batch of the design.
-        plan: the design as a plan.
-        estimate: its price, None where it cannot be built.
-        reasons: why it cannot.
-    """
-
-    job: Job
-    plan: Plan
-    estimate: Estimate | None = None
-    reasons: tuple[str, ...] = ()
+    job: Job  # the lab's job with the batch of the design
+    plan: Plan  # the design as a plan
+    estimate: Estimate | None = None  # its price, None where it cannot be built
+    reasons: tuple[str, ...] = ()  # why it cannot
 
     @property
     def fits(self) -> bool:

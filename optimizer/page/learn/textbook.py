@@ -88,25 +88,15 @@ def rule_of_thumb_mfu(base: float, *, tp: int, dp: int, bubble: float, tp_slowdo
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What the formulas are fed with.
+    """What the formulas are fed with."""
 
-    Attributes:
-        name: whose constants they are.
-        peak: of a GPU [FLOP/s].
-        nvlink: rate inside a node [B/s].
-        infiniband: rate between nodes [B/s].
-        tokens_per_sequence: tokens that are counted.
-        reference: MFU without communication [1].
-        node: GPUs that NVLink connects.
-    """
-
-    name: str
-    peak: float
-    nvlink: float
-    infiniband: float
-    tokens_per_sequence: int
-    reference: float = 0.52
-    node: int = 8
+    name: str  # whose constants they are
+    peak: float  # of a GPU [FLOP/s]
+    nvlink: float  # rate inside a node [B/s]
+    infiniband: float  # rate between nodes [B/s]
+    tokens_per_sequence: int  # that are counted
+    reference: float = 0.52  # MFU without communication [1]
+    node: int = 8  # GPUs that NVLink connects
 
 
 LAB = Constants(name="the document's", peak=1979e12, nvlink=900e9, infiniband=400e9, tokens_per_sequence=1)

@@ -131,21 +131,13 @@ def line_of(pasted: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ActPage:
-    """An act on the page of one visitor.
+    """An act on the page of one visitor."""
 
-    Attributes:
-        act: what is placed.
-        answers: of its questions, as far as they are locked.
-        forms: of every question.
-        elements: its controls by name.
-        shown: what it shows with their values; None while nothing needs it.
-    """
-
-    act: Act
-    answers: Answers
-    forms: Mapping[str, Form]
-    elements: Mapping[str, Any] = field(default_factory=dict)
-    shown: Shown | None = None
+    act: Act  # what is placed
+    answers: Answers  # of its questions, as far as they are locked
+    forms: Mapping[str, Form]  # of every question
+    elements: Mapping[str, Any] = field(default_factory=dict)  # its controls by name
+    shown: Shown | None = None  # what it shows with their values; None while nothing needs it
 
     def placed(self, part: str) -> Any:
         """The blocks of a part of the act's file below each other."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
@@ -25,6 +25,7 @@ BEHIND = ("proven",)  # views that begin when nobody waits for another: an answe
 LONGEST = 150.0  # that one task may take, so that nobody's question keeps a worker from all others [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
+Key = TypeVar("Key")
 ENGINE = (
     *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
     *("optimizer.catalog.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
@@ -39,14 +40,6 @@ class PageTask:
     asked: PlanQuestion
     body: bytes = b""  # what a visitor pasted
     passing: bool = False  # whether its result is forgotten once it is shown
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
-    """A task that waits for its worker."""
-
-    task: PageTask
-    worker: asyncio.Future[PageWorker]
 
 
 class Gone(Exception):
@@ -117,7 +110,7 @@ class Workers:
 
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
-        self._queue: list[Place] = []
+        self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
         self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
         self._results: OrderedDict[PageTask, Any] = OrderedDict()
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
@@ -128,7 +121,7 @@ class Workers:
     def warm(self) -> None:
         """Work out the question with which the tab opens, so that whoever comes finds the engine loaded."""
         for task in FIRST:
-            self._remember(task, _raised(self._workers[0].result(task)))
+            _remember(self._results, task, _raised(self._workers[0].result(task)))
 
     def known(self, task: PageTask) -> Any:
         """What a view shows if that is known, else None; raises OptimizerError as the engine does."""
@@ -158,7 +151,7 @@ class Workers:
         finally:
             waiting.discard(me)
             if not waiting and not work.done():
-                begun = all(place.task != task for place in self._queue)
+                begun = task not in self._queue.values()
                 asyncio.get_running_loop().call_later(GRACE if begun else 0.0, self._stop, task)
 
     def end(self) -> None:
@@ -176,10 +169,10 @@ class Workers:
         try:
             worker = await self._take(task)
             async with asyncio.timeout(LONGEST):
-                result = await asyncio.get_running_loop().run_in_executor(None, worker.result, task)
+                result = await asyncio.to_thread(worker.result, task)
             self._give(worker)
             if not task.passing:
-                self._remember(task, result)
+                _remember(self._results, task, result)
             return result
         except TimeoutError:
             self._replace(worker)
@@ -204,16 +197,14 @@ class Workers:
 
     async def _take(self, task: PageTask) -> PageWorker:
         """A worker, when it is this task's turn."""
-        place = Place(task=task, worker=asyncio.get_running_loop().create_future())
-        self._queue.append(place)
+        worker: asyncio.Future[PageWorker] = asyncio.get_running_loop().create_future()
+        self._queue[worker] = task
         self._assign()
         try:
-            return await place.worker
+            return await worker
         except asyncio.CancelledError:
-            if place in self._queue:
-                self._queue.remove(place)
-            elif not place.worker.cancelled():
-                self._give(place.worker.result())
+            if not self._queue.pop(worker, None) and not worker.cancelled():
+                self._give(worker.result())
             raise
 
     def _give(self, worker: PageWorker) -> None:
@@ -223,29 +214,28 @@ class Workers:
     def _assign(self) -> None:
         """A free worker for everybody whose turn it is; where it may be, the one that has the plans at hand."""
         while self._free and self._queue:
-            place = min(self._queue, key=self._order)
-            self._queue.remove(place)
-            if place.worker.done():  # who waited has left
+            waiting = min(self._queue, key=self._order)
+            asked = self._queue.pop(waiting).asked.searched
+            if waiting.done():  # who waited has left
                 continue
-            asked = place.task.asked.searched
             known = self._answered.get(asked)
             worker = known if known and known in self._free else self._free[0]
             self._free.remove(worker)
-            self._answered[asked] = worker
-            self._answered.move_to_end(asked)
-            while len(self._answered) > MOST_RESULTS:
-                self._answered.popitem(last=False)
-            place.worker.set_result(worker)
+            _remember(self._answered, asked, worker)
+            waiting.set_result(worker)
 
-    def _order(self, place: Place) -> tuple[bool, bool]:
+    def _order(self, waiting: asyncio.Future[PageWorker]) -> tuple[bool, bool]:
         """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
-        behind = place.task.view in BEHIND
-        return behind, behind and self._answered.get(place.task.asked.searched) not in self._free
+        task = self._queue[waiting]
+        behind = task.view in BEHIND
+        return behind, behind and self._answered.get(task.asked.searched) not in self._free
 
-    def _remember(self, task: PageTask, result: Any) -> None:
-        self._results[task] = result
-        while len(self._results) > MOST_RESULTS:
-            self._results.popitem(last=False)
+
+def _remember(memory: OrderedDict[Key, Any], key: Key, value: Any) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > MOST_RESULTS:
+        memory.popitem(last=False)
 
 
 def _raised(result: Any) -> Any:
@@ -260,21 +250,16 @@ def work(pipe: Connection) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):
-        for task in FIRST:  # so that whoever comes finds everything loaded
-            result(task)
+        for first in FIRST:  # so that whoever comes finds everything loaded
+            result(first)
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            task = pipe.recv()
-            pipe.send(_result(task, result))
-
-
-def _result(task: PageTask, result: Callable[[PageTask], Any]) -> Any:
-    """What the engine says, or the error to show for it."""
-    try:
-        return result(task)
-    except OptimizerError as error:
-        return InputError(str(error))
-    except Exception as error:
-        return OptimizerError(
-            f"internal error: {type(error).__name__}: {error}. This is a bug; `{task.asked.flags()}` may show more."
-        )
+            task: PageTask = pipe.recv()
+            try:
+                answer = result(task)
+            except OptimizerError as error:
+                answer = InputError(str(error))
+            except Exception as error:
+                flags, kind = task.asked.flags(), type(error).__name__
+                answer = OptimizerError(f"internal error: {kind}: {error}. This is a bug; `{flags}` may show more.")
+            pipe.send(answer)

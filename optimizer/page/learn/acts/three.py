@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -62,14 +61,8 @@ class Sheet:
     @property
     def layer(self) -> LinearLayer:
         """The layer as it is cut."""
-        return LinearLayer(
-            inputs=INPUTS,
-            outputs=OUTPUTS,
-            tp_in=self.tp_in,
-            tp_out=self.tp_out,
-            dp=self.dp,
-            element_bytes=self.element_bytes,
-        )
+        cuts = {"tp_in": self.tp_in, "tp_out": self.tp_out, "dp": self.dp}
+        return LinearLayer(inputs=INPUTS, outputs=OUTPUTS, element_bytes=self.element_bytes, **cuts)
 
     @property
     def passes(self) -> float:
@@ -79,11 +72,8 @@ class Sheet:
     @property
     def rates(self) -> Rates:
         """What a GPU reaches."""
-        return Rates(
-            flops=UTILISATION * EIGHT_BIT / self.element_bytes,
-            memory=UTILISATION * MEMORY,
-            network=DUPLEX / 2 if self.one_way else DUPLEX,
-        )
+        flops, network = UTILISATION * EIGHT_BIT / self.element_bytes, DUPLEX / 2 if self.one_way else DUPLEX
+        return Rates(flops=flops, memory=UTILISATION * MEMORY, network=network)
 
     @property
     def work(self) -> Work:
@@ -108,19 +98,12 @@ class Sheet:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator of a forward pass for one micro-batch.
+    """One operator of a forward pass for one micro-batch."""
 
-    Attributes:
-        name: what the cost model calls it.
-        flops: its operations [FLOP], 0 for element-wise kernels, whose operations are not counted.
-        moved: bytes through memory [B].
-        seconds: its time [s].
-    """
-
-    name: str
-    flops: float
-    moved: float
-    seconds: float
+    name: str  # what the cost model calls it
+    flops: float  # its operations [FLOP], 0 for element-wise kernels, whose operations are not counted
+    moved: float  # bytes through memory [B]
+    seconds: float  # its time [s]
 
     @property
     def intensity(self) -> float:
@@ -192,29 +175,14 @@ def shown(chosen: Values) -> Shown:
         "read": sheet.layer.local_inputs * local,
         "words": sheet.work.network / sheet.element_bytes,
     }
-    return Shown(values=values, charts={"act3-chart": lambda: context_numbers(sheet, chosen["context"])})
+    return Shown(values=values, charts={"act3-chart": lambda: roofline_numbers(sheet, chosen["context"])})
 
 
-def context_numbers(sheet: Sheet, context: str) -> ChartNumbers:
-    """The roofline with the operators of the best plan of a context."""
+def roofline_numbers(sheet: Sheet, context: str) -> ChartNumbers:
+    """The reader's layer and the operators of the best plan of a context under the roof of the datasheet."""
     answer = best(context)
     job, plan = answer.job, answer.plan or Plan()
-    named = f"{job.model.name}, {plan.summary()}"
-    return roofline_numbers(sheet, operators_of(job, plan), job.peak_flops, job.cluster.device.memory_bandwidth, named)
-
-
-def roofline_numbers(
-    sheet: Sheet, operators: Sequence[Operator], peak: float, memory: float, plan: str
-) -> ChartNumbers:
-    """The reader's layer and the operators of a plan under the roof.
-
-    Args:
-        sheet: the layer.
-        operators: of the plan.
-        peak: of the datasheet [FLOP/s].
-        memory: of the datasheet [B/s].
-        plan: named in the words.
-    """
+    operators, peak, memory = operators_of(job, plan), job.peak_flops, job.cluster.device.memory_bandwidth
     edge, rates, work = ridge(peak, memory), sheet.rates, sheet.work
     across = [SPAN[0], edge, SPAN[1]]
     roof = [float(attainable_flops(value, peak, memory)) / 1e12 for value in across]
@@ -244,5 +212,8 @@ def roofline_numbers(
         for each in operators
     ]
     fastest, slowest = max(known, key=lambda each: each.rate), min(known, key=lambda each: each.rate)
-    ends = {"fastest": named[fastest.name], "most": fastest.rate, "slowest": named[slowest.name], "least": slowest.rate}
-    return ChartNumbers(series=series, rows=rows, values={"plan": plan, "peak": peak, "edge": edge, **ends})
+    values = {
+        **{"plan": f"{job.model.name}, {plan.summary()}", "peak": peak, "edge": edge},
+        **{"fastest": named[fastest.name], "most": fastest.rate, "slowest": named[slowest.name], "least": slowest.rate},
+    }
+    return ChartNumbers(series=series, rows=rows, values=values)
