@@ -31,7 +31,7 @@ def _() -> tuple[Any, ...]:
     get_trouble, set_trouble = mo.state(_silence)
     desk = Desk(
         visitor=Visitor(key=new_key()),
-        answers=view.setters({1: set_1, 2: set_2, 3: set_3, 4: set_4, 5: set_5, 6: set_6}),
+        answers=view.changes_by_question({1: set_1, 2: set_2, 3: set_3, 4: set_4, 5: set_5, 6: set_6}),
         entries=set_entries,
         designs=set_designs,
         trouble=set_trouble,

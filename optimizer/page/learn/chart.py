@@ -62,7 +62,9 @@ def chart_of(content: Values, numbers: ChartNumbers, values: Values) -> Chart:
     heads, cells = zip(*((head, cells) for head, cells in columns if any(cells)), strict=True)
     yaxis = {"title": {"text": content.get("up", "")}, **content.get("yaxis", {})}
     if "bars" in content:
-        traces = [_bars(content["bars"], numbers, values)]
+        names, texts = ([filled_in(each, {**values, **row}) for row in numbers.rows] for each in content["bars"])
+        series = numbers.series["bars"]
+        traces = [bars(names, series.x, "", text=texts, marker=dict(series.look))]
         yaxis["autorange"] = "reversed"
     else:
         looks = [look for look in content["series"] if look["key"] in numbers.series]
@@ -70,7 +72,14 @@ def chart_of(content: Values, numbers: ChartNumbers, values: Values) -> Chart:
     levels = [(filled_in(level["at"], values), level) for level in content.get("levels", ())]
     layout = {
         "height": content.get("height", HEIGHT),
-        "shapes": [_level(float(at), level) for at, level in levels if at],
+        "shapes": [
+            {
+                **{"type": "line", "y0": float(at), "y1": float(at), "label": {"text": level["text"]}},
+                "line": {"color": "#6b7280", "dash": level.get("dash", "dot")},
+            }
+            for at, level in levels
+            if at
+        ],
         "barmode": "overlay",
         "xaxis": {"title": {"text": content["across"]}, **content.get("xaxis", {}), **numbers.xaxis},
         "yaxis": yaxis,
@@ -95,19 +104,6 @@ def _points(look: Values, series: Series, values: Values) -> dict[str, Any]:
         **{"x": list(series.x), "y": list(series.y), "marker": {**colour, **marker, **series.look}},
         **({"text": list(series.text)} if series.text else {}),
     }
-
-
-def _bars(templates: Sequence[str], numbers: ChartNumbers, values: Values) -> Mapping[str, Any]:
-    """Bars that lie, the first on top, each with its name and its text."""
-    names, texts = ([filled_in(each, {**values, **row}) for row in numbers.rows] for each in templates)
-    series = numbers.series["bars"]
-    return bars(names, series.x, "", text=texts, marker=dict(series.look))
-
-
-def _level(height: float, level: Values) -> dict[str, Any]:
-    """A level line with its name."""
-    line = {"color": "#6b7280", "dash": level.get("dash", "dot")}
-    return {"type": "line", "y0": height, "y1": height, "line": line, "label": {"text": level["text"]}}
 
 
 def _coloured(look: Values) -> dict[str, Any]:

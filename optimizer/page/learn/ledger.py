@@ -212,7 +212,7 @@ class Desk:
     """What changes the state of one session. It outlasts what its visitor types."""
 
     visitor: Visitor  # who writes now: the page puts a changed name or context here
-    answers: Mapping[str, Callable[[str], None]]  # what sets the letter of each question, by its name
+    answers: Mapping[str, Change]  # changes the letters by question, by the name of a question
     entries: Change  # changes the ledger
     designs: Change  # changes the saved designs
     trouble: Change  # changes the sentence about what went wrong
@@ -224,7 +224,7 @@ class Desk:
         if question.name in self.locked:
             return
         self.locked.add(question.name)
-        self.answers[question.name](key)
+        self.answers[question.name](lambda answers: {**answers, question.name: key})
         self._write(answered(self.visitor, question, key))
 
     def save(self, design: LabDesign) -> None:

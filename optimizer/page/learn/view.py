@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -56,14 +55,9 @@ def visitor_fields() -> tuple[Any, Any]:
     return switch, mo.ui.text(label=lab["student"], max_length=LONGEST)
 
 
-def setters(changes: Mapping[int, Change]) -> Mapping[str, Callable[[str], None]]:
-    """What sets the letter of each question, by its name, from what changes the answers of each act."""
-
-    def lock(change: Change, name: str, key: str) -> None:
-        change(lambda answers: {**answers, name: key})
-
-    named = [(change, each["name"]) for act, change in changes.items() for each in ACTS[act].content["question"]]
-    return {name: partial(lock, change, name) for change, name in named}
+def changes_by_question(changes: Mapping[int, Change]) -> Mapping[str, Change]:
+    """What changes the answers of an act, by the name of each of its questions."""
+    return {each["name"]: change for act, change in changes.items() for each in ACTS[act].content["question"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +70,7 @@ class Form:
 
 
 def forms(desk: Desk) -> Mapping[str, Form]:
-    """The form of every question by its name, as elements that answer for as long as somebody holds them."""
+    """The form of every question by its name, as elements that answer for as long as they exist."""
     return {question.name: _form(question, desk) for act in ACTS.values() for question in act.questions}
 
 

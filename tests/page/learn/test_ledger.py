@@ -52,8 +52,7 @@ def desk(sheet: Path | None = None) -> tuple[Desk, dict[str, State]]:
     states = {"entries": State(()), "designs": State(()), "trouble": State("")}
     changes = {name: state.change for name, state in states.items()}
     states["answers"] = State({})
-    answers = {"act-1": lambda key: states["answers"].value.update({"act-1": key})}
-    return Desk(visitor=ANNA, sheet=sheet, answers=answers, **changes), states
+    return Desk(visitor=ANNA, sheet=sheet, answers={"act-1": states["answers"].change}, **changes), states
 
 
 def test_what_is_kept_of_an_answer_and_a_design() -> None:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.job.plan import Plan
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.page.plan.controls import locks, steps
 from optimizer.page.plan.engine import Answered, answered, first
 from optimizer.page.plan.question import PAGED, PlanQuestion
@@ -41,37 +43,29 @@ def proven_view(asked: PlanQuestion) -> dict[str, Any]:
 
 def _view(asked: PlanQuestion, one: Answered) -> dict[str, Any]:
     """The fragments, the address of the question, and the values of the controls left to us."""
-    job, values = one.answer.job, answer_values(one)
-    mine = {(pins := pins_of_plan(other.plan)): pins in asked.mine for other in one.answer.alternatives}
+    answer, job, title = one.answer, one.answer.job, headline(one.answer)
+    values: dict[str, Any] = {"answer": answer, "headline": title, "subject": subject(job), "stack": stack_words(job)}
+    values |= {"flags": answer.flags, "assumptions": [assumption(text) for text in one.assumed], "plan": answer.plan}
+    if answer.plan and answer.estimate:
+        values |= _of_plan(one, answer.plan, answer.estimate)
+    mine = {(pins := pins_of_plan(other.plan)): pins in asked.mine for other in answer.alternatives}
     return {
         "address": asked.address(),
-        "title": values["headline"],
+        "title": title,
         "answer": fragment("answer.html", asked=asked, mine=mine, **values),
-        "pending": one.answer.certificate is None,
-        "locks": fragment("locks.html", locks=locks(job, one.answer.plan, asked.pins)),
+        "pending": answer.certificate is None,
+        "locks": fragment("locks.html", locks=locks(job, answer.plan, asked.pins)),
         "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
         "steps": steps(job),
         "mine": list(asked.mine),
     }
 
 
-def answer_values(one: Answered) -> dict[str, Any]:
-    """What the template shows of an answer; `proof` is empty as long as nothing is proven about its plan."""
-    answer, job = one.answer, one.answer.job
-    shared: dict[str, Any] = {
-        "answer": answer,
-        "headline": headline(answer),
-        "subject": subject(job),
-        "stack": stack_words(job),
-        "flags": answer.flags,
-        "assumptions": [assumption(text) for text in one.assumed],
-        "plan": answer.plan,
-    }
-    if answer.plan is None or answer.estimate is None:
-        return shared
-    plan, estimate, certificate = answer.plan, answer.estimate, answer.certificate
+def _of_plan(one: Answered, plan: Plan, estimate: Estimate) -> dict[str, Any]:
+    """What the template shows of a plan; `proof` is empty as long as nothing is proven about it."""
+    answer, job, certificate = one.answer, one.answer.job, one.answer.certificate
     ranked = enumerate(answer.alternatives, start=2)
-    return shared | {
+    return {
         "tiles": tiles(job, plan, estimate, one.budget),
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),

@@ -13,9 +13,8 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
-from optimizer.page.plan.views.mine import mine_view
+from optimizer.page.plan.views.compared import mine_view, runs_view
 from optimizer.page.plan.views.paste import paste_view
-from optimizer.page.plan.views.runs import runs_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.plan_report import plan_report
