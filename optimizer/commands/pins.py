@@ -20,25 +20,25 @@ def pins(text: str) -> Pins:
     >>> pins("tp=8"), pins("pp=2..8,sequence-parallel=off")
     ((('tp', 8),), (('pp', (2, 8)), ('sequence_parallel', False)))
     """
-    found = []
+    pairs = []
     for part in pin_texts(text) or [text]:
         name, equals, value = part.partition("=")
         if not equals or not value.strip():
             raise InputError(f"{part!r} is not of the form variable=value, such as tp=8")
-        found.append(pinned(name.strip(), value.strip().lower()))
-    return tuple(found)
+        pairs.append(pinned(name.strip(), value.strip().lower()))
+    return tuple(pairs)
 
 
 def alternative(text: str) -> Mapping[str, Pinned]:
     """The pins of a plan to compare with: "tp=4,pp=8", "tp=2,4,pp=8"."""
     if not pin_texts(text):
         raise InputError(f"{text!r} names no variable; write for example tp=4,pp=8")
-    found = pins(text)
+    pairs = pins(text)
     try:
-        merged(found)
+        merged(pairs)
     except InputError as error:
         raise InputError(str(error).replace("--fix ", "")) from None
-    return dict(found)
+    return dict(pairs)
 
 
 def joined(ctx: click.Context, param: click.Parameter, values: Iterable[Pins]) -> Pins:

@@ -11,7 +11,6 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged
-from optimizer.job import fields
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
 from optimizer.job.stack import ROUTING
 
@@ -61,6 +60,7 @@ class Request:
     limits: Mapping[str, Any]  # fields of optimizer.job.job.Limits
     settings: tuple[str, ...] = ()  # fields of the model, cluster or stack to change, as in "layers=4"
     routing: str = ""  # one of job.stack.ROUTING, or the load of the busiest expert rank over the mean
+    minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
 
 
 def request_of(options: Mapping[str, Any], **others: Any) -> Request:
@@ -73,9 +73,7 @@ def request_of(options: Mapping[str, Any], **others: Any) -> Request:
     Raises:
         InputError: for a variable that is pinned in two ways.
     """
-    asked = [field for field in fields.of_groups(fields.JOB) if not field.limit and field.kind != fields.PINS]
-    typed = {name: options.get(name) for name in (field.sets or field.name for field in asked)}
-    given = {name: value for name, value in typed.items() if value is not None}
+    given = {name: value for name in Request.__dataclass_fields__ if (value := options.get(name)) is not None}
     return Request(**{**given, "limits": limits_of(options), **others})
 
 
@@ -148,6 +146,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         dtype=dtype,
         limits=Limits(**limits),
         settings=asked.settings,
+        minimize=request.minimize,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:

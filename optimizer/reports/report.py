@@ -62,7 +62,7 @@ def cell(value: Value, unit: str) -> str:
     if isinstance(value, str | bool):
         return str(value)
     if not isfinite(value):
-        return "none"
+        return "" if unit == BAR else "none"
     if unit == "%":
         return f"{value:.1%}"
     if unit in ("x", BAR):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, create_model
 
@@ -13,7 +13,7 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import LARGEST, amount, parse, whole
 from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Table
 from optimizer.constraints.pin_text import pin_texts
-from optimizer.job.fields import FIELDS, FORMATS, GPUS, JOB, NAME, PINS, SHARE, SIZE, TIME, WHOLE
+from optimizer.job.fields import CHOICE, FIELDS, FORMATS, GPUS, JOB, NAME, PINS, SHARE, SIZE, TIME, WHOLE
 from optimizer.job.fields import Field as Option
 from optimizer.sweep.study import Effort
 
@@ -182,8 +182,15 @@ def _axis(field: Option) -> tuple[Any, Any]:
     """The type of an axis, and what stands for an axis that is left out: () for what `optimize` assumes."""
     if field.name == "fix":
         return Pins, ({},)
-    kind = Degrees if field.kind == WHOLE and field.default == 0 else _TYPES[field.kind]
-    return kind, (field.default,) if field.limit and field.default is not None else ()
+    chosen = field.kind == CHOICE
+    kind = Degrees if field.kind == WHOLE and field.default == 0 else _one_of(field) if chosen else _TYPES[field.kind]
+    return kind, (field.default,) if (field.limit or chosen) and field.default is not None else ()
+
+
+def _one_of(field: Option) -> Any:
+    literal: Any = Literal
+    words = f"one of {', '.join(field.choices)}, or a list of them"
+    return Annotated[tuple[literal[field.choices], ...], BeforeValidator(listed), Field(min_length=1), words]
 
 
 def _effort(field: Option) -> tuple[Any, Any]:

@@ -13,12 +13,12 @@ from optimizer.reports.plan_tiles import Budget
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer
-    from optimizer.search.plan.found import Found
+    from optimizer.search.plan.unproven import Unproven
 
 MOST_ANSWERS = 64
 MOST_PLANS = 2**17  # of the searches that are remembered: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
-_searches: OrderedDict[PlanQuestion, tuple[Found, tuple[str, ...]]] = OrderedDict()
+_searches: OrderedDict[PlanQuestion, tuple[Unproven, tuple[str, ...]]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,10 @@ def _planned(asked: PlanQuestion, whole: bool) -> tuple[Answer, tuple[str, ...]]
     return proven(search, priced_risk=whole), assumed
 
 
-def _searched(asked: PlanQuestion) -> tuple[Found, tuple[str, ...]]:
+def _searched(asked: PlanQuestion) -> tuple[Unproven, tuple[str, ...]]:
     """The search of a question, remembered for its proof: the newest ones, with at most MOST_PLANS plans in all."""
     from optimizer.search.lattice.oracle import Tuning
-    from optimizer.search.plan.found import search
+    from optimizer.search.plan.unproven import search
 
     if asked not in _searches:
         job, assumed = asked.job()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from optimizer.reports.charts.drawing import drawing
 
 INK = "#1f2933"
-NUMBERS = "0123456789−+->—"  # what a cell of numbers starts with
+NUMBERS = "0123456789−+->—$"  # what a cell of numbers starts with
 Figure = Mapping[str, Any]
 
 

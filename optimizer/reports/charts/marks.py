@@ -68,7 +68,7 @@ def sparse(marks: Sequence[str]) -> list[str]:
 def point(trace: Trace, place: int, x: float, y: float, across: Axis, down: Axis | None = None) -> str:
     """A point with its error bars, what a pointer is told, and its text where the trace shows texts."""
     marker = trace["marker"]
-    symbol, colour = str(of(marker.get("symbol", "circle"), place)), of(marker["color"], place)
+    symbol, colour = str(of(marker.get("symbol", ""), place) or "circle"), of(marker["color"], place)
     hollow = symbol.endswith("-open")
     outline = OUTLINES[symbol.removesuffix("-open")]
     size = of(marker.get("size", 8), place) / 10

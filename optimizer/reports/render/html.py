@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,27 +28,23 @@ SHARED = "optimizer.reports"
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script", re.DOTALL | re.IGNORECASE)
 _CHARSET = '<meta charset="utf-8">\n'
 
-Filters = Mapping[str, Callable[..., Any]]
-
 
 def report_page(report: Report) -> str:
     """A report as a whole page that needs nothing else; nothing in it is fetched or run."""
     return rendered(SHARED, "sections.html", report=report)
 
 
-def rendered(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
+def rendered(package: str, template: str, **values: Any) -> str:
     """A whole page from a template, filled in and secured, so that it may be opened from anywhere."""
-    return secured(terminal_text(filled(package, template, filters, **values)))
+    return secured(terminal_text(filled(package, template, **values)))
 
 
-def filled(package: str, template: str, filters: Filters | None = None, **values: Any) -> str:
+def filled(package: str, template: str, **values: Any) -> str:
     """A template in the folder `templates` of a package, filled in; a name that it lacks is an error.
 
     It may include and import those of optimizer.reports, which all pages share.
     """
-    environment = _environment(package)
-    environment.filters.update(filters or {})
-    return environment.get_template(template).render(**values)
+    return _environment(package).get_template(template).render(**values)
 
 
 @cache

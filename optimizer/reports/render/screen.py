@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from io import StringIO
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from optimizer.base.names import plain_screen
@@ -71,7 +72,7 @@ def _parts(report: Report, console: Console) -> list[RenderableType]:
     if report.conclusion:
         parts.append(_block(Points(report.conclusion), console))
     for section in report.shown("screen"):
-        parts.append(Line(f"\n{section.heading}", style="bold"))
+        parts.append(Line(f"\n{section.heading}" if section.heading else "", style="bold"))
         parts += [_block(block, console) for block in section.blocks if block.kind not in ("chart", "tiles")]
     return parts
 
@@ -123,8 +124,12 @@ def _table(block: Table, console: Console) -> Grid:
 
 def _texts(row: Sequence[Value], columns: Sequence[Column], length: int) -> list[str]:
     """The cells of a row, bars of a length."""
-    cells = zip(row, columns, strict=True)
-    return [bar(v, length) if c.unit == BAR and isinstance(v, float) else cell(v, c.unit) for v, c in cells]
+    return [
+        bar(value, length)
+        if column.unit == BAR and isinstance(value, int | float) and isfinite(value)
+        else cell(value, column.unit)
+        for value, column in zip(row, columns, strict=True)
+    ]
 
 
 def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wrapping: bool) -> int:

@@ -24,7 +24,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, alike, lattice
 from optimizer.search.lattice.proof import core, program_of, prove
-from optimizer.search.layouts import band
+from optimizer.search.layouts import candidates
 from optimizer.search.layouts import given as given_layouts
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, jobs, small_job
@@ -65,7 +65,7 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
         return
     best = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
     assert fits[proof.point]
-    assert best in proof.band
+    assert best in proof.ties
     assert proof.bound == pytest.approx(costs.step_time[best], rel=1e-7)
     assert proof.bound <= costs.step_time[best] * (1 + 1e-12)
 
@@ -113,7 +113,7 @@ def test_a_lattice_that_is_too_large_to_hold_gives_the_same_plan(name: str, monk
     held = plan(JOBS[name], trials=0)
     for module, constants in (
         (oracle, ("HELD", "FASTEST")),
-        (band, ("HELD", "FASTEST")),
+        (candidates, ("HELD", "FASTEST")),
         (given_layouts, ("FASTEST",)),
     ):
         for constant in constants:
@@ -132,14 +132,14 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
     job = JOBS[name]
     plans = whole(job)
     even = price(job, plans)
-    laid = band.lay_out(job, Space(job, structural(job)))
+    laid = candidates.lay_out(job, Space(job, structural(job)))
     fits = even.reserved <= safe_memory(job)
     assert laid.best is not None
     assert len(laid.held.plans) == len(plans)
     assert np.all(laid.held.fits[fits])
-    assert np.all(laid.held.seconds[fits] <= even.step_time[fits] * (1 + 1e-8))
-    assert np.all(laid.held.seconds[laid.held.fits] >= laid.best.seconds * (1 - 1e-8))
-    assert laid.held.seconds[alike(laid.held.plans, laid.best.plan)] == pytest.approx(laid.best.seconds)
+    assert np.all(laid.held.values[fits] <= even.step_time[fits] * (1 + 1e-8))
+    assert np.all(laid.held.values[laid.held.fits] >= laid.best.value * (1 - 1e-8))
+    assert laid.held.values[alike(laid.held.plans, laid.best.plan)] == pytest.approx(laid.best.value)
 
 
 def test_the_core_of_rules_that_clash_names_some_of_them_only() -> None:

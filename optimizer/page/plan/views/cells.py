@@ -91,7 +91,7 @@ def _fastest(job: Job) -> LeastOfCells:
     least: LeastOfCells = {}
     points = fold(job, Space(job, structural(job)), Tuning()).points
     if points is not None:
-        _add(least, points.plans, np.where(points.fits, points.seconds, np.inf))
+        _add(least, points.plans, np.where(points.fits, points.values, np.inf))
     return least
 
 
