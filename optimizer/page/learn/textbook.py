@@ -30,10 +30,7 @@ WEIGHT_BYTES, STATE_BYTES, ACTIVATIONS = 2, 8, 8e9
 DEGREES = 64  # largest tp, pp and number of micro-batches offered
 GOOD = 0.40  # MFU from which on a design counts as good
 # what can be wrong with a design, what cannot run first
-KINDS = (
-    *("product does not divide", "out of memory", "tensor parallelism crosses nodes"),
-    "bubble over its ceiling",
-)
+KINDS = ("product does not divide", "out of memory", "tensor parallelism crosses nodes", "bubble over its ceiling")
 
 
 def dense_flops(params: float, tokens: float, *, recomputed: bool = False) -> float:

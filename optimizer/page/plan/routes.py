@@ -55,7 +55,7 @@ def plan_tab(workers: Workers) -> Starlette:
             PACKAGE,
             "room.html",
             asked=question,
-            found=answer,
+            answer=answer,
             problem=problem,
             later={name: (title, name in shown) for name, title in LATER.items()},
             form=form_values(question, answer.get("values"), answer.get("steps")),

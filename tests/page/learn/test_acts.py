@@ -17,8 +17,17 @@ from optimizer.page.learn.acts.four import Volumes, hop_rows
 from optimizer.page.learn.acts.six import LARGEST, all_reduce_perf, pasted, printed, read_curve
 from optimizer.page.learn.acts.three import operators_of
 from optimizer.page.learn.content_files import texts
-from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
-from optimizer.page.learn.priced import CONTEXTS, LARGE, best, designed, job_of, nearest
+from optimizer.page.learn.priced import (
+    CONTEXTS,
+    LARGE,
+    best,
+    data_parallel_runs,
+    designed,
+    error,
+    gpt3_runs,
+    job_of,
+    nearest,
+)
 from optimizer.page.learn.textbook import (
     CEILING,
     COUNTS,

@@ -9,8 +9,7 @@ from functools import cache
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
-from optimizer.page.learn.measured import compared_numbers, data_parallel_runs
-from optimizer.page.learn.priced import data_parallel, nearest
+from optimizer.page.learn.priced import compared_numbers, data_parallel, data_parallel_runs, nearest
 from optimizer.page.learn.textbook import (
     CLAIMED,
     COUNTS,

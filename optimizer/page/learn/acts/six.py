@@ -200,8 +200,5 @@ def curve_numbers(curve: BusCurve, line: Reading) -> ChartNumbers:
             "here": Series(x=[line.size], y=[line.bus / 1e9]),
         },
         rows=[{"each": each} for each in curve.readings],
-        values={
-            "half": half_message(curve.readings),
-            "limit": advertised() if curve.readings == printed() else None,
-        },
+        values={"half": half_message(curve.readings), "limit": advertised() if curve.readings == printed() else None},
     )

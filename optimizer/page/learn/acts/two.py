@@ -8,8 +8,7 @@ from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
-from optimizer.page.learn.measured import compared_numbers, gpt3_runs
-from optimizer.page.learn.priced import best, designed
+from optimizer.page.learn.priced import best, compared_numbers, designed, gpt3_runs
 from optimizer.page.learn.textbook import CEILING, GPUS, KINDS, LAB, LabDesign, best_by_rule
 
 HIDDEN, SEQUENCE = 12288, 2048  # of GPT-3; Brown et al., arXiv 2005.14165, table 2.1
@@ -52,10 +51,7 @@ def shown(chosen: Values) -> Shown:
         "slowed": f" x {design.slowdown:.2f}" if design.crosses else "",
         "whole_dp": max(1, design.dp),
     }
-    charts = {
-        "act2-chart": lambda: bubble_numbers(design),
-        "act2-runs": lambda: compared_numbers(gpt3_runs()),
-    }
+    charts = {"act2-chart": lambda: bubble_numbers(design), "act2-runs": lambda: compared_numbers(gpt3_runs())}
     return Shown(values={**values, **(priced(design) if chosen["priced"] else {})}, charts=charts)
 
 

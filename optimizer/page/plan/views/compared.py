@@ -90,11 +90,7 @@ def nearest(job: Job, runs: Sequence[Run], count: int = SHOWN) -> list[Run]:
 
 def distance(job: Job, other: Job) -> float:
     """How unlike two jobs are, in doublings [1]."""
-    sizes = (
-        (job.model.active_params, other.model.active_params),
-        (job.gpus, other.gpus),
-        (job.seq_len, other.seq_len),
-    )
+    sizes = ((job.model.active_params, other.model.active_params), (job.gpus, other.gpus), (job.seq_len, other.seq_len))
     doublings = sum(abs(log2(mine / theirs)) for mine, theirs in sizes)
     return doublings + OTHER_DEVICE * (job.cluster.device.name != other.cluster.device.name)
 
