@@ -19,7 +19,7 @@ SIZES = ("global_batch", "seq_len", "gpus")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldTo:
+class Reference:
     """A job, the plan and knobs that run it, and what was assumed of them or ignored in the files that say so."""
 
     job: Job
@@ -43,16 +43,16 @@ class HeldTo:
         )
 
 
-def held_to_answer(saved: SavedAnswer, name: str) -> HeldTo:
+def answer_reference(saved: SavedAnswer, name: str) -> Reference:
     """The plan of an answer; raises InputError for one without."""
     if saved.plan is None:
         raise InputError(f"{name}: the answer has no plan that a run could be held to")
-    return HeldTo(job=saved.job, plan=saved.plan, knobs=saved.knobs)
+    return Reference(job=saved.job, plan=saved.plan, knobs=saved.knobs)
 
 
-def held_to_script(
+def script_reference(
     paths: Sequence[str], stated: Mapping[str, str], runs: Sequence[Measured], cluster: str = ""
-) -> HeldTo:
+) -> Reference:
     """The plan of launch files, read as optimize improve does.
 
     `told` are columns of a table of runs that the user gave: model, gpu, gpus, stack, seq_len and global_batch count
@@ -83,11 +83,11 @@ def held_to_script(
         global_batch=_number(known.get("global_batch")),
     )
     question = launch_as_read(launch, controls, ", ".join(paths))
-    return HeldTo(
+    return Reference(
         job=question.job,
         plan=question.plan,
         knobs=question.knobs,
-        assumed=tuple(dict.fromkeys((*launch.assumed, *launch.kept))),
+        assumed=tuple(dict.fromkeys((*launch.assumed, *launch.unsearched))),
         ignored=tuple(launch.ignored),
     )
 
