@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -37,11 +37,6 @@ class AlternativeDesign:
     bandwidth: float | None
 
     @property
-    def tokens_per_dollar(self) -> float:
-        """Tokens trained for one dollar [1/USD]."""
-        return self.point.figures.tokens / self.point.figures.cost
-
-    @property
     def vendor(self) -> str:
         """Who makes the device."""
         return self.point.design.cluster.device.vendor
@@ -61,12 +56,6 @@ def alternatives(campaign: Campaign, best: Sequence[Point]) -> tuple[Alternative
         _alternative(campaign, point, second if point is winner else winner.figures.cost, point is winner)
         for point in ranked
     )
-
-
-def by_vendor(found: Sequence[AlternativeDesign]) -> Mapping[str, tuple[AlternativeDesign, ...]]:
-    """The same by vendor, in the order of their best."""
-    vendors = dict.fromkeys(machine.vendor for machine in found)
-    return {vendor: tuple(machine for machine in found if machine.vendor == vendor) for vendor in vendors}
 
 
 def break_even_factor(campaign: Campaign, point: Point, name: str, target: float) -> float | None:

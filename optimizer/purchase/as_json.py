@@ -129,7 +129,7 @@ def _machine(machine: AlternativeDesign, dossier: Dossier) -> dict[str, Any]:
         "device": machine.point.design.kind,
         "vendor": machine.vendor,
         "gpus": machine.point.design.gpus,
-        "tokens_per_usd": machine.tokens_per_dollar,
+        "tokens_per_usd": machine.point.figures.tokens_per_dollar,
         "tokens_per_joule": machine.point.figures.tokens_per_joule,
         "winner": machine.winner,
         "chance": found.chance if found else None,

@@ -83,6 +83,11 @@ class Figures:
         return self.tokens / self.energy
 
     @property
+    def tokens_per_dollar(self) -> float:
+        """Tokens processed for one dollar [1/USD]."""
+        return self.tokens / self.cost
+
+    @property
     def cost_per_token(self) -> float:
         """Cost of one token [USD]."""
         return self.cost / self.tokens
