@@ -8,8 +8,8 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.units import DAY
+from optimizer.purchase.phases import phases
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.rows import phases
 from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours
 from optimizer.purchase.wording import filled
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.charts import cost_energy, phase_chart, time_cost, tornado_chart, trace_chart
+from optimizer.purchase.phases import bottleneck
 from optimizer.purchase.price.catalogue import power_limit
-from optimizer.purchase.rows import bottleneck, memory_use
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.units import days, dollars, hourly, quantity
 from optimizer.purchase.wording import filled, note, table, texts
@@ -188,8 +188,9 @@ def _card(dossier: Dossier, number: int, point: Point) -> tuple[Heading, Pairs]:
         batches = f"{count:,} micro-batch{'es' * (count > 1)} of {plan.micro_batch}"
         step = f"{answer.estimate.step_time:.2f} s a step of {answer.job.global_batch:,} sequences"
         rows.append((f"Plan{of}", f"{plan.summary()}; {words}{batches}, {step}"))
-    used, usable = memory_use(point)
-    values = _values(point, bottleneck=bottleneck(point), used=used, usable=usable)
+    first = point.answers[0]
+    used = first.estimate.reserved if first.estimate else 0.0
+    values = _values(point, bottleneck=bottleneck(point), used=used, usable=first.job.usable_memory)
     rows += [(name, filled(template, **values)) for name, template in texts("pairs")["choice"].items()]
     advised = " — advised" if point is dossier.advised else ""
     return Heading(f"{number} {point.design.label()}{advised}"), Pairs(rows)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from optimizer.catalog.offers import OLD
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
 from optimizer.purchase.own import own_price
+from optimizer.purchase.phases import bottleneck
 from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_price
-from optimizer.purchase.rows import bottleneck
 from optimizer.purchase.staged import totals
 from optimizer.purchase.uncertainty.inputs import untested
 from optimizer.purchase.units import days, dollars, hourly, quantity
@@ -317,7 +317,6 @@ def probability_sentences(dossier: Dossier) -> list[str]:
 
 def _break_even_words(change: BreakEven, campaign: Campaign) -> str:
     """From which answer on another machine is the cheapest."""
-    side = "below" if change.end < change.value else "above"
     point = next((each for each in (change.now, change.then) if each.design.title == change.question.about), change.now)
     name = change.question.name
     if name == "mfu":
@@ -329,7 +328,7 @@ def _break_even_words(change: BreakEven, campaign: Campaign) -> str:
     else:
         unit = next(item.unit for item in campaign.assumptions if item.name == name)
         value = quantity(change.value, unit, name)
-    return f"{side} {value} take {change.then.design.title}"
+    return f"{change.side} {value} take {change.then.design.title}"
 
 
 def _question_words(item: OpenQuestion, dossier: Dossier) -> str:

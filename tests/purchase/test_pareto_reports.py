@@ -23,8 +23,8 @@ from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
 from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
+from optimizer.purchase.phases import bottleneck, phases
 from optimizer.purchase.report import purchase_report
-from optimizer.purchase.rows import bottleneck, phases
 from optimizer.purchase.units import days, quantity
 from optimizer.purchase.words import summary, vendor_questions
 from optimizer.reports.charts.chart import Chart

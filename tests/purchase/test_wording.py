@@ -9,7 +9,7 @@ import pytest
 
 import optimizer.purchase
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.wording import filled, texts
+from optimizer.purchase.wording import document, filled, texts
 
 CODE = "".join(path.read_text() for path in Path(optimizer.purchase.__file__).parent.glob("*.py"))
 
@@ -28,6 +28,10 @@ def test_every_text_is_used(kind: str) -> None:
 def test_every_name_that_is_asked_for_is_there() -> None:
     for call, kind in (("say", "sentences"), ("note", "notes"), ("table", "tables")):
         assert set(re.findall(rf'(?<![\w.]){call}\(\s*"(\w+)"', CODE)) <= set(texts(kind))
+
+
+def test_every_table_of_keys_is_used() -> None:
+    assert not [name for name in document("keys") if f'"{name}"' not in CODE]
 
 
 def test_fields_are_written_as_they_say() -> None:

@@ -26,6 +26,11 @@ class BreakEven:
     now: Point
     then: Point
 
+    @property
+    def side(self) -> str:
+        """On which side of `value` the other one is the cheapest."""
+        return "below" if self.end < self.value else "above"
+
 
 def break_evens(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> tuple[BreakEven, ...]:
     """Where the choice changes between the middle of an input and either end of its range; empty where it does not."""
