@@ -67,8 +67,8 @@ def break_even_factor(campaign: Campaign, point: Point, name: str, target: float
 
     def over(factor: float) -> bool:
         values = campaign.scenario(point.design, **{name: factor * campaign.scenario()[name]})
-        found = figures_in(campaign, point, values)
-        return found.cost > target or bool(excesses(campaign, point.design, found, point.on_host))
+        outcome = figures_in(campaign, point, values)
+        return outcome.cost > target or bool(excesses(campaign, point.design, outcome, point.on_host))
 
     low, high = LEAST, MOST
     if over(low) == over(high):
@@ -104,7 +104,7 @@ def _bandwidth(campaign: Campaign, point: Point, target: float) -> float | None:
             estimates = repriced(campaign, design, point)
         except InputError:
             return None
-        found = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
-        if found.cost <= target and not excesses(campaign, design, found, point.on_host):
+        outcome = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
+        if outcome.cost <= target and not excesses(campaign, design, outcome, point.on_host):
             return design.nic
     return None

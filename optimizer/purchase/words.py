@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from optimizer.catalog.offers import OLD
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
-from optimizer.purchase.own import own_price
 from optimizer.purchase.phases import bottleneck
 from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_price
+from optimizer.purchase.ranges import own_price
 from optimizer.purchase.staged import totals
 from optimizer.purchase.uncertainty.inputs import untested
 from optimizer.purchase.units import days, dollars, hourly, quantity

@@ -46,8 +46,8 @@ def verdict(comparison: Comparison) -> str:
     """The comparison in one sentence: what it costs most, what it gains most, or what it breaks."""
     if comparison.verdict == "infeasible":
         names = ", ".join(clash.rule for clash in comparison.broken)
-        lean = comparison.estimate
-        tail = f"; such a plan of least memory reserves {lean.reserved / GB:.1f} GB and is shown" if lean else ""
+        least = comparison.estimate
+        tail = f"; such a plan of least memory reserves {least.reserved / GB:.1f} GB and is shown" if least else ""
         return f"No plan with these pins satisfies every rule ({names}){tail}."
     if comparison.verdict == "same":
         return "The best plan with these pins is as fast as ours."
