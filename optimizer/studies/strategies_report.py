@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import show
-from optimizer.reports.charts.bar_chart import SPACE, ROW, bar_chart
+from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_words import job_title, subject
