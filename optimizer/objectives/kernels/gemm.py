@@ -76,12 +76,7 @@ def _at_step_clock(curve: GemmCurve) -> Clock:
 
 
 def products_time(
-    m: ArrayLike,
-    n: ArrayLike,
-    k: ArrayLike,
-    curve: GemmCurve,
-    batch: ArrayLike,
-    throttled: Clock,
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, batch: ArrayLike, throttled: Clock
 ) -> FloatArray:
     """The formula of gemm_time, `throttled` giving computing time at the clock [s] from that at full clock [s]."""
     rows, columns, depth, count = (np.asarray(value, dtype=np.float64) for value in (m, n, k, batch))

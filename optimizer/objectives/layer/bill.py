@@ -17,22 +17,9 @@ from optimizer.job.plan import IntArray, Placement, Plans
 from optimizer.objectives.arrays import FloatArray, distinct, nothing
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
-from optimizer.objectives.layer.parameters import (
-    Group,
-    LocalParameters,
-    Replicas,
-    groups_of,
-    parameters,
-    whole_model,
-)
+from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, parameters, whole_model
 from optimizer.objectives.layer.pipelined_host import pipelined_wait
-from optimizer.objectives.layer.shapes import (
-    BILL_KEYS,
-    LAYER_KEYS,
-    REPLICA_KEYS,
-    SHAPE_KEYS,
-    TRANSFER_KEYS,
-)
+from optimizer.objectives.layer.shapes import BILL_KEYS, LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS
 from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS

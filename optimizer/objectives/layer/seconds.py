@@ -24,13 +24,7 @@ from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
-from optimizer.objectives.layer.messages import (
-    head_messages,
-    launched,
-    layer_messages,
-    module_messages,
-    proxied_calls,
-)
+from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages, proxied_calls
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
 
@@ -149,12 +143,7 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
 
 
 def _beside(
-    job: Job,
-    layer: Layer,
-    shapes: Shapes,
-    messages: Sequence[Message],
-    passes: tuple[Phase, Phase],
-    host: FloatArray,
+    job: Job, layer: Layer, shapes: Shapes, messages: Sequence[Message], passes: tuple[Phase, Phase], host: FloatArray
 ) -> tuple[Terms, Terms]:
     """What the passes of a mixture gain or lose beside another micro-batch, where a plan asks for it (layer/beside.py).
 

@@ -106,11 +106,7 @@ def check_kind(kind: str) -> None:
 
 @lru_cache(maxsize=1024)
 def _offers(
-    kind: str,
-    groups: tuple[bytes, ...],
-    tiers: tuple[Tier, ...],
-    efficiencies: tuple[float, float],
-    many: bool,
+    kind: str, groups: tuple[bytes, ...], tiers: tuple[Tier, ...], efficiencies: tuple[float, float], many: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Latency [s] and slope [s/B] of every algorithm (rows) for every group (columns).
 

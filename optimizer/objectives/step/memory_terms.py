@@ -170,12 +170,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
         memory_term("weights", "weights", PerElement(weight_bytes), formula=states),
         memory_term("gradients", "gradients", PerElement(gradient_bytes), formula=states),
         memory_term(
-            "optimizer",
-            "optimizer",
-            PerElement(optimizer_bytes),
-            formula=states,
-            offloadable=True,
-            knobs=("offload",),
+            "optimizer", "optimizer", PerElement(optimizer_bytes), formula=states, offloadable=True, knobs=("offload",)
         ),
         memory_term(
             "activations",
