@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE, modules_of
+from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.messages import boundary_messages, head_messages, layer_messages, module_messages
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of

@@ -20,7 +20,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_device
-from optimizer.objectives.kernels.linear_layer import LinearLayer, Rates, forward_backward_work, gradient_work
+from optimizer.objectives.kernels.roofline import LinearLayer, Rates, forward_backward_work, gradient_work
 
 UTILISATION = 0.8
 RATES = Rates(flops=UTILISATION * 1979e12 / 2, memory=UTILISATION * 3352e9, network=900e9)

@@ -16,8 +16,7 @@ from optimizer.job.plan import IntArray
 from optimizer.job.recomputation import modules_of
 from optimizer.job.stack import Features
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.kernels.modules import freed_bytes
+from optimizer.objectives.kernels.modules import freed_bytes, modes, recomputes
 from optimizer.objectives.kernels.operators import attention_width, kv_width
 from optimizer.objectives.kernels.shapes import Shapes
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.job.model import Model
-from optimizer.job.recomputation import MODULES
+from optimizer.job.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 from optimizer.job.stack import Features, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, attention_width
@@ -24,6 +25,7 @@ PRODUCTS = {
     "moe": ("router", "experts_up", "experts_down", "shared_up", "shared_down"),
     "shared_experts": ("shared_up", "shared_down"),
 }
+_HOLDS = {module: np.array([module in modules_of(name) for name in RECOMPUTE]) for module in MODULES}
 
 
 def separate_norms(model: Model, moe: bool) -> int:
@@ -163,3 +165,22 @@ def _scaled(kernel: Elementwise, factor: float) -> Elementwise:
         backward_bytes=kernel.backward_bytes * factor,
         kernels=kernel.kernels * max(1.0, factor) if factor else 0.0,
     )
+
+
+def recomputes(recompute: NDArray[np.int64], module: str) -> NDArray[np.bool_]:
+    """Where a mode, an index of RECOMPUTE, names this module.
+
+    >>> from optimizer.job.recomputation import RECOMPUTE
+    >>> recomputes(np.array([0, 2, RECOMPUTE.index("layernorm+mlp")]), "mlp").tolist()
+    [False, False, True]
+    """
+    return np.asarray(_HOLDS[module][recompute])
+
+
+def modes(recompute: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Indices of MODES: sets of modules count as none.
+
+    >>> modes(np.array([1, 2, 3])).tolist()
+    [1, 2, 0]
+    """
+    return np.where(recompute < len(MODES), recompute, 0)

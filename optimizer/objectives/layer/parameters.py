@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.job.model import Experts, Model
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, joined
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
 
@@ -26,18 +26,6 @@ class LocalParameters:
     def both(self) -> FloatArray:
         """All elements."""
         return self.shared + self.experts
-
-    def take(self, index: Any) -> LocalParameters:
-        """Those of some of the plans."""
-        return LocalParameters(shared=self.shared[index], experts=self.experts[index])
-
-    @classmethod
-    def joined(cls, parts: Sequence[LocalParameters]) -> LocalParameters:
-        """Several as one."""
-        return cls(
-            shared=np.concatenate([part.shared for part in parts]),
-            experts=np.concatenate([part.experts for part in parts]),
-        )
 
 
 def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
@@ -123,6 +111,11 @@ class Replicas:
     rows: IntArray
     whole: LocalParameters
 
+    @property
+    def whole_of_plans(self) -> LocalParameters:
+        """`whole` of every plan of the batch."""
+        return LocalParameters(shared=self.whole.shared[self.rows], experts=self.whole.experts[self.rows])
+
     def take(self, index: Any) -> Replicas:
         """Those of some of the plans."""
         return replace(self, rows=self.rows[index])
@@ -134,7 +127,7 @@ class Replicas:
         return cls(
             plans=Plans.joined([part.plans for part in parts]),
             rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
-            whole=LocalParameters.joined([part.whole for part in parts]),
+            whole=joined([part.whole for part in parts]),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray, nothing
+from optimizer.objectives.arrays import FloatArray, mapped, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
@@ -35,21 +35,14 @@ class Exposure:
     @classmethod
     def none(cls, count: int) -> Exposure:
         """Nothing is sharded."""
-        return cls(**dict.fromkeys(PARTS, nothing(count)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Exposure]) -> Exposure:
-        """Several as one."""
-        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in PARTS})
+        return cls(**{field.name: nothing(count) for field in fields(cls)})
 
     def take(self, index: Any) -> Exposure:
         """Those of some of the plans."""
         if not (np.any(self.forward) or np.any(self.backward)):
             return Exposure.none(len(self.forward[index]))
-        return Exposure(**{name: getattr(self, name)[index] for name in PARTS})
-
-
-PARTS = tuple(field.name for field in fields(Exposure))
+        taken: Exposure = mapped(self, lambda column: column[index])
+        return taken
 
 
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:

@@ -14,9 +14,9 @@ from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
 from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.layer.seconds import layer_time
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
 from optimizer.objectives.step.formula import Formula, Inputs, Term, is_expression
 from optimizer.objectives.step.linear_stage import stage_memory

@@ -8,8 +8,7 @@ from optimizer.job.job import Job
 from optimizer.job.model import Model
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.kernels.modules import module_flops
+from optimizer.objectives.kernels.modules import modes, module_flops, recomputes
 from optimizer.objectives.kernels.operators import context_share
 from optimizer.objectives.pipeline.stages import Stages
 

@@ -7,9 +7,9 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import hosted_bytes, keeps_there
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.linear_stage import activations_on_host, stage_memory, states_of_model

@@ -6,8 +6,8 @@ memory terms  ->  LinearStage (of any layout: bounds, CP-SAT, least memory)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Generic, TypeVar
@@ -16,12 +16,12 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, mapped
 from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Stages, kinds_of, stages_of
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory_term import NOTHING, Content, PerElement, Takes
+from optimizer.objectives.step.memory_term import NOTHING, Content, MemoryTerm
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 
 N = TypeVar("N", float, FloatArray)  # of one plan, or an entry for each of many
@@ -72,13 +72,13 @@ class LinearStage(Generic[N]):
 
     def take(self, index: IntArray) -> LinearStage[FloatArray]:
         """Those of some of many plans."""
-        layers = {kind: mapped(layer, lambda column: column[index]) for kind, layer in self.layers.items()}
-        return LinearStage(layers=layers, fixed=np.asarray(self.fixed)[index])
+        taken: LinearStage[FloatArray] = mapped(self, lambda column: column[index])
+        return taken
 
     def row(self, index: int) -> LinearStage[float]:
         """That of one of many plans."""
-        layers = {kind: mapped(layer, lambda column: float(column[index])) for kind, layer in self.layers.items()}
-        return LinearStage(layers=layers, fixed=float(np.asarray(self.fixed)[index]))
+        row: LinearStage[float] = mapped(self, lambda column: float(column[index]))
+        return row
 
     def of(self, kind: str, in_flight: Any, recomputed: bool = False) -> Any:
         """Bytes of one layer with so many micro-batches in flight [B]."""
@@ -127,16 +127,6 @@ class LinearStage(Generic[N]):
         return sum((n * self.on_host(kind, in_flight) for kind, n in counts.items()), 0.0 * in_flight)
 
 
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A dataclass with a function applied to every field.
-
-    >>> layer = LayerBytes(**dict.fromkeys((field.name for field in fields(LayerBytes)), 1.0))
-    >>> mapped(layer, lambda size: 2 * size).static
-    2.0
-    """
-    return type(value)(**{field.name: function(getattr(value, field.name)) for field in fields(value)})
-
-
 def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
     """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0].
 
@@ -153,12 +143,11 @@ def linear_stage(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LinearStag
     nothing, offload = np.zeros(len(bill)), np.asarray(knobs.offload)
     reserved = 1.0 + bill.job.stack["fragmentation"]
     several = copies(bill.plans) if np.any(both_ways(bill.plans)) else 1.0
-    terms: list[tuple[Takes, Any, Any]] = []  # with the factors of their bytes on the device and on the host
+    terms: list[tuple[MemoryTerm, Any, Any]] = []  # with the factors of their bytes on the device and on the host
     for term in MEMORY_TERMS.values():
-        if term.takes:
-            on_host = offload if term.offloadable else 0.0
-            terms.append((term.takes, (1.0 - on_host) * (reserved if term.fragments else 1.0), on_host))
-    elements = [(*takes.per_element(bill), device, host) for takes, device, host in terms]
+        on_host = offload if term.offloadable else 0.0
+        terms.append((term, (1.0 - on_host) * (reserved if term.fragments else 1.0), on_host))
+    elements = [(*term.of_element(bill), device, host) for term, device, host in terms]
     shared, experts = (sum((part[i] * part[2] for part in elements), NOTHING) for i in (0, 1))
     shared_host, experts_host = (sum((part[i] * part[3] for part in elements), NOTHING) for i in (0, 1))
     layers = {}
@@ -166,19 +155,19 @@ def linear_stage(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LinearStag
         columns = dict.fromkeys(("in_flight", "recomputed", "once", "freed", "host_in_flight"), nothing)
         static = entry.shared * shared + entry.experts * experts
         host_static = entry.shared * shared_host + entry.experts * experts_host
-        for takes, device, host in terms:
-            layer, (kept, recomputed) = takes.per_layer(bill, kind), takes.in_flight(bill, kind)
+        for term, device, host in terms:
+            layer, (kept, recomputed) = term.of_layer(bill, kind), term.of_microbatch(bill, kind)
             static, host_static = static + layer * device, host_static + layer * host
             columns["in_flight"] = columns["in_flight"] + kept * device
             columns["recomputed"] = columns["recomputed"] + (recomputed if kind in LAYERS else kept) * device
-            columns["once"] = columns["once"] + np.maximum(*takes.while_recomputed(bill, kind)) * device
-            columns["freed"] = columns["freed"] + layer * device * takes.freed(bill)
-            columns["host_in_flight"] = columns["host_in_flight"] + takes.on_host(bill, kind)
+            columns["once"] = columns["once"] + np.maximum(*term.while_recomputed(bill, kind)) * device
+            columns["freed"] = columns["freed"] + layer * device * term.freed(bill)
+            columns["host_in_flight"] = columns["host_in_flight"] + term.on_host(bill, kind)
         always, chosen = recomputing(bill, kind)
         columns["in_flight"] = np.where(always > 0, columns["recomputed"], columns["in_flight"])
         columns |= {"static": static * several, "freed": columns["freed"] * several}
         layers[kind] = LayerBytes(**columns, host_static=host_static * several, chosen=chosen)
-    fixed = sum((takes.per_stage(bill) * device for takes, device, _ in terms), nothing)
+    fixed = sum((term.of_stage(bill) * device for term, device, _ in terms), nothing)
     return LinearStage(layers=layers, fixed=fixed)
 
 
@@ -201,8 +190,8 @@ class StageMemory:
     @cached_property
     def offloadable(self) -> FloatArray:
         """What may lie on the host of each stage, wherever it does [B]."""
-        terms = [(term.formula, term.takes) for term in MEMORY_TERMS.values() if term.takes and term.offloadable]
-        parts = (formula(takes.inputs(self.content, np.ones(1))) for formula, takes in terms)
+        terms = (term for term in MEMORY_TERMS.values() if term.offloadable)
+        parts = (term.formula(term.inputs(self.content, np.ones(1))) for term in terms)
         return np.asarray(self.content.stages.exists * sum(parts, NOTHING))
 
 
@@ -216,12 +205,12 @@ def states_of_model(bill: Bill, *, offloadable: bool = False) -> FloatArray:
     Returns:
         An entry per plan.
     """
-    whole, counts = bill.replicas.whole.take(bill.replicas.rows), kinds_of(bill.job.model)
+    whole, counts = bill.replicas.whole_of_plans, kinds_of(bill.job.model)
     states = NOTHING
     for term in MEMORY_TERMS.values():
-        if term.takes and (term.offloadable or (isinstance(term.takes, PerElement) and not offloadable)):
-            shared, experts = term.takes.per_element(bill)
-            layers = sum((n * term.takes.per_layer(bill, kind) for kind, n in counts.items()), NOTHING)
+        if term.offloadable or (term.per_element and not offloadable):
+            shared, experts = term.of_element(bill)
+            layers = sum((n * term.of_layer(bill, kind) for kind, n in counts.items()), NOTHING)
             states = states + (whole.shared * shared + whole.experts * experts + layers)
     return states
 
@@ -245,10 +234,9 @@ def activations_on_host(bill: Bill, stages: Stages) -> FloatArray:
     [[11.13], [9.99], [3.33]]
     """
     layers = NOTHING
-    for takes, kind in product((term.takes for term in MEMORY_TERMS.values()), bill.entries):
-        if takes:
-            size = takes.on_host(bill, kind)
-            layers = layers + stages.counts[kind] * size if np.any(size) else layers
+    for term, kind in product(MEMORY_TERMS.values(), bill.entries):
+        size = term.on_host(bill, kind)
+        layers = layers + stages.counts[kind] * size if np.any(size) else layers
     return np.asarray(stages.exists * stages.in_flight * layers)
 
 
@@ -257,9 +245,9 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
     content, device = Content(bill=bill, stages=stages), np.asarray(1.0 - knobs.offload)
     inputs: dict[str, Any] = {}
     for name, term in MEMORY_TERMS.items():
-        if term.takes:
-            inputs[name] = term.takes.inputs(content, device if term.offloadable else np.ones(1))
-    freed = [term for name, term in MEMORY_TERMS.items() if term.takes and term.takes.freed(bill)]
+        if term.parts:
+            inputs[name] = term.inputs(content, device if term.offloadable else np.ones(1))
+    freed = [term for term in MEMORY_TERMS.values() if term.freed(bill)]
     if freed:
         before = sum((term.formula(inputs[term.name]) for term in freed), np.zeros(1))
         for values in inputs.values():

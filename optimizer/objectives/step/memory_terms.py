@@ -5,7 +5,7 @@ A new term is one entry of MEMORY_TERMS; prices, bounds, CP-SAT and the search f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,17 +16,7 @@ from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
-from optimizer.objectives.step.formula import BYTES, Formula
-from optimizer.objectives.step.memory_term import (
-    InFlight,
-    MemoryTerm,
-    PerElement,
-    PerLayer,
-    PerStage,
-    activations,
-    memory_term,
-    states,
-)
+from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
 
 
 def weight_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
@@ -66,34 +56,14 @@ def _sharded(bill: Bill, size: float, stage: int, whole: float | None = None) ->
     return shared, experts
 
 
-def activation_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer that is not recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.kept)
+def _of_cost(name: str) -> Callable[[Bill, str], FloatArray]:
+    """What the cost of a layer has under this name, for every plan [B]."""
 
+    def of_plans(bill: Bill, kind: str) -> FloatArray:
+        entry = bill.entries[kind]
+        return entry.gathered(getattr(entry.cost, name))
 
-def recomputed_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer that is recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.kept_recomputed)
-
-
-def module_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations that modules have while they are recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.once)
-
-
-def whole_layer_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations that a whole layer has while it is recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.once_whole)
-
-
-def hosted_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer on the host [B]; see `activations_on_host`."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.hosted)
+    return of_plans
 
 
 def logits(bill: Bill, kind: str) -> FloatArray:
@@ -101,8 +71,7 @@ def logits(bill: Bill, kind: str) -> FloatArray:
 
     Source: Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py; bytes per logit are fitted (logit_memory).
     """
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.static)
+    return _of_cost("static")(bill, kind)
 
 
 def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) -> FloatArray:
@@ -113,11 +82,6 @@ def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
     return workspace + unsharded + gathered
-
-
-def workspace_bytes(bill: Bill) -> FloatArray:
-    """Workspaces of libraries [B]."""
-    return np.full(len(bill), bill.job.stack["workspace"])
 
 
 def gathered_bytes(bill: Bill) -> FloatArray:
@@ -167,15 +131,19 @@ def fragmentation(rate: FloatArray, dynamic: FloatArray) -> FloatArray:
 MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
-        memory_term("weights", "weights", PerElement(weight_bytes), formula=states),
-        memory_term("gradients", "gradients", PerElement(gradient_bytes), formula=states),
+        memory_term("weights", "weights", per_element=weight_bytes, formula=states),
+        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states),
         memory_term(
-            "optimizer", "optimizer", PerElement(optimizer_bytes), formula=states, offloadable=True, knobs=("offload",)
+            "optimizer", "optimizer", per_element=optimizer_bytes, formula=states, offloadable=True, knobs=("offload",)
         ),
         memory_term(
             "activations",
             "activations",
-            InFlight(activation_bytes, recomputed_bytes, module_bytes, whole_layer_bytes, hosted_bytes),
+            in_flight=_of_cost("kept"),
+            recomputed=_of_cost("kept_recomputed"),
+            modules=_of_cost("once"),
+            whole=_of_cost("once_whole"),
+            hosted=_of_cost("hosted"),
             formula=activations,
             fragments=True,
             parameters=("activation_factor",),
@@ -184,25 +152,24 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
         memory_term(
             "logits",
             "logits",
+            per_layer=logits,
             # A compiler lays what is recomputed where the logits were.
-            PerLayer(logits, free_early=lambda bill: not bill.job.stack.features.gathers_layers),
+            free_early=lambda bill: not bill.job.stack.features.gathers_layers,
             fragments=True,
             parameters=("logit_memory",),
         ),
         memory_term(
             "buffers",
             "buffers",
-            PerStage(workspace=workspace_bytes, unsharded=unsharded_bytes, gathered=gathered_bytes),
+            per_stage={
+                "workspace": lambda bill: np.full(len(bill), bill.job.stack["workspace"]),
+                "unsharded": unsharded_bytes,
+                "gathered": gathered_bytes,
+            },
             formula=buffers,
             fragments=True,
             parameters=("workspace",),
         ),
-        MemoryTerm(
-            name="fragmentation",
-            label="fragmentation",
-            unit=BYTES,
-            formula=Formula(function=fragmentation),
-            parameters=("fragmentation",),
-        ),
+        memory_term("fragmentation", "fragmentation", formula=fragmentation, parameters=("fragmentation",)),
     )
 }

@@ -12,9 +12,8 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import beside, dispatchers, host, messages, seconds
-from optimizer.objectives.network.in_training import collective
-from optimizer.objectives.network.messages import exposed
+from optimizer.objectives.layer import beside, cost, dispatchers, messages, seconds
+from optimizer.objectives.network.messages import collective, exposed
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -265,7 +264,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "host transfers",
             name="host_transfer",
             quantities=("memory_bandwidth",),
-            kernels=(host.host_seconds,),
+            kernels=(cost.host_seconds,),
         ),
         _term(
             in_layers, "output head and loss", COMPUTE, name="head", parameters=("gemm_efficiency", "hbm_efficiency")

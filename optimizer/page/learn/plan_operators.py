@@ -11,8 +11,8 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.kernels.operators import Attention, Gemm, layer_operators
+from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.seconds import elementwise_seconds, gemm_seconds
-from optimizer.objectives.layer.shapes import shapes_of
 
 WIDTH = 2.0  # of an operand in half precision [B]
 

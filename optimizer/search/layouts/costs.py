@@ -9,13 +9,13 @@ from typing import Generic
 import numpy as np
 
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, mapped
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import Runs
 from optimizer.objectives.step.buckets import rates_of
-from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, mapped, recomputing
+from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, recomputing
 from optimizer.objectives.step.once import update_time
 
 
@@ -74,21 +74,13 @@ class StageCosts(Generic[N]):
 
     def take(self: StageCosts[FloatArray], index: IntArray) -> StageCosts[FloatArray]:
         """Those of some of the plans."""
-        return StageCosts(
-            kinds={kind: mapped(layer, lambda column: column[index]) for kind, layer in self.kinds.items()},
-            memory=self.memory.take(index),
-            seconds=self.seconds[index],
-            hides=self.hides[index],
-        )
+        taken: StageCosts[FloatArray] = mapped(self, lambda column: column[index])
+        return taken
 
     def row(self: StageCosts[FloatArray], index: int) -> StageCosts[float]:
         """Those of one plan."""
-        return StageCosts(
-            kinds={kind: mapped(layer, lambda column: float(column[index])) for kind, layer in self.kinds.items()},
-            memory=self.memory.row(index),
-            seconds=float(self.seconds[index]),
-            hides=float(self.hides[index]),
-        )
+        row: StageCosts[float] = mapped(self, lambda column: float(column[index]))
+        return row
 
 
 def stage_costs(

@@ -14,8 +14,7 @@ from optimizer.objectives.pipeline.interleaved import interleaved
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespan, stall
-from optimizer.objectives.step.price import price
-from optimizer.objectives.step.stalled import stalled
+from optimizer.objectives.step.price import price, stalled
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.layouts.solve.layout import placed_layout
 from optimizer.search.plan.best import best_plan

@@ -20,7 +20,7 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, LAYERS,
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.host_room import on_host
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.memory_term import InFlight, MemoryTerm, PerElement, PerLayer, PerStage, memory_term
+from optimizer.objectives.step.memory_term import MemoryTerm, memory_term
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.search.lattice.enumerate import lattice
@@ -75,19 +75,23 @@ def of_microbatch(bill: Bill, kind: str) -> FloatArray:
 
 
 TERMS = {
-    "fixed": memory_term("rings", "rings", PerStage(of_stage)),
-    "fixed, fragments": memory_term("rings", "rings", PerStage(of_stage), fragments=True),
-    "element": memory_term("third", "third moment", PerElement(of_element)),
-    "element, offloadable": memory_term("third", "third moment", PerElement(of_element), offloadable=True),
-    "layer": memory_term("graphs", "graphs", PerLayer(of_layer)),
-    "layer, fragments": memory_term("graphs", "graphs", PerLayer(of_layer), fragments=True),
+    "fixed": memory_term("rings", "rings", per_stage={"each": of_stage}),
+    "fixed, fragments": memory_term("rings", "rings", per_stage={"each": of_stage}, fragments=True),
+    "element": memory_term("third", "third moment", per_element=of_element),
+    "element, offloadable": memory_term("third", "third moment", per_element=of_element, offloadable=True),
+    "layer": memory_term("graphs", "graphs", per_layer=of_layer),
+    "layer, fragments": memory_term("graphs", "graphs", per_layer=of_layer, fragments=True),
     "layer, freed early": memory_term(
-        "graphs", "graphs", PerLayer(of_layer, free_early=lambda _: True), fragments=True
+        "graphs", "graphs", per_layer=of_layer, free_early=lambda _: True, fragments=True
     ),
-    "layer, offloadable": memory_term("graphs", "graphs", PerLayer(of_layer), offloadable=True),
-    "in flight": memory_term("routing", "routing", InFlight(of_microbatch)),
+    "layer, offloadable": memory_term("graphs", "graphs", per_layer=of_layer, offloadable=True),
+    "in flight": memory_term("routing", "routing", in_flight=of_microbatch),
     "in flight, less if recomputed": memory_term(
-        "routing", "routing", InFlight(of_microbatch, lambda bill, kind: of_microbatch(bill, kind) / 4), fragments=True
+        "routing",
+        "routing",
+        in_flight=of_microbatch,
+        recomputed=lambda bill, kind: of_microbatch(bill, kind) / 4,
+        fragments=True,
     ),
 }
 
@@ -193,11 +197,11 @@ def test_a_new_term_is_explained_with_what_was_executed(term: MemoryTerm | None)
 
 def test_only_states_are_offloadable_and_only_what_fragments_is_freed_early() -> None:
     with pytest.raises(ValueError, match="rings: what is offloadable takes bytes per element or layer"):
-        memory_term("rings", "rings", PerStage(of_stage), offloadable=True)
+        memory_term("rings", "rings", per_stage={"each": of_stage}, offloadable=True)
     with pytest.raises(ValueError, match="graphs: what is freed before anything is recomputed fragments"):
-        memory_term("graphs", "graphs", PerLayer(of_layer, free_early=lambda _: True))
+        memory_term("graphs", "graphs", per_layer=of_layer, free_early=lambda _: True)
 
 
 def test_one_term_says_what_is_held_while_layers_are_recomputed() -> None:
-    takes = [term.takes for term in MEMORY_TERMS.values() if isinstance(term.takes, InFlight)]
-    assert sum(bool(each.modules or each.whole) for each in takes) == 1
+    terms = [term for term in MEMORY_TERMS.values() if term.in_flight]
+    assert sum(bool(term.modules or term.whole) for term in terms) == 1

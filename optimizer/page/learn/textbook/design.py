@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optimizer.base.errors import InputError
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_fraction
 from optimizer.page.learn.textbook.data_parallel import LAB
 from optimizer.page.learn.textbook.first_order import rule_of_thumb_mfu, sharded_memory
 

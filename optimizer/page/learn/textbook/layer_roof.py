@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.objectives.kernels.linear_layer import (
+from optimizer.objectives.kernels.roofline import (
     WORDS,
     LinearLayer,
     Rates,

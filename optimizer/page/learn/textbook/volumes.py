@@ -8,8 +8,7 @@ from functools import cache
 
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.objectives.network.energy import network_energy
-from optimizer.objectives.network.hops import path, path_time, ring_time
+from optimizer.objectives.network.energy import network_energy, path, path_time, ring_time
 from optimizer.objectives.network.topology import span
 
 PARAMS, LAYERS, HIDDEN = 175e9, 96, 12288  # of GPT-3

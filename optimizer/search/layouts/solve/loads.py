@@ -80,7 +80,7 @@ class Loads:
 
     @property
     def stalled(self) -> FloatArray:
-        """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
+        """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/price.py."""
         if self.problem.vpp == 1:
             return np.zeros(len(self.again))
         return stall(self.problem.microbatches, *self.passes)
