@@ -116,7 +116,7 @@ def copies(job: Job, which: str, ranks: FloatArray, group: Span) -> FloatArray:
 
 
 def exchange_seconds(
-    job: Job, which: str, row: FloatArray | float, tokens: FloatArray, ranks: FloatArray, stride: FloatArray
+    job: Job, row: FloatArray | float, tokens: FloatArray, ranks: FloatArray, stride: FloatArray, which: str
 ) -> FloatArray:
     """Time of one dispatch or combine of `tokens` of a rank, `row` bytes each, among (ranks, stride) [s].
 

@@ -20,7 +20,7 @@ from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer
-from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
+from optimizer.objectives.kernels.recipes import RECIPES, quantised
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
@@ -243,14 +243,14 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
-    wide = [product for product in layer.gemms if not _quantised(job, product)]
-    narrow = [product for product in layer.gemms if _quantised(job, product)]
+    wide = [product for product in layer.gemms if not quantised(job, product)]
+    narrow = [product for product in layer.gemms if quantised(job, product)]
     isolated = {False: iter(kernel_seconds(wide, high, backward)), True: iter(kernel_seconds(narrow, low, backward))}
     for product in layer.gemms:
-        quantised = _quantised(job, product)
-        seconds = next(isolated[quantised])
-        gemm = gemm + seconds / (scale * (recipe.rate if quantised else 1.0) * product.rate)
-        if quantised:
+        is_narrow = quantised(job, product)
+        seconds = next(isolated[is_narrow])
+        gemm = gemm + seconds / (scale * (recipe.rate if is_narrow else 1.0) * product.rate)
+        if is_narrow:
             casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
@@ -260,11 +260,6 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
         "attention": core,
         "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts + added, job),
     }
-
-
-def _quantised(job: Job, product: Gemm) -> bool:
-    chosen = narrow_product(job.stack.features.narrow_products, product.name)
-    return job.quantised and product.low_precision and chosen
 
 
 def _kernels(job: Job, layer: Layer) -> FloatArray | float:

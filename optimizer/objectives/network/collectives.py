@@ -15,7 +15,7 @@ from optimizer.base.errors import InputError
 from optimizer.job.hardware import Cluster, Tier
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.algorithms import levels, lines
-from optimizer.objectives.network.topology import IntArray, Span, span
+from optimizer.objectives.network.topology import IntArray, Span
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
 FEW, PIECE = 256, 16384  # entries: done at once, with lines that never win among them, and what a cache holds
@@ -77,25 +77,6 @@ def collective_time(
     efficiencies = scale_up_efficiency, network_efficiency
     latency, slope = _offers(kind, distinct.columns, cluster.tiers, efficiencies, index.size > FEW)
     return _lowest(sizes, index, latency, slope)
-
-
-def point_to_point_time(
-    message: ArrayLike,
-    cluster: Cluster,
-    stride: ArrayLike,
-    *,
-    scale_up_efficiency: float = 1.0,
-    network_efficiency: float = 1.0,
-) -> FloatArray:
-    """Time to send a message [B] to the GPU `stride` away [s]."""
-    return collective_time(
-        "point_to_point",
-        message,
-        span(cluster, 2, stride),
-        cluster,
-        scale_up_efficiency=scale_up_efficiency,
-        network_efficiency=network_efficiency,
-    )
 
 
 def check_kind(kind: str) -> None:

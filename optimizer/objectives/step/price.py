@@ -194,24 +194,15 @@ class Step:
         inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
         return inside + _of_stage(self.once.hides, self.last)
 
-    @property
-    def _virtual_stages(self) -> FloatArray:
-        return self.bill.plans.vpp.astype(np.float64)
-
     @cached_property
     def _bubble(self) -> dict[str, FloatArray]:
         return {
             "slowest": self.longest,
             "whole": self.whole,
-            "vpp": self._virtual_stages,
+            "vpp": self.bill.plans.vpp.astype(np.float64),
             "filled": self.filled,
             "stalled": stalled(self.bill, self.stages),
         }
-
-    @property
-    def _late(self) -> tuple[FloatArray, FloatArray]:
-        job = self.bill.job
-        return np.asarray(job.stack["straggler"]), self.bill.plans.gpus / job.cluster.gpus_per_node
 
     def term(self, name: str) -> FloatArray:
         """Seconds of one term, by its formula [s]."""
@@ -225,7 +216,7 @@ class Step:
         if name == "overhead":
             return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
         if name == "stragglers":
-            return {"rest": self.rest, "straggler": self._late[0], "nodes": self._late[1]}
+            return {"rest": self.rest, **_late(bill)}
         if name in ("contention", "optimizer", "dp_communication"):
             found = {key: _of_stage(value, self.last) for key, value in once.inputs.items()}
             found["hides"] = _of_stage(once.hides, self.last)
@@ -253,8 +244,12 @@ class Step:
 
 def with_stragglers(bill: Bill, seconds: FloatArray) -> FloatArray:
     """A step's seconds with what waiting for the slowest of the nodes adds [s]."""
+    return seconds + stragglers(seconds, **_late(bill))
+
+
+def _late(bill: Bill) -> dict[str, FloatArray]:
     nodes = bill.plans.gpus / bill.job.cluster.gpus_per_node
-    return seconds + stragglers(seconds, np.asarray(bill.job.stack["straggler"]), nodes)
+    return {"straggler": np.asarray(bill.job.stack["straggler"]), "nodes": nodes}
 
 
 def filled_bubble(bill: Bill) -> FloatArray:

@@ -14,9 +14,8 @@ from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import Runs
-from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, recomputing
-from optimizer.objectives.step.once import update_time
+from optimizer.objectives.step.once import rates_of, update_time
 
 
 @dataclass(frozen=True, kw_only=True)

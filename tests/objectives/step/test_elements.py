@@ -15,9 +15,8 @@ from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
-from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.once import once_per_step, work_of
+from optimizer.objectives.step.once import bucket_messages, once_per_step, work_of
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
 
 PARTS = ("shared", "experts")
