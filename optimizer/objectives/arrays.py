@@ -37,11 +37,11 @@ def _distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     code = np.zeros(len(plans), dtype=np.int64)
     size = 1
     for name in names:
-        rank, count = _ranks(getattr(plans, name).astype(np.int64, copy=False))
+        rank, count = ranked(getattr(plans, name).astype(np.int64, copy=False))
         if count > 1:
             code = code * count + rank
             size *= count
-    index, count = _ranks(code) if size <= TABLE_LIMIT else _sorted_ranks(code)
+    index, count = ranked(code) if size <= TABLE_LIMIT else _sorted_ranks(code)
     representative = np.zeros(count, dtype=np.int64)
     representative[index] = np.arange(len(plans))
     return plans.take(representative), index
@@ -113,7 +113,7 @@ def total(rows: FloatArray) -> FloatArray:
     return np.asarray(rows.sum(axis=0), dtype=np.float64)
 
 
-def _ranks(values: IntArray) -> tuple[IntArray, int]:
+def ranked(values: IntArray) -> tuple[IntArray, int]:
     """The rank of each value among the distinct ones, and how many there are."""
     if values.size == 0:
         return np.zeros(0, dtype=np.int64), 0

@@ -55,7 +55,8 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     >>> round(float(gemm_time(2560, 1280, 1024, replace(curve, throttle=0.2, burst=1e-3))) * 1e3, 2)
     7.46
     """
-    time = products_time(m, n, k, curve, batch, _at_step_clock(curve))
+    lost = curve.throttle * SPELL**2 / (SPELL**2 + curve.burst**2)
+    time = products_time(m, n, k, curve, batch, lambda compute: compute / (1.0 - lost))
     return time if curve.slower is None else np.minimum(time, gemm_time(m, n, k, curve.slower, batch=batch))
 
 
@@ -67,12 +68,6 @@ def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:
     """
     traffic = np.asarray(elements, dtype=np.float64) * curve.cast_bytes
     return np.asarray(traffic / curve.bandwidth + curve.cast_launch, dtype=np.float64)
-
-
-def _at_step_clock(curve: GemmCurve) -> Clock:
-    """The clock of a training step, as gemm_time says."""
-    lost = curve.throttle * SPELL**2 / (SPELL**2 + curve.burst**2)
-    return lambda compute: compute / (1.0 - lost)
 
 
 def products_time(

@@ -96,6 +96,7 @@ def freed_bytes(
     t, tp = shapes.tokens, shapes.tp
     norm = kept_input * t * model.hidden / shapes.sp
     by_module = {"layernorm": count * norm} if (count := separate_norms(model, moe)) else {}
+    shares = model.experts is not None and model.experts.shared_ffn_hidden > 0
     for module, parts in (
         ("core_attn", ("scores",)),
         ("moe_act", ("routed activation",)),
@@ -103,7 +104,7 @@ def freed_bytes(
         ("shared_experts", ("shared",)),
         ("mlp", ("dense",)),
     ):
-        if set(parts) <= moe_bytes.keys() and (parts != ("shared",) or _shares(model)):
+        if set(parts) <= moe_bytes.keys() and (parts != ("shared",) or shares):
             by_module[module] = sum((moe_bytes[part] for part in parts), np.zeros_like(t))
     if "mlp" in by_module:
         by_module["mlp"] = by_module["mlp"] + norm
@@ -135,10 +136,6 @@ def module_flops(model: Model, scores: float) -> dict[str, float]:
         keys = model.mla.kv_rank * model.heads * (model.mla.nope_dim + model.mla.v_dim)
         by_module["mla_up_proj"] = 2.0 * model.layers * (queries + keys)
     return by_module
-
-
-def _shares(model: Model) -> bool:
-    return model.experts is not None and model.experts.shared_ffn_hidden > 0
 
 
 def _activations(model: Model, whole: Elementwise, moe: bool, fused: bool) -> tuple[Elementwise, Elementwise]:

@@ -88,7 +88,9 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     model = job.model
     shapes, local = shapes_of(job, plans), shapes_of(job, few)
     head = _head_cost(job, local, rows)
-    by_kind = {EMBEDDING: _embedding_cost(job, shapes), DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
+    # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
+    embedding = replace(_free(len(plans)), kept=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
+    by_kind = {EMBEDDING: embedding, DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
     if model.experts:
         by_kind[MOE] = _layer_cost(job, plans, shapes, local, rows, True)
     if model.mtp_layers:
@@ -131,12 +133,6 @@ def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
         cover_backward=time.backward.busy,
         static=logits[rows],
     )
-
-
-def _embedding_cost(job: Job, shapes: Shapes) -> Cost:
-    """The embedding takes no time that counts; its output is resident in flight, 2 t h / sp."""
-    kept = ELEMENT * shapes.tokens * job.model.hidden / shapes.sp
-    return replace(_free(len(kept)), kept=kept)
 
 
 def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from optimizer.base.errors import InputError
 from optimizer.job.hardware import Cluster, Tier
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.algorithms import levels, lines
-from optimizer.objectives.network.topology import IntArray, Span
+from optimizer.objectives.network.topology import Span
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
 FEW, PIECE = 256, 16384  # entries: done at once, with lines that never win among them, and what a cache holds
