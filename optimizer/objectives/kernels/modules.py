@@ -72,7 +72,7 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
 
 
 def freed_bytes(
-    model: Model, shapes: Shapes, features: Features, moe: bool, moe_bytes: Mapping[str, FloatArray], kept_input: float
+    model: Model, shapes: Shapes, features: Features, moe: bool, moe_bytes: Mapping[str, FloatArray], input_bytes: float
 ) -> dict[str, FloatArray]:
     """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is recomputed [B].
 
@@ -94,7 +94,7 @@ def freed_bytes(
     array([4.])
     """
     t, tp = shapes.tokens, shapes.tp
-    norm = kept_input * t * model.hidden / shapes.sp
+    norm = input_bytes * t * model.hidden / shapes.sp
     by_module = {"layernorm": count * norm} if (count := separate_norms(model, moe)) else {}
     shares = model.experts is not None and model.experts.shared_ffn_hidden > 0
     for module, parts in (

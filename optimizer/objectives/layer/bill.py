@@ -59,18 +59,18 @@ class Entry:
     def forward(self) -> FloatArray:
         """Forward pass of one micro-batch [s]."""
         alone = self.gathered(_total(self.cost.forward)) + self.exposure.forward + self.waits[0] / 2
-        return alone + self._beside(self.cost.beside_forward)
+        return alone + self._overlapped(self.cost.overlapped_forward)
 
     @cached_property
     def backward(self) -> FloatArray:
         """Backward pass of one micro-batch, the layer spared [s]."""
         alone = self.gathered(_total(self.cost.backward)) + self.exposure.backward + self.waits[0] / 2
-        return alone + self._beside(self.cost.beside_backward)
+        return alone + self._overlapped(self.cost.overlapped_backward)
 
     @cached_property
-    def again(self) -> FloatArray:
+    def recompute(self) -> FloatArray:
         """What recomputing the whole layer adds [s]."""
-        return self.gathered(_total(self.cost.again)) + self.exposure.again + self.waits[1]
+        return self.gathered(_total(self.cost.recompute)) + self.exposure.recompute + self.waits[1]
 
     @cached_property
     def seconds(self) -> FloatArray:
@@ -90,37 +90,39 @@ class Entry:
     @property
     def hidden(self) -> FloatArray:
         """Communication that hides, nothing recomputed [s]."""
-        beside = self._beside(self.cost.beside_forward) + self._beside(self.cost.beside_backward)
-        return self.gathered(self.cost.hidden) + np.maximum(0.0, -beside)
+        overlapped = self._overlapped(self.cost.overlapped_forward) + self._overlapped(self.cost.overlapped_backward)
+        return self.gathered(self.cost.hidden) + np.maximum(0.0, -overlapped)
 
     @property
     def gain(self) -> FloatArray:
         """What both passes of one micro-batch gain beside another one's [s]."""
-        pair = (self.cost.beside_forward, self.cost.beside_backward)
+        pair = (self.cost.overlapped_forward, self.cost.overlapped_backward)
         return -sum((self.gathered(_total(terms)) for terms in pair if terms), np.zeros(len(self.rows)))
 
     @property
     def alone(self) -> tuple[FloatArray, FloatArray]:
         """Forward and backward pass of one micro-batch with no other beside it, the layer spared [s]."""
-        beside = self._beside(self.cost.beside_forward), self._beside(self.cost.beside_backward)
-        return self.forward - beside[0], self.backward - beside[1]
+        overlapped = self._overlapped(self.cost.overlapped_forward), self._overlapped(self.cost.overlapped_backward)
+        return self.forward - overlapped[0], self.backward - overlapped[1]
 
-    def _beside(self, terms: Terms) -> FloatArray | float:
+    def _overlapped(self, terms: Terms) -> FloatArray | float:
         """What passes gain (below 0) or lose beside another micro-batch [s]."""
         return self.paired * self.gathered(_total(terms)) if terms else 0.0
 
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Seconds of one term in both passes, and what recomputing adds to it [s]."""
         if name == "dp_communication":
-            return self.exposure.forward + self.exposure.backward, self.exposure.again
+            return self.exposure.forward + self.exposure.backward, self.exposure.recompute
         cost = self.cost
         if name not in cost.forward:
             return np.zeros(len(self.rows)), np.zeros(len(self.rows))
         spared = self.gathered(cost.forward[name] + cost.backward[name])
-        if name in cost.beside_forward:
-            spared = spared + self.paired * self.gathered(cost.beside_forward[name] + cost.beside_backward[name])
-        again = self.gathered(cost.again[name]) if name in cost.again else np.zeros(len(self.rows))
-        return (spared + self.waits[0], again + self.waits[1]) if name == "launch" else (spared, again)
+        if name in cost.overlapped_forward:
+            spared = spared + self.paired * self.gathered(
+                cost.overlapped_forward[name] + cost.overlapped_backward[name]
+            )
+        recompute = self.gathered(cost.recompute[name]) if name in cost.recompute else np.zeros(len(self.rows))
+        return (spared + self.waits[0], recompute + self.waits[1]) if name == "launch" else (spared, recompute)
 
     def take(self, index: Any) -> Entry:
         """The entries of some of the plans."""
@@ -138,13 +140,13 @@ class Entry:
 class Bill:
     """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
 
-    entries: by kind. beside: what every stage spends beside its layers for one micro-batch, by term [s].
+    entries: by kind. stage_terms: what every stage spends beside its layers for one micro-batch, by term [s].
     """
 
     job: Job
     plans: Plans
     entries: Mapping[str, Entry]
-    beside: Terms
+    stage_terms: Terms
     replicas: Replicas
 
     def __len__(self) -> int:
@@ -153,7 +155,7 @@ class Bill:
     @cached_property
     def aside(self) -> FloatArray:
         """What every stage spends beside its layers for one micro-batch [s]."""
-        return _total(self.beside)
+        return _total(self.stage_terms)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -171,7 +173,7 @@ class Bill:
             self,
             plans=self.plans.take(index),
             entries={kind: entry.take(index) for kind, entry in self.entries.items()},
-            beside=mapped(self.beside, lambda seconds: seconds[index]),
+            stage_terms=mapped(self.stage_terms, lambda seconds: seconds[index]),
             replicas=self.replicas.take(index),
         )
 
@@ -186,10 +188,10 @@ class Bill:
             return bills[0]
         plans = Plans.joined([bill.plans for bill in bills])
         kinds = bills[0].entries
-        beside = joined([bill.beside for bill in bills])
+        stage_terms = joined([bill.stage_terms for bill in bills])
         entries = {kind: _joined_entries([bill.entries[kind] for bill in bills]) for kind in kinds}
         replicas = Replicas.joined([bill.replicas for bill in bills])
-        return cls(job=bills[0].job, plans=plans, entries=entries, beside=beside, replicas=replicas)
+        return cls(job=bills[0].job, plans=plans, entries=entries, stage_terms=stage_terms, replicas=replicas)
 
 
 def bill_of(job: Job, plans: Plans) -> Bill:
@@ -222,7 +224,7 @@ def bill_of(job: Job, plans: Plans) -> Bill:
         job=job,
         plans=plans,
         entries=entries,
-        beside=stage_extras(job, plans, senders, sent[at]),
+        stage_terms=stage_extras(job, plans, senders, sent[at]),
         replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
 
@@ -235,7 +237,7 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
     by_kind = {}
     for kind in costs:
         cost = costs[DENSE if kind == EMBEDDING else kind]
-        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_again[rows]
+        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_recompute[rows]
     return by_kind
 
 
@@ -261,7 +263,7 @@ def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArr
     host, collectives = cost.host[rows], cost.collectives[rows]
     busy = (_total(cost.forward) + _total(cost.backward))[rows]
     spared = pipelined_wait(job, plans, busy, host, collectives)
-    return spared, pipelined_wait(job, plans, busy + _total(cost.again)[rows], host, collectives) - spared
+    return spared, pipelined_wait(job, plans, busy + _total(cost.recompute)[rows], host, collectives) - spared
 
 
 def _total(terms: Terms) -> FloatArray:

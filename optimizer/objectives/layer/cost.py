@@ -16,22 +16,23 @@ from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
-    kept_bytes,
     movable_bytes,
     moved_bytes,
+    resident_bytes,
     selective_bytes,
 )
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, shapes_of, without_full
-from optimizer.objectives.layer.beside import EXCHANGE
 from optimizer.objectives.layer.messages import ELEMENT
+from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL
 from optimizer.objectives.layer.phases import TERMS, LayerTime
 from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 
 HOST_TRANSFER = "host_transfer"
 SELECTIVE = MODES.index("selective")
-BY_TERM = ("forward", "backward", "again", "beside_forward", "beside_backward")  # columns of a Cost that are mappings
+# Columns of a Cost that are mappings.
+BY_TERM = ("forward", "backward", "recompute", "overlapped_forward", "overlapped_backward")
 Terms = Mapping[str, FloatArray]
 
 
@@ -52,21 +53,21 @@ class Cost:
 
     forward: Terms
     backward: Terms
-    again: Terms
-    beside_forward: Terms
-    beside_backward: Terms
+    recompute: Terms
+    overlapped_forward: Terms
+    overlapped_backward: Terms
     weight: FloatArray
     cover_forward: FloatArray
     cover_backward: FloatArray
-    cover_again: FloatArray
+    cover_recompute: FloatArray
     hidden: FloatArray
-    hidden_again: FloatArray
+    hidden_recompute: FloatArray
     host: FloatArray
     collectives: FloatArray
-    kept: FloatArray
-    kept_recomputed: FloatArray
-    once: FloatArray
-    once_whole: FloatArray
+    resident: FloatArray
+    resident_recomputed: FloatArray
+    recomputing: FloatArray
+    recomputing_whole: FloatArray
     static: FloatArray
     hosted: FloatArray
 
@@ -89,7 +90,7 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     shapes, local = shapes_of(job, plans), shapes_of(job, few)
     head = _head_cost(job, local, rows)
     # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
-    embedding = replace(_free(len(plans)), kept=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
+    embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
     by_kind = {EMBEDDING: embedding, DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
     if model.experts:
         by_kind[MOE] = _layer_cost(job, plans, shapes, local, rows, True)
@@ -104,7 +105,9 @@ def _free(count: int) -> Cost:
     nothing = np.zeros(count)
     terms = {HEAD: nothing}
     columns = {f.name: nothing for f in fields(Cost) if f.name not in BY_TERM}
-    return Cost(forward=terms, backward=terms, again=terms, beside_forward={}, beside_backward={}, **columns)
+    return Cost(
+        forward=terms, backward=terms, recompute=terms, overlapped_forward={}, overlapped_backward={}, **columns
+    )
 
 
 def _plus(cost: Cost, head: Cost, times: float) -> Cost:
@@ -144,7 +147,7 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     layer, named = layer_operators(model, local, stack, moe, job.row_multiple), modules_in(plans.recompute)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
     lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
-    more, terms = time.again(lean), {}
+    more, terms = time.recomputation(lean), {}
     for name in TERMS:
         terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
@@ -155,25 +158,27 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     if np.any(hosted):
         passes = host_passes(job, time, lean, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
-    spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
+    spared, recomputed = (
+        resident_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute)
+    )
     return Cost(
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},
-        again={name: whole * parts[2] for name, parts in terms.items()},
-        beside_forward=time.beside[0],
-        beside_backward=time.beside[1],
+        recompute={name: whole * parts[2] for name, parts in terms.items()},
+        overlapped_forward=time.overlapped[0],
+        overlapped_backward=time.overlapped[1],
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
         cover_forward=time.forward.busy + passes[0],
         cover_backward=time.backward.busy + more.busy + passes[1],
-        cover_again=whole * time.full.busy,
+        cover_recompute=whole * time.full.busy,
         hidden=time.forward.hidden + time.backward.hidden + more.hidden,
-        hidden_again=whole * time.full.hidden,
+        hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        kept=spared.each * factor,
-        kept_recomputed=recomputed.each * factor,
-        once=spared.once * factor,
-        once_whole=whole * recomputed.once * factor,
+        resident=spared.each * factor,
+        resident_recomputed=recomputed.each * factor,
+        recomputing=spared.recomputing * factor,
+        recomputing_whole=whole * recomputed.recomputing * factor,
         static=np.zeros(len(plans)),
         hosted=hosted,
     )
@@ -200,9 +205,9 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     >>> (hosted_bytes(job, plans, shapes_of(job, plans), moe=False) / job.stack["activation_factor"] / 2048).tolist()
     [0.0, 6144.0]
     """
-    kept_input, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
+    input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
-    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, kept_input)
+    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes)
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
     if stack.features.selective_on_host:
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
@@ -263,13 +268,13 @@ def host_passes(
 
     near: whether the exchange stays inside the scale-up domain, so that the host link is free meanwhile.
     """
-    again = time.again(recompute)
-    windows = time.forward.window, time.backward.window + again.window
+    added = time.recomputation(recompute)
+    windows = time.forward.window, time.backward.window + added.window
     # What hides beside another micro-batch travels over the network card too, unless it stays near.
-    hides = (terms.get(EXCHANGE, np.zeros(1)) for terms in time.beside)
-    exchanges = (time.forward.terms[EXCHANGE], time.backward.terms[EXCHANGE] + again.terms[EXCHANGE])
+    hides = (terms.get(EXPERT_ALL_TO_ALL, np.zeros(1)) for terms in time.overlapped)
+    forward, backward, more = (phase.terms[EXPERT_ALL_TO_ALL] for phase in (time.forward, time.backward, added))
     forward, backward = (
-        host_seconds(job, moved, np.maximum(0.0, window + hidden + np.where(near, exchange, 0.0)))
-        for window, hidden, exchange in zip(windows, hides, exchanges, strict=True)
+        host_seconds(job, moved, np.maximum(0.0, window + hidden + np.where(near, all_to_all, 0.0)))
+        for window, hidden, all_to_all in zip(windows, hides, (forward, backward + more), strict=True)
     )
     return forward, backward

@@ -115,7 +115,7 @@ def copies(job: Job, which: str, ranks: FloatArray, group: Span) -> FloatArray:
     return copies_sent(np.where(domains > 1, domains, ranks).astype(np.float64), experts)
 
 
-def exchange_seconds(
+def all_to_all_seconds(
     job: Job, row: FloatArray | float, tokens: FloatArray, ranks: FloatArray, stride: FloatArray, which: str
 ) -> FloatArray:
     """Time of one dispatch or combine of `tokens` of a rank, `row` bytes each, among (ranks, stride) [s].

@@ -15,7 +15,7 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
-from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
+from optimizer.objectives.layer.dispatchers import KINDS, all_to_all_seconds, copies, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span
 
@@ -105,7 +105,7 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
     taken = by_dispatcher(shapes, partial(_taken, job, shapes))
     for phase in (FORWARD, BACKWARD):
         for row, times in _rows(job, shapes, phase):
-            seconds = by_dispatcher(shapes, partial(exchange_seconds, job, row, tokens, *group))
+            seconds = by_dispatcher(shapes, partial(all_to_all_seconds, job, row, tokens, *group))
             sent = _message(EP, "routed tokens", "all_to_all", row * tokens * copied, group, times, phase, "gemm")
             yield replace(sent, each=seconds, taken=taken)
         size = ELEMENT * tokens * copied * job.model.hidden

@@ -40,8 +40,8 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     words = padded_vocab(model.vocab, tp) * model.hidden / tp
     # Positions and the norm behind them are not split; nor is the bias of the head by more than its words.
     embedding = words + (model.embedding_params - model.vocab * model.hidden)
-    again = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
-    head = words * again + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
+    copied = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
+    head = words * copied + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
     dense = _attention(model, tp) + model.mlp_params(model.ffn_hidden) / tp
     by_kind = {
         EMBEDDING: LocalParameters(shared=embedding, experts=nothing),
@@ -145,7 +145,7 @@ class Group:
     stride: IntArray
     shards: FloatArray
     hybrid: FloatArray
-    held: FloatArray
+    reduced: FloatArray
 
 
 def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
@@ -155,8 +155,8 @@ def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
         elements = getattr(whole, part)
         if part == "shared" or np.any(elements):
             shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
-            held = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
-            of_parts.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
+            reduced = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
+            of_parts.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, reduced=reduced))
     return tuple(of_parts)
 
 

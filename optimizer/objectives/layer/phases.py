@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray, mapped, pick
 from optimizer.objectives.kernels.modules import modes, recomputes
-from optimizer.objectives.layer.beside import Terms
+from optimizer.objectives.layer.overlapped import Terms
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 
@@ -54,8 +54,8 @@ class LayerTime:
     """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
 
     `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what recomputing each module of the layer adds, `beside` what the forward and the backward pass gain or lose
-    where they run beside another micro-batch (see layer/beside.py).
+    holds what recomputing each module of the layer adds, `overlapped` what the forward and the backward pass gain or
+    lose where they overlap with another micro-batch (see layer/overlapped.py).
     """
 
     forward: Phase
@@ -65,14 +65,14 @@ class LayerTime:
     host: FloatArray
     collectives: FloatArray
     modules: Mapping[str, Phase] = field(default_factory=dict)
-    beside: tuple[Terms, Terms] = ({}, {})
+    overlapped: tuple[Terms, Terms] = ({}, {})
 
     def take(self, rows: IntArray) -> LayerTime:
         """The layer at these shapes."""
         taken: LayerTime = mapped(self, lambda column: column[rows])
         return taken
 
-    def again(self, recompute: IntArray) -> Phase:
+    def recomputation(self, recompute: IntArray) -> Phase:
         """What these modes of recomputation add to the backward pass."""
         mode = modes(recompute)
         terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}

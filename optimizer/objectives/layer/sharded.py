@@ -28,7 +28,7 @@ class Exposure:
 
     forward: FloatArray
     backward: FloatArray
-    again: FloatArray
+    recompute: FloatArray
     after_forward: FloatArray
     after_backward: FloatArray
 
@@ -58,12 +58,12 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     for part, ranks, stride in groups(plans):
-        held = getattr(elements, part)
+        local = getattr(elements, part)
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
-            ("weights", "all_gather", ELEMENT * held, gathers, FORWARD),
-            ("weights", "all_gather", ELEMENT * held, gathers, BACKWARD),
-            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * held, scatters, BACKWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers, FORWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
+            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * local, scatters, BACKWARD),
         ):
             messages.append(
                 Message(
@@ -99,7 +99,7 @@ def sharded_exposures(
     by_kind: dict[str, Exposure] = {}
     overlap = overlap_of(job, plans)
     for kind in sorted(covers, key=EMBEDDING.__eq__):  # the embedding last
-        ahead, behind, again = covers[kind]
+        ahead, behind, recompute = covers[kind]
         if kind == EMBEDDING:
             ahead, behind = ahead + by_kind[DENSE].after_forward, behind + by_kind[DENSE].after_backward
         messages = sharded_messages(job, few, elements[kind])
@@ -112,7 +112,7 @@ def sharded_exposures(
         by_kind[kind] = Exposure(
             forward=exposed(forward, ahead, overlap),
             backward=spared,
-            again=exposed(backward, behind + again, overlap) - spared,
+            recompute=exposed(backward, behind + recompute, overlap) - spared,
             after_forward=beyond(forward, ahead, overlap),
             after_backward=beyond(backward, behind, overlap),
         )

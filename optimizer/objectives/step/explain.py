@@ -12,7 +12,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
+from optimizer.objectives.kernels.activations import activation_bytes, resident_bytes
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.bill import bill_of
@@ -74,11 +74,11 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
         moe = kind == MOE
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
         what = f"{plan.recompute} in a {kind} layer"
-        freed = float(kept_bytes(table, plans.recompute).once[0])
+        freed = float(resident_bytes(table, plans.recompute).recomputing[0])
         found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
         layer = layer_operators(job.model, shapes, stack, moe, job.row_multiple)
         time = layer_time(job, layer, shapes, moe, modules=modules)
-        for term, seconds in time.again(plans.recompute).terms.items():
+        for term, seconds in time.recomputation(plans.recompute).terms.items():
             if seconds[0]:
                 found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
     return found

@@ -251,8 +251,8 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
     if freed:
         before = sum((term.formula(inputs[term.name]) for term in freed), np.zeros(1))
         for values in inputs.values():
-            if "once" in values:
-                values["once"] = np.maximum(0.0, values["once"] - before)
+            if "recomputing" in values:
+                values["recomputing"] = np.maximum(0.0, values["recomputing"] - before)
     terms = {name: MEMORY_TERMS[name].formula(values) for name, values in inputs.items()}
     inputs["fragmentation"] = {
         "rate": np.asarray(bill.job.stack["fragmentation"]),

@@ -120,8 +120,8 @@ class MemoryTerm(Term):
         bill, stages = content.bill, content.stages
         if self.per_element:
             shared, experts = (each * share for each in self.per_element(bill))
-            held = {"shared": content.shared, "experts": content.experts}
-            return {**held, "shared_bytes": shared, "expert_bytes": experts}
+            elements = {"shared": content.shared, "experts": content.experts}
+            return {**elements, "shared_bytes": shared, "expert_bytes": experts}
         if self.per_layer:
             columns = {kind: self.per_layer(bill, kind) for kind in bill.entries}
             kinds = [kind for kind, column in columns.items() if np.any(column)] or [EMBEDDING]
@@ -132,14 +132,16 @@ class MemoryTerm(Term):
         if self.in_flight:
             pairs = {kind: self.of_microbatch(bill, kind) for kind in bill.entries}
             kinds = [kind for kind, pair in pairs.items() if any(map(np.any, pair))] or [EMBEDDING]
-            kept, kept_recomputed = (np.stack([share * pairs[kind][i] for kind in kinds])[:, None] for i in (0, 1))
+            resident, resident_recomputed = (
+                np.stack([share * pairs[kind][i] for kind in kinds])[:, None] for i in (0, 1)
+            )
             return {
                 "in_flight": stages.in_flight,
                 "layers": np.stack([stages.counts[kind] for kind in kinds]),
-                "kept": kept,
+                "resident": resident,
                 "recomputed": np.stack([stages.recomputed.get(kind, 0.0 * stages.exists) for kind in kinds]),
-                "kept_recomputed": kept_recomputed,
-                "once": share * self._largest(content),
+                "resident_recomputed": resident_recomputed,
+                "recomputing": share * self._largest(content),
             }
         return {name: share * part(bill) for name, part in self.per_stage.items()}
 
@@ -183,10 +185,10 @@ def states(shared: FloatArray, shared_bytes: FloatArray, experts: FloatArray, ex
 def activations(
     in_flight: FloatArray,
     layers: FloatArray,
-    kept: FloatArray,
+    resident: FloatArray,
     recomputed: FloatArray,
-    kept_recomputed: FloatArray,
-    once: FloatArray,
+    resident_recomputed: FloatArray,
+    recomputing: FloatArray,
 ) -> FloatArray:
     """Activations of a stage at its peak [B].
 
@@ -195,7 +197,7 @@ def activations(
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4 for a layer.
     """
-    return in_flight * (total(layers * kept) + total(recomputed * (kept_recomputed - kept))) + once
+    return in_flight * (total(layers * resident) + total(recomputed * (resident_recomputed - resident))) + recomputing
 
 
 def memory_term(name: str, label: str, *, formula: Callable[..., FloatArray] | None = None, **more: Any) -> MemoryTerm:

@@ -156,8 +156,8 @@ def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
 
 def _by_part(work: Work, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
     """Elements of each stage x what each of them takes: shared parameters, and the experts of a model that has any."""
-    held = [work.shared, work.experts] if work.bill.job.model.experts else [work.shared]
-    return [by_stage(elements, knobs) * rate for elements, rate in zip(held, rates, strict=False)]
+    elements = [work.shared, work.experts] if work.bill.job.model.experts else [work.shared]
+    return [by_stage(elements, knobs) * rate for elements, rate in zip(elements, rates, strict=False)]
 
 
 def _sum(parts: list[FloatArray]) -> FloatArray:
@@ -172,8 +172,8 @@ def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
 
 def elements_on(bill: Bill, stages: Stages, part: str) -> FloatArray:
     """Elements of the shared parameters or the experts on each stage, of every copy there [elements]."""
-    held = counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
-    return held * copies(bill.plans) if np.any(both_ways(bill.plans)) else held
+    elements = counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
+    return elements * copies(bill.plans) if np.any(both_ways(bill.plans)) else elements
 
 
 def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
@@ -205,8 +205,8 @@ def rates_of(bill: Bill, knobs: Knobs | KnobColumns) -> Rates:
     few = bill.replicas
     if isinstance(knobs, KnobColumns) or len(few.plans) >= len(bill):
         return _rates(bill.job, bill.plans, bill.groups, knobs)
-    found = _rates(bill.job, few.plans, groups_of(few.plans, few.whole), knobs)
-    return Rates(**{f.name: getattr(found, f.name)[few.rows] for f in fields(Rates)})
+    few_rates = _rates(bill.job, few.plans, groups_of(few.plans, few.whole), knobs)
+    return Rates(**{f.name: getattr(few_rates, f.name)[few.rows] for f in fields(Rates)})
 
 
 def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Rates:
@@ -272,7 +272,7 @@ def _bucketed(
     """The message of one bucket where it is `sent`, within the replicas or `among` their sharding groups."""
     if not np.any(sent):
         return
-    elements = group.held / buckets_of(job, group, knobs)
+    elements = group.reduced / buckets_of(job, group, knobs)
     whole = elements * np.where(group.hybrid > 1, group.shards, 1.0)
     ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.ranks, group.stride)
     yield Message(
@@ -289,7 +289,7 @@ def _bucketed(
 
 def buckets_of(job: Job, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
     """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
-    volume = group.held * job.stack.features.grad_bytes
+    volume = group.reduced * job.stack.features.grad_bytes
     return np.maximum(1.0, volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * group.ranks))
 
 

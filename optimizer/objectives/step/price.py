@@ -51,7 +51,7 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
     fullest = memory.reserved.argmax(axis=0)
     reserved = memory.reserved.max(axis=0)
     useful = model_flops(job.model, job.seq_len, 1.0) * plans.global_batch * job.seq_len
-    again = recomputed_flops(job, plans, step.stages)
+    recomputed = recomputed_flops(job, plans, step.stages)
     available = step.seconds * plans.gpus * job.peak_flops
     left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
     return Costs(
@@ -61,7 +61,7 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
         reserved=reserved,
         allocated=reserved - _of_stage(memory.terms["fragmentation"], fullest),
         mfu=useful / available,
-        hfu=(useful + again) / available,
+        hfu=(useful + recomputed) / available,
         bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, left),
         overlappable=step.overlappable,
     )
@@ -129,8 +129,8 @@ class Step:
         for kind, entry in bill.entries.items():
             if np.any(entry.seconds):
                 total = total + stages.counts[kind] * entry.seconds
-            if kind in LAYERS and np.any(entry.again):
-                total = total + stages.recomputed[kind] * entry.again
+            if kind in LAYERS and np.any(entry.recompute):
+                total = total + stages.recomputed[kind] * entry.recompute
         return stages.exists * total
 
     @cached_property
@@ -152,7 +152,7 @@ class Step:
         full, total = plans.recompute == FULL, plans.pp * bill.aside
         for kind, count in kinds_of(bill.job.model).items():
             entry = bill.entries[kind]
-            total = total + count * (entry.seconds + (np.where(full, entry.again, 0.0) if kind in LAYERS else 0.0))
+            total = total + count * (entry.seconds + (np.where(full, entry.recompute, 0.0) if kind in LAYERS else 0.0))
         return total
 
     @cached_property
@@ -189,8 +189,8 @@ class Step:
         for kind, entry in self.bill.entries.items():
             if kind in LAYERS:
                 cost = entry.cost
-                again = self.stages.recomputed[kind] * entry.gathered(cost.hidden_again)
-                hidden = hidden + self.stages.counts[kind] * entry.hidden + again
+                recompute = self.stages.recomputed[kind] * entry.gathered(cost.hidden_recompute)
+                hidden = hidden + self.stages.counts[kind] * entry.hidden + recompute
         inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
         return inside + _of_stage(self.once.hides, self.last)
 
@@ -237,8 +237,8 @@ class Step:
             "recomputed": np.stack(
                 [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
             ),
-            "again": np.stack([again for _, again in parts]),
-            "beside": self.bill.beside.get(name, nothing),
+            "recompute": np.stack([recompute for _, recompute in parts]),
+            "stage_seconds": self.bill.stage_terms.get(name, nothing),
         }
 
 
@@ -277,10 +277,10 @@ def _filled_both_ways(bill: Bill, weights: FloatArray) -> FloatArray:
     forward, backward, gain, seconds = nothing + bill.aside / 2, nothing + bill.aside / 2, nothing, nothing + bill.aside
     for kind, count in kinds_of(bill.job.model).items():
         entry, share = bill.entries[kind], count / plans.pp
-        again = np.where(plans.recompute == FULL, entry.again, 0.0) if kind in LAYERS else 0.0
+        recompute = np.where(plans.recompute == FULL, entry.recompute, 0.0) if kind in LAYERS else 0.0
         ahead, back = entry.alone
-        forward, backward = forward + share * ahead, backward + share * (back + again)
-        gain, seconds = gain + share * entry.gain, seconds + share * (entry.seconds + again)
+        forward, backward = forward + share * ahead, backward + share * (back + recompute)
+        gain, seconds = gain + share * entry.gain, seconds + share * (entry.seconds + recompute)
     pp = plans.pp.astype(np.float64)
     return np.asarray((pp - 1) * seconds - dualpipe.bubble(pp, forward, backward, weights, gain))
 
@@ -313,21 +313,21 @@ def stalled(bill: Bill, stages: Stages) -> FloatArray:
 def passes(bill: Bill, stages: Stages, index: IntArray, pp: int, vpp: int) -> tuple[FloatArray, FloatArray]:
     """Forward and backward seconds of such plans for one micro-batch, by plan, stage and virtual stage [s]."""
     placements = [bill.plans.placements[i] for i in index] if bill.plans.placements else []
-    held = {placed: virtual_counts(bill.job.model, placed, pp, vpp) for placed in set(placements)}
-    beside = np.repeat(bill.aside[index, None] / 2, pp, axis=1)
-    again = sum(
-        (n[:pp, index].T * bill.entries[k].again[index, None] for k, n in stages.recomputed.items()), beside * 0
+    counts_of = {placed: virtual_counts(bill.job.model, placed, pp, vpp) for placed in set(placements)}
+    stage = np.repeat(bill.aside[index, None] / 2, pp, axis=1)
+    recompute = sum(
+        (n[:pp, index].T * bill.entries[k].recompute[index, None] for k, n in stages.recomputed.items()), stage * 0
     )
     forward, backward = np.zeros((len(index), pp * vpp)), np.zeros((len(index), pp * vpp))
     for kind, entry in bill.entries.items():
-        counts = np.array([held[placed][kind] for placed in placements])
+        counts = np.array([counts_of[placed][kind] for placed in placements])
         forward += counts * entry.forward[index, None]
         backward += counts * entry.backward[index, None]
-    return _spread(forward, beside), _spread(backward, beside + again)
+    return _spread(forward, stage), _spread(backward, stage + recompute)
 
 
-def _spread(layers: FloatArray, beside: FloatArray) -> FloatArray:
-    """Seconds by stage and virtual stage: of layers, an even share of what stages spend beside."""
-    pp = beside.shape[1]
+def _spread(layers: FloatArray, stage: FloatArray) -> FloatArray:
+    """Seconds by stage and virtual stage: of layers, an even share of what stages spend stage."""
+    pp = stage.shape[1]
     vpp = layers.shape[1] // pp
-    return np.asarray(layers.reshape(-1, vpp, pp).transpose(0, 2, 1) + beside[..., None] / vpp)
+    return np.asarray(layers.reshape(-1, vpp, pp).transpose(0, 2, 1) + stage[..., None] / vpp)

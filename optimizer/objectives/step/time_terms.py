@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import beside, cost, dispatchers, messages, seconds
+from optimizer.objectives.layer import cost, dispatchers, messages, overlapped, seconds
 from optimizer.objectives.network.messages import collective, exposed
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
@@ -24,14 +24,14 @@ def in_layers(
     layers: FloatArray,
     seconds: FloatArray,
     recomputed: FloatArray,
-    again: FloatArray,
-    beside: FloatArray,
+    recompute: FloatArray,
+    stage_seconds: FloatArray,
 ) -> FloatArray:
     """What the slowest stage spends on one term [s].
 
     microbatches of a step; layers: by kind on the stage, seconds: of each for one micro-batch, forward and backward
-    [s]; recomputed: layers that full recomputation recomputes, again: seconds that this adds to each [s]; beside: what
-    a stage spends beside its layers [s].
+    [s]; recomputed: layers that full recomputation recomputes, recompute: seconds that this adds to each [s];
+    stage_seconds: what a stage spends outside its layers [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
 
@@ -39,7 +39,7 @@ def in_layers(
     >>> float(in_layers(np.array([8.0]), two, two, two * 0, two, np.array([0.5]))[0])
     44.0
     """
-    return microbatches * (total(layers * seconds) + total(recomputed * again) + beside)
+    return microbatches * (total(layers * seconds) + total(recomputed * recompute) + stage_seconds)
 
 
 def bubble(
@@ -257,7 +257,7 @@ TIME_TERMS: Mapping[str, Term] = {
             "EP communication",
             name="ep_communication",
             parameters=("ep_overlap", "pair_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages, dispatchers.exchange_seconds, beside.concealed),
+            kernels=(messages.expert_messages, dispatchers.all_to_all_seconds, overlapped.overlapped_all_to_all),
         ),
         _term(
             in_layers,
