@@ -48,7 +48,7 @@ def validation_report(validation: Validation, file: str) -> Report:
     groups = [each for by, name in TITLES.items() for each in _groups(validation, by, name)]
     return Report(
         title=headline(validation),
-        subject=(file,),
+        subject=(f"Predicted against measured: {file}",),
         note="Predicted by mfu-optimizer; the dotted lines and the groups say how far it is off.",
         conclusion=(coverage_line(overall) if overall else "", set_aside_line(validation)),
         sections=(

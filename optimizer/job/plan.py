@@ -35,17 +35,6 @@ class KnobColumns:
     comm_sm_share: NDArray[np.float64]
     offload: NDArray[np.float64]
 
-    @classmethod
-    def of(cls, rows: Sequence[Knobs]) -> KnobColumns:
-        """Every setting for every plan: what is priced with it has a row per setting and a column per plan.
-
-        >>> KnobColumns.of([Knobs(offload=0.0), Knobs(offload=1.0)]).offload.tolist()
-        [[0.0], [1.0]]
-        """
-        names = [f.name for f in fields(Knobs)]
-        table = np.array([[getattr(row, name) for name in names] for row in rows], dtype=np.float64)
-        return cls(**{name: column[:, None] for name, column in zip(names, table.T, strict=True)})
-
 
 def balanced(layers: int, pp: int) -> tuple[int, ...]:
     """Layers per stage when pp need not divide them: the last, then the first, then the other stages get one less.

@@ -31,8 +31,13 @@ def prices_report(offers: Sequence[Offer], taken: Collection[int], today: date) 
         )
         for offer in order
     ]
-    marks = f"* taken where nothing else is asked for; ! older than {OLD} days; rows of {BOOK.strip()}"
-    return Report(title="Prices", subject=(marks,), sections=(section("", Table(COLUMNS, rows)),), note="")
+    marks = f"* taken where nothing else is asked for; ! older than {OLD} days"
+    return Report(
+        title="Prices",
+        subject=(marks, f"rows of {BOOK.strip()}"),
+        sections=(section("", Table(COLUMNS, rows)),),
+        note="",
+    )
 
 
 def _binds(offer: Offer) -> str:

@@ -72,7 +72,7 @@ def _parts(report: Report, console: Console) -> list[RenderableType]:
     if report.conclusion:
         parts.append(_block(Points(report.conclusion), console))
     for section in report.shown("screen"):
-        parts.append(Line(f"\n{section.heading}", style="bold"))
+        parts.append(Line(f"\n{section.heading}" if section.heading else "", style="bold"))
         parts += [_block(block, console) for block in section.blocks if block.kind not in ("chart", "tiles")]
     return parts
 
