@@ -14,7 +14,7 @@ from optimizer.objectives.network.energy import BITS, Hops, hop_time, hops
 from optimizer.objectives.network.messages import collective
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.once import rate_of_share
+from optimizer.objectives.step.per_step import rate_of_share
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline

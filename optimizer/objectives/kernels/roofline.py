@@ -70,7 +70,7 @@ class LinearLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rates:
+class RooflineRates:
     """What one GPU reaches: `flops` [FLOP/s] in the layer's dtype, `memory` and `network` [B/s]."""
 
     flops: float
@@ -79,14 +79,14 @@ class Rates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class LayerWork:
     """Operations [FLOP] and bytes moved over memory and network [B] by one GPU."""
 
     flops: float
     memory: float
     network: float
 
-    def seconds(self, rates: Rates) -> dict[str, float]:
+    def seconds(self, rates: RooflineRates) -> dict[str, float]:
         """Time that each resource alone would need [s]."""
         return {
             "compute": self.flops / rates.flops,
@@ -94,11 +94,11 @@ class Work:
             "network": self.network / rates.network,
         }
 
-    def time(self, rates: Rates) -> float:
+    def time(self, rates: RooflineRates) -> float:
         """The slowest resource's time [s]."""
         return max(self.seconds(rates).values())
 
-    def bound(self, rates: Rates) -> str:
+    def bound(self, rates: RooflineRates) -> str:
         """The slowest resource: "compute", "memory" or "network"."""
         seconds = self.seconds(rates)
         return max(seconds, key=lambda name: seconds[name])
@@ -116,7 +116,7 @@ def all_reduce_words(words: float, ranks: int, passes: float = WORDS) -> float:
     return passes * (ranks - 1) / ranks * words
 
 
-def forward_backward_work(layer: LinearLayer, tokens: float, passes: float = WORDS) -> Work:
+def forward_backward_work(layer: LinearLayer, tokens: float, passes: float = WORDS) -> LayerWork:
     """Work of one GPU for the forward and backward pass over `tokens` of all replicas together.
 
     FLOP: 3 products of 2 x parameters x tokens / dp. Memory: weights read twice, gradient read and written, inputs
@@ -134,18 +134,18 @@ def forward_backward_work(layer: LinearLayer, tokens: float, passes: float = WOR
     reduced = all_reduce_words(layer.local_outputs * local, layer.tp_in, passes)
     reduced += all_reduce_words(layer.local_inputs * local, layer.tp_out, passes)
     moved = 4.0 * layer.local_parameters + layer.local_inputs * local + reduced
-    return Work(
+    return LayerWork(
         flops=6.0 * layer.local_parameters * local,
         memory=moved * layer.element_bytes,
         network=reduced * layer.element_bytes,
     )
 
 
-def gradient_work(layer: LinearLayer, passes: float = WORDS) -> Work:
+def gradient_work(layer: LinearLayer, passes: float = WORDS) -> LayerWork:
     """Work of one GPU for the all-reduce of the layer's gradient over the replicas at the end of a batch.
 
     >>> gradient_work(LinearLayer(inputs=10, outputs=10, dp=4)).network
     450.0
     """
     moved = all_reduce_words(layer.local_parameters, layer.dp, passes) * layer.element_bytes
-    return Work(flops=0.0, memory=moved, network=moved)
+    return LayerWork(flops=0.0, memory=moved, network=moved)

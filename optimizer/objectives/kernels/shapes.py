@@ -18,7 +18,7 @@ LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "disp
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
 TRANSFER_KEYS = ("tp", "cp", "pp", "dp", "micro_batch", "sequence_parallel")
 REPLICA_KEYS = ("tp", "cp", "ep", "etp", "pp", "dp", "zero_stage", "shard")
-BILL_KEYS = tuple(dict.fromkeys((*SHAPE_KEYS, *REPLICA_KEYS)))  # all but micro-batches, virtual stages and schedule
+COST_KEYS = tuple(dict.fromkeys((*SHAPE_KEYS, *REPLICA_KEYS)))  # all but micro-batches, virtual stages and schedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
     away = stack.features.selective_on_host
     factor = stack["activation_factor"]
-    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
+    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(hosted):
         passes = host_passes(job, time, lean, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
@@ -215,13 +215,13 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     return moved * stack["activation_factor"]
 
 
-def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
+def share_on_host(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     """Per cent of what a layer may keep on the host that the inputs of these modules are, as optimizer.plan counts.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=8, seq_len=2048, global_batch=8)
-    >>> share_there(job, Plan(tp=8), ("attn_proj",)), share_there(job, Plan(tp=8), ("core_attn", "attn_proj"))
+    >>> share_on_host(job, Plan(tp=8), ("attn_proj",)), share_on_host(job, Plan(tp=8), ("core_attn", "attn_proj"))
     (25, 100)
     """
     plans, has_experts = Plans.of([plan]), job.model.experts is not None
@@ -233,7 +233,7 @@ def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     return round(100 * float(part) / max(float(all_of_it), 1.0))
 
 
-def keeps_there(job: Job, plans: Plans) -> BoolArray:
+def offloads_activations(job: Job, plans: Plans) -> BoolArray:
     """Plans that keep activations on the host: a share of them, or what selective recomputation keeps where the
     software has that there.
     """

@@ -15,7 +15,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.activations import activation_bytes, resident_bytes
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
 from optimizer.objectives.step.formula import Formula, Inputs, Term, is_expression
@@ -50,9 +50,9 @@ class Explanation:
 
 def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     """Every second and byte of one plan: value, formula, inputs with their values, source and label."""
-    bill = bill_of(job, Plans.of([plan]))
-    step = Step(bill=bill, stages=stages_of(job.model, bill.plans), knobs=knobs)
-    memory = stage_memory(bill, step.stages, knobs)
+    layer_costs = layer_costs_of(job, Plans.of([plan]))
+    step = Step(layer_costs=layer_costs, stages=stages_of(job.model, layer_costs.plans), knobs=knobs)
+    memory = stage_memory(layer_costs, step.stages, knobs)
     fullest, count = int(memory.reserved[:, 0].argmax()), len(memory.reserved)
     notes = module_notes(job, plan)
     found = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]

@@ -17,7 +17,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray, mapped
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Stages, kinds_of, stages_of
 from optimizer.objectives.step.formula import Inputs
@@ -35,7 +35,7 @@ class LayerBytes(Generic[N]):
         static: whatever is in flight [B].
         in_flight: for each micro-batch in flight, as it always is [B].
         recomputed: for each micro-batch in flight, where it is recomputed [B].
-        once: of the stage, while it recomputes its largest layer or a module of it [B].
+        recomputing: of the stage, while it recomputes its largest layer or a module of it [B].
         freed: of `static`, before anything is recomputed [B].
         host_static: on the host, whatever is in flight [B].
         host_in_flight: on the host for each micro-batch in flight [B].
@@ -45,7 +45,7 @@ class LayerBytes(Generic[N]):
     static: N
     in_flight: N
     recomputed: N
-    once: N
+    recomputing: N
     freed: N
     host_static: N
     host_in_flight: N
@@ -57,10 +57,10 @@ class LinearStage(Generic[N]):
     """Bytes of any stage of a plan: sums over the layers that it holds.
 
     fixed + sum of n_k (static_k + f in_flight_k) - sum of r_k f (in_flight_k - recomputed_k)
-    + max(0, largest once_k - sum of n_k freed_k)
+    + max(0, largest recomputing_k - sum of n_k freed_k)
 
     n_k: layers of kind k on the stage, r_k: those of them that are recomputed, f: micro-batches in flight; the largest
-    `once` is among the kinds of which a layer is recomputed, by choice or always.
+    `recomputing` is among the kinds of which a layer is recomputed, by choice or always.
 
     Attributes:
         layers: by kind.
@@ -115,8 +115,8 @@ class LinearStage(Generic[N]):
         for kind, n in counts.items():
             layer = self.layers[kind]
             whole = whole + n * self.of(kind, in_flight)
-            if layer.once:
-                once = np.maximum(once, ((recomputed.get(kind, 0) if layer.chosen else n) > 0) * layer.once)
+            if layer.recomputing:
+                once = np.maximum(once, ((recomputed.get(kind, 0) if layer.chosen else n) > 0) * layer.recomputing)
             freed = freed + n * layer.freed
         for kind, n in recomputed.items():
             whole = whole - n * self.saved(kind, in_flight)
@@ -127,47 +127,49 @@ class LinearStage(Generic[N]):
         return sum((n * self.on_host(kind, in_flight) for kind, n in counts.items()), 0.0 * in_flight)
 
 
-def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
+def recomputing(layer_costs: LayerCosts, kind: str) -> tuple[FloatArray, FloatArray]:
     """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0].
 
     Under full recomputation each layer may or may not be recomputed, unless the job pins it. MTP layers always are, but
     where the software recomputes equally many layers on every virtual stage: there they are if all layers are.
     """
-    whole = (bill.plans.recompute == FULL) * float(kind in LAYERS)
-    always = whole * float(bill.job.recomputes_all or (kind == MTP and not bill.job.recomputes_alike))
+    whole = (layer_costs.plans.recompute == FULL) * float(kind in LAYERS)
+    always = whole * float(layer_costs.job.recomputes_all or (kind == MTP and not layer_costs.job.recomputes_alike))
     return always, whole - always
 
 
-def linear_stage(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LinearStage[FloatArray]:
+def linear_stage(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> LinearStage[FloatArray]:
     """What the memory terms make of the stages of each plan, whatever its layout."""
-    nothing, offload = np.zeros(len(bill)), np.asarray(knobs.offload)
-    reserved = 1.0 + bill.job.stack["fragmentation"]
-    several = copies(bill.plans) if np.any(both_ways(bill.plans)) else 1.0
+    nothing, offload = np.zeros(len(layer_costs)), np.asarray(knobs.offload)
+    reserved = 1.0 + layer_costs.job.stack["fragmentation"]
+    several = copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else 1.0
     terms: list[tuple[MemoryTerm, Any, Any]] = []  # with the factors of their bytes on the device and on the host
     for term in MEMORY_TERMS.values():
         on_host = offload if term.offloadable else 0.0
         terms.append((term, (1.0 - on_host) * (reserved if term.fragments else 1.0), on_host))
-    elements = [(*term.of_element(bill), device, host) for term, device, host in terms]
+    elements = [(*term.of_element(layer_costs), device, host) for term, device, host in terms]
     shared, experts = (sum((part[i] * part[2] for part in elements), NOTHING) for i in (0, 1))
     shared_host, experts_host = (sum((part[i] * part[3] for part in elements), NOTHING) for i in (0, 1))
     layers = {}
-    for kind, entry in bill.entries.items():
-        columns = dict.fromkeys(("in_flight", "recomputed", "once", "freed", "host_in_flight"), nothing)
-        static = entry.shared * shared + entry.experts * experts
-        host_static = entry.shared * shared_host + entry.experts * experts_host
+    for kind, kind_costs in layer_costs.by_kind.items():
+        columns = dict.fromkeys(("in_flight", "recomputed", "recomputing", "freed", "host_in_flight"), nothing)
+        static = kind_costs.shared * shared + kind_costs.experts * experts
+        host_static = kind_costs.shared * shared_host + kind_costs.experts * experts_host
         for term, device, host in terms:
-            layer, (kept, recomputed) = term.of_layer(bill, kind), term.of_microbatch(bill, kind)
+            layer, (kept, recomputed) = term.of_layer(layer_costs, kind), term.of_microbatch(layer_costs, kind)
             static, host_static = static + layer * device, host_static + layer * host
             columns["in_flight"] = columns["in_flight"] + kept * device
             columns["recomputed"] = columns["recomputed"] + (recomputed if kind in LAYERS else kept) * device
-            columns["once"] = columns["once"] + np.maximum(*term.while_recomputed(bill, kind)) * device
-            columns["freed"] = columns["freed"] + layer * device * term.freed(bill)
-            columns["host_in_flight"] = columns["host_in_flight"] + term.on_host(bill, kind)
-        always, chosen = recomputing(bill, kind)
+            columns["recomputing"] = (
+                columns["recomputing"] + np.maximum(*term.while_recomputed(layer_costs, kind)) * device
+            )
+            columns["freed"] = columns["freed"] + layer * device * term.freed(layer_costs)
+            columns["host_in_flight"] = columns["host_in_flight"] + term.on_host(layer_costs, kind)
+        always, chosen = recomputing(layer_costs, kind)
         columns["in_flight"] = np.where(always > 0, columns["recomputed"], columns["in_flight"])
         columns |= {"static": static * several, "freed": columns["freed"] * several}
         layers[kind] = LayerBytes(**columns, host_static=host_static * several, chosen=chosen)
-    fixed = sum((term.of_stage(bill) * device for term, device, _ in terms), nothing)
+    fixed = sum((term.of_stage(layer_costs) * device for term, device, _ in terms), nothing)
     return LinearStage(layers=layers, fixed=fixed)
 
 
@@ -195,27 +197,27 @@ class StageMemory:
         return np.asarray(self.content.stages.exists * sum(parts, NOTHING))
 
 
-def states_of_model(bill: Bill, *, offloadable: bool = False) -> FloatArray:
+def states_of_model(layer_costs: LayerCosts, *, offloadable: bool = False) -> FloatArray:
     """Bytes of all stages of each plan together that hang on no layout: per element, and all that is offloadable [B].
 
     Args:
-        bill: layer costs of the plans.
+        layer_costs: of the plans.
         offloadable: only what may lie on the host.
 
     Returns:
         An entry per plan.
     """
-    whole, counts = bill.replicas.whole_of_plans, kinds_of(bill.job.model)
+    whole, counts = layer_costs.replicas.whole_of_plans, kinds_of(layer_costs.job.model)
     states = NOTHING
     for term in MEMORY_TERMS.values():
         if term.offloadable or (term.per_element and not offloadable):
-            shared, experts = term.of_element(bill)
-            layers = sum((n * term.of_layer(bill, kind) for kind, n in counts.items()), NOTHING)
+            shared, experts = term.of_element(layer_costs)
+            layers = sum((n * term.of_layer(layer_costs, kind) for kind, n in counts.items()), NOTHING)
             states = states + (whole.shared * shared + whole.experts * experts + layers)
     return states
 
 
-def activations_on_host(bill: Bill, stages: Stages) -> FloatArray:
+def activations_on_host(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
     """Activations that each stage of every plan keeps on the host for a GPU [B].
 
     micro-batches in flight x layers by kind x what one of the kind keeps on the host for a micro-batch. What whole
@@ -229,25 +231,25 @@ def activations_on_host(bill: Bill, stages: Stages) -> FloatArray:
     >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
     ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
     >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
-    >>> bill = bill_of(job, Plans.of([plan]))
-    >>> (activations_on_host(bill, stages_of(job.model, bill.plans)) / 1e9).round(2).tolist()
+    >>> layer_costs = layer_costs_of(job, Plans.of([plan]))
+    >>> (activations_on_host(layer_costs, stages_of(job.model, layer_costs.plans)) / 1e9).round(2).tolist()
     [[11.13], [9.99], [3.33]]
     """
     layers = NOTHING
-    for term, kind in product(MEMORY_TERMS.values(), bill.entries):
-        size = term.on_host(bill, kind)
+    for term, kind in product(MEMORY_TERMS.values(), layer_costs.by_kind):
+        size = term.on_host(layer_costs, kind)
         layers = layers + stages.counts[kind] * size if np.any(size) else layers
     return np.asarray(stages.exists * stages.in_flight * layers)
 
 
-def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:
+def stage_memory(layer_costs: LayerCosts, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:
     """Every byte of each stage [B]."""
-    content, device = Content(bill=bill, stages=stages), np.asarray(1.0 - knobs.offload)
+    content, device = Content(layer_costs=layer_costs, stages=stages), np.asarray(1.0 - knobs.offload)
     inputs: dict[str, Any] = {}
     for name, term in MEMORY_TERMS.items():
         if term.parts:
             inputs[name] = term.inputs(content, device if term.offloadable else np.ones(1))
-    freed = [term for term in MEMORY_TERMS.values() if term.freed(bill)]
+    freed = [term for term in MEMORY_TERMS.values() if term.freed(layer_costs)]
     if freed:
         before = sum((term.formula(inputs[term.name]) for term in freed), np.zeros(1))
         for values in inputs.values():
@@ -255,7 +257,7 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
                 values["recomputing"] = np.maximum(0.0, values["recomputing"] - before)
     terms = {name: MEMORY_TERMS[name].formula(values) for name, values in inputs.items()}
     inputs["fragmentation"] = {
-        "rate": np.asarray(bill.job.stack["fragmentation"]),
+        "rate": np.asarray(layer_costs.job.stack["fragmentation"]),
         "dynamic": sum((terms[name] for name in terms if MEMORY_TERMS[name].fragments), np.zeros(1)),
     }
     terms["fragmentation"] = MEMORY_TERMS["fragmentation"].formula(inputs["fragmentation"])
@@ -265,5 +267,5 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
 
 def reserved_memory(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> FloatArray:
     """Peak reserved memory of every plan as `price` finds it [B]."""
-    bill = bill_of(job, plans)
-    return np.asarray(stage_memory(bill, stages_of(job.model, plans), knobs).reserved.max(axis=0))
+    layer_costs = layer_costs_of(job, plans)
+    return np.asarray(stage_memory(layer_costs, stages_of(job.model, plans), knobs).reserved.max(axis=0))

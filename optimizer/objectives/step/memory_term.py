@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages
 from optimizer.objectives.step.formula import BYTES, Formula, Term
-from optimizer.objectives.step.once import elements_on
+from optimizer.objectives.step.per_step import elements_on
 
-OfStage = Callable[[Bill], FloatArray]  # bytes of a stage of every plan [B]
-OfElement = Callable[[Bill], tuple[FloatArray, FloatArray]]  # of an element, shared and of experts [B]
-OfLayer = Callable[[Bill, str], FloatArray]  # of a layer of a kind [B]
+OfStage = Callable[[LayerCosts], FloatArray]  # bytes of a stage of every plan [B]
+OfElement = Callable[[LayerCosts], tuple[FloatArray, FloatArray]]  # of an element, shared and of experts [B]
+OfLayer = Callable[[LayerCosts, str], FloatArray]  # of a layer of a kind [B]
 NOTHING = np.zeros(1)
 
 
@@ -26,18 +26,18 @@ NOTHING = np.zeros(1)
 class Content:
     """What stages hold of plans whose layers have costs."""
 
-    bill: Bill
+    layer_costs: LayerCosts
     stages: Stages
 
     @cached_property
     def shared(self) -> FloatArray:
         """Elements of shared parameters on each stage [elements]."""
-        return elements_on(self.bill, self.stages, "shared")
+        return elements_on(self.layer_costs, self.stages, "shared")
 
     @cached_property
     def experts(self) -> FloatArray:
         """Elements of experts on each stage [elements]."""
-        return elements_on(self.bill, self.stages, "experts")
+        return elements_on(self.layer_costs, self.stages, "experts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class MemoryTerm(Term):
     modules: OfLayer | None = None
     whole: OfLayer | None = None
     hosted: OfLayer | None = None
-    free_early: Callable[[Bill], bool] | None = None
+    free_early: Callable[[LayerCosts], bool] | None = None
     fragments: bool = False
     offloadable: bool = False
 
@@ -85,52 +85,52 @@ class MemoryTerm(Term):
             part for part in (*self.per_stage.values(), self.per_element, self.per_layer, self.in_flight) if part
         )
 
-    def of_stage(self, bill: Bill) -> FloatArray:
+    def of_stage(self, layer_costs: LayerCosts) -> FloatArray:
         """Bytes of every stage, whatever it holds [B]."""
-        return sum((part(bill) for part in self.per_stage.values()), NOTHING)
+        return sum((part(layer_costs) for part in self.per_stage.values()), NOTHING)
 
-    def of_element(self, bill: Bill) -> tuple[FloatArray, FloatArray]:
+    def of_element(self, layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
         """Bytes of an element of shared parameters and of experts [B]."""
-        return self.per_element(bill) if self.per_element else (NOTHING, NOTHING)
+        return self.per_element(layer_costs) if self.per_element else (NOTHING, NOTHING)
 
-    def of_layer(self, bill: Bill, kind: str) -> FloatArray:
+    def of_layer(self, layer_costs: LayerCosts, kind: str) -> FloatArray:
         """Bytes of a layer, whatever is in flight [B]."""
-        return self.per_layer(bill, kind) if self.per_layer else NOTHING
+        return self.per_layer(layer_costs, kind) if self.per_layer else NOTHING
 
-    def of_microbatch(self, bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
+    def of_microbatch(self, layer_costs: LayerCosts, kind: str) -> tuple[FloatArray, FloatArray]:
         """Bytes of a layer for each micro-batch in flight, and of one that is recomputed [B]."""
-        each = self.in_flight(bill, kind) if self.in_flight else NOTHING
-        return each, self.recomputed(bill, kind) if self.recomputed else each
+        each = self.in_flight(layer_costs, kind) if self.in_flight else NOTHING
+        return each, self.recomputed(layer_costs, kind) if self.recomputed else each
 
-    def while_recomputed(self, bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
+    def while_recomputed(self, layer_costs: LayerCosts, kind: str) -> tuple[FloatArray, FloatArray]:
         """Bytes of a stage while it recomputes modules of its largest layer, or the whole of it [B]."""
-        modules, whole = (part(bill, kind) if part else NOTHING for part in (self.modules, self.whole))
+        modules, whole = (part(layer_costs, kind) if part else NOTHING for part in (self.modules, self.whole))
         return modules, whole
 
-    def on_host(self, bill: Bill, kind: str) -> FloatArray:
+    def on_host(self, layer_costs: LayerCosts, kind: str) -> FloatArray:
         """Bytes of a layer for each micro-batch in flight that lie on the host whatever the knobs [B]."""
-        return self.hosted(bill, kind) if self.hosted else NOTHING
+        return self.hosted(layer_costs, kind) if self.hosted else NOTHING
 
-    def freed(self, bill: Bill) -> bool:
+    def freed(self, layer_costs: LayerCosts) -> bool:
         """Whether the term's bytes are free again before anything is recomputed."""
-        return self.free_early is not None and self.free_early(bill)
+        return self.free_early is not None and self.free_early(layer_costs)
 
     def inputs(self, content: Content, share: FloatArray) -> dict[str, FloatArray]:
         """Inputs of the formula on stages, for this share of the term."""
-        bill, stages = content.bill, content.stages
+        layer_costs, stages = content.layer_costs, content.stages
         if self.per_element:
-            shared, experts = (each * share for each in self.per_element(bill))
+            shared, experts = (each * share for each in self.per_element(layer_costs))
             elements = {"shared": content.shared, "experts": content.experts}
             return {**elements, "shared_bytes": shared, "expert_bytes": experts}
         if self.per_layer:
-            columns = {kind: self.per_layer(bill, kind) for kind in bill.entries}
+            columns = {kind: self.per_layer(layer_costs, kind) for kind in layer_costs.by_kind}
             kinds = [kind for kind, column in columns.items() if np.any(column)] or [EMBEDDING]
             return {
-                "layers": copies(bill.plans) * np.stack([stages.counts[kind] for kind in kinds]),
+                "layers": copies(layer_costs.plans) * np.stack([stages.counts[kind] for kind in kinds]),
                 "static": np.stack([share * columns[kind] for kind in kinds])[:, None],
             }
         if self.in_flight:
-            pairs = {kind: self.of_microbatch(bill, kind) for kind in bill.entries}
+            pairs = {kind: self.of_microbatch(layer_costs, kind) for kind in layer_costs.by_kind}
             kinds = [kind for kind, pair in pairs.items() if any(map(np.any, pair))] or [EMBEDDING]
             resident, resident_recomputed = (
                 np.stack([share * pairs[kind][i] for kind in kinds])[:, None] for i in (0, 1)
@@ -143,13 +143,13 @@ class MemoryTerm(Term):
                 "resident_recomputed": resident_recomputed,
                 "recomputing": share * self._largest(content),
             }
-        return {name: share * part(bill) for name, part in self.per_stage.items()}
+        return {name: share * part(layer_costs) for name, part in self.per_stage.items()}
 
     def _largest(self, content: Content) -> FloatArray:
         """Bytes of each stage while it recomputes its largest layer [B]."""
         largest, stages = np.zeros(content.stages.exists.shape), content.stages
-        for kind in (kind for kind in content.bill.entries if kind in LAYERS):
-            sizes = self.while_recomputed(content.bill, kind)
+        for kind in (kind for kind in content.layer_costs.by_kind if kind in LAYERS):
+            sizes = self.while_recomputed(content.layer_costs, kind)
             for size, counts in zip(sizes, (stages.counts, stages.recomputed), strict=True):
                 if np.any(size):
                     largest = np.maximum(largest, size * (counts[kind] > 0))

@@ -86,7 +86,7 @@ def hidden(
     >>> float(hidden(np.array(9.0), one, 0 * one, one, one, vpp=two, pp=np.array(4.0)))
     5.0
     """
-    others, passes = before_last(vpp), passes_beside(vpp, pp)
+    others, passes = before_last(vpp), passes_overlapped(vpp, pp)
     gradients, weights = (
         np.minimum(np.minimum(seconds, others * seconds + cover), passes * cover)
         for seconds, cover in ((hideable, backward), (gather, forward))
@@ -97,7 +97,7 @@ def hidden(
 def before_last(vpp: FloatArray) -> FloatArray:
     """Share of a stage's messages that is not of the virtual stage which is reduced last, or needed first [1].
 
-    vpp: virtual stages of a stage, which share its parameters evenly [1]. Source: as `passes_beside`.
+    vpp: virtual stages of a stage, which share its parameters evenly [1]. Source: as `passes_overlapped`.
 
     >>> float(before_last(np.array(4.0)))
     0.75
@@ -105,7 +105,7 @@ def before_last(vpp: FloatArray) -> FloatArray:
     return (vpp - 1) / vpp
 
 
-def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
+def passes_overlapped(vpp: FloatArray, pp: FloatArray) -> FloatArray:
     """Passes under which all messages of a stage can hide, of one micro-batch on one virtual stage [1].
 
     One, and a group of pp micro-batches on each virtual stage that comes after the first to be reduced: Megatron-LM
@@ -114,7 +114,7 @@ def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (groups of pp); NVIDIA/Megatron-LM,
     megatron/core/pipeline_parallel/schedules.py (when gradients are synchronised).
 
-    >>> float(passes_beside(np.array(4.0), np.array(8.0)))
+    >>> float(passes_overlapped(np.array(4.0), np.array(8.0)))
     25.0
     """
     return 1 + (vpp - 1) * pp

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from optimizer.objectives.kernels.roofline import (
     WORDS,
+    LayerWork,
     LinearLayer,
-    Rates,
-    Work,
+    RooflineRates,
     forward_backward_work,
     gradient_work,
 )
@@ -57,16 +57,16 @@ class Sheet:
         return 2.0 if self.one_way else WORDS
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> RooflineRates:
         """What a GPU reaches."""
-        return Rates(
+        return RooflineRates(
             flops=UTILISATION * EIGHT_BIT / self.element_bytes,
             memory=UTILISATION * MEMORY,
             network=DUPLEX / 2 if self.one_way else DUPLEX,
         )
 
     @property
-    def work(self) -> Work:
+    def work(self) -> LayerWork:
         """Operations and bytes of a GPU, forward and backward."""
         return forward_backward_work(self.layer, float(self.tokens), self.passes)
 

@@ -13,7 +13,7 @@ from optimizer.constraints.pins import pins
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
@@ -102,7 +102,7 @@ def _leanest(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
     """The plan of each tp and pp that reserves least, with its bytes, as much optimizer state on the host as may be."""
     found: dict[tuple[int, int], tuple[float, Plan]] = {}
     for plans in lattice(job, structural(job)):
-        reserved = reserved_memory(job, plans, at_most_offload(bill_of(job, plans)))
+        reserved = reserved_memory(job, plans, at_most_offload(layer_costs_of(job, plans)))
         for index in np.argsort(reserved, kind="stable").tolist():
             key = int(plans.tp[index]), int(plans.pp[index])
             if key not in found or reserved[index] < found[key][0]:

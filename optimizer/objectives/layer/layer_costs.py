@@ -15,7 +15,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Placement, Plans
 from optimizer.objectives.arrays import FloatArray, distinct, joined, mapped, nothing
-from optimizer.objectives.kernels.shapes import BILL_KEYS, LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS
+from optimizer.objectives.kernels.shapes import COST_KEYS, LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
 from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, parameters, whole_model
@@ -25,7 +25,7 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class KindCosts:
     """One line of the bill: a layer of a kind, the embedding or the head, one entry per plan.
 
     `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
@@ -124,7 +124,7 @@ class Entry:
         recompute = self.gathered(cost.recompute[name]) if name in cost.recompute else np.zeros(len(self.rows))
         return (spared + self.waits[0], recompute + self.waits[1]) if name == "launch" else (spared, recompute)
 
-    def take(self, index: Any) -> Entry:
+    def take(self, index: Any) -> KindCosts:
         """The entries of some of the plans."""
         return replace(
             self,
@@ -137,7 +137,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bill:
+class LayerCosts:
     """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
 
     entries: by kind. stage_terms: what every stage spends beside its layers for one micro-batch, by term [s].
@@ -145,7 +145,7 @@ class Bill:
 
     job: Job
     plans: Plans
-    entries: Mapping[str, Entry]
+    by_kind: Mapping[str, KindCosts]
     stage_terms: Terms
     replicas: Replicas
 
@@ -153,7 +153,7 @@ class Bill:
         return len(self.plans)
 
     @cached_property
-    def aside(self) -> FloatArray:
+    def stage_seconds(self) -> FloatArray:
         """What every stage spends beside its layers for one micro-batch [s]."""
         return _total(self.stage_terms)
 
@@ -165,41 +165,41 @@ class Bill:
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of the terms of time that layers have."""
-        return tuple(self.entries[DENSE].cost.forward)
+        return tuple(self.by_kind[DENSE].cost.forward)
 
-    def take(self, index: Any) -> Bill:
+    def take(self, index: Any) -> LayerCosts:
         """The bill of the plans at these positions (indices, mask or slice)."""
         return replace(
             self,
             plans=self.plans.take(index),
-            entries={kind: entry.take(index) for kind, entry in self.entries.items()},
+            by_kind={kind: kind_costs.take(index) for kind, kind_costs in self.by_kind.items()},
             stage_terms=mapped(self.stage_terms, lambda seconds: seconds[index]),
             replicas=self.replicas.take(index),
         )
 
-    def placed(self, placements: Sequence[Placement]) -> Bill:
+    def placed(self, placements: Sequence[Placement]) -> LayerCosts:
         """The same plans with their layers placed so, which changes nothing on the bill."""
         return replace(self, plans=self.plans.placed(placements))
 
     @classmethod
-    def joined(cls, bills: Sequence[Bill]) -> Bill:
+    def joined(cls, cost_batches: Sequence[LayerCosts]) -> LayerCosts:
         """Several bills of one job as one."""
-        if len(bills) == 1:
-            return bills[0]
-        plans = Plans.joined([bill.plans for bill in bills])
-        kinds = bills[0].entries
-        stage_terms = joined([bill.stage_terms for bill in bills])
-        entries = {kind: _joined_entries([bill.entries[kind] for bill in bills]) for kind in kinds}
-        replicas = Replicas.joined([bill.replicas for bill in bills])
-        return cls(job=bills[0].job, plans=plans, entries=entries, stage_terms=stage_terms, replicas=replicas)
+        if len(cost_batches) == 1:
+            return cost_batches[0]
+        plans = Plans.joined([layer_costs.plans for layer_costs in cost_batches])
+        kinds = cost_batches[0].by_kind
+        stage_terms = joined([layer_costs.stage_terms for layer_costs in cost_batches])
+        by_kind = {kind: _joined([layer_costs.by_kind[kind] for layer_costs in cost_batches]) for kind in kinds}
+        replicas = Replicas.joined([layer_costs.replicas for layer_costs in cost_batches])
+        return cls(job=cost_batches[0].job, plans=plans, by_kind=by_kind, stage_terms=stage_terms, replicas=replicas)
 
 
-def bill_of(job: Job, plans: Plans) -> Bill:
+def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
     """The bill of these plans.
 
     Raises InputError when the device has no units for the job's dtype.
     """
-    some, at = distinct(plans, BILL_KEYS)
+    some, at = distinct(plans, COST_KEYS)
     few, rows = distinct(some, SHAPE_KEYS)
     layers, layer_rows = distinct(few, LAYER_KEYS)
     one_of, replicas = distinct(some, REPLICA_KEYS)
@@ -208,10 +208,10 @@ def bill_of(job: Job, plans: Plans) -> Bill:
     elements = parameters(job.model, one_of)
     exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
     shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
-    entries = {}
+    by_kind = {}
     for kind, cost in costs.items():
         waits = _waits(job, some, cost, rows) if kind in LAYERS else None
-        entries[kind] = Entry(
+        by_kind[kind] = KindCosts(
             cost=cost,
             rows=shape_of,
             elements=elements[kind],
@@ -220,10 +220,10 @@ def bill_of(job: Job, plans: Plans) -> Bill:
             waits=(waits[0][at], waits[1][at]) if waits else (nothing(len(plans)),) * 2,
             paired=paired,
         )
-    return Bill(
+    return LayerCosts(
         job=job,
         plans=plans,
-        entries=entries,
+        by_kind=by_kind,
         stage_terms=stage_extras(job, plans, senders, sent[at]),
         replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
@@ -270,18 +270,22 @@ def _total(terms: Terms) -> FloatArray:
     return np.asarray(sum(terms.values()))
 
 
-def _joined_entries(entries: Sequence[Entry]) -> Entry:
+def _joined(by_kind: Sequence[KindCosts]) -> KindCosts:
     """Entries of one kind as one: their distinct shapes one after the other."""
-    shapes = np.cumsum([0] + [len(entry.cost.weight) for entry in entries])
-    groups = np.cumsum([0] + [len(entry.elements.shared) for entry in entries])
-    terms = {column: {name: 0 for entry in entries for name in getattr(entry.cost, column)} for column in BY_TERM}
+    shapes = np.cumsum([0] + [len(kind_costs.cost.weight) for kind_costs in by_kind])
+    groups = np.cumsum([0] + [len(kind_costs.elements.shared) for kind_costs in by_kind])
+    terms = {
+        column: {name: 0 for kind_costs in by_kind for name in getattr(kind_costs.cost, column)} for column in BY_TERM
+    }
     parts = []
-    for entry, shape, group in zip(entries, shapes[:-1], groups[:-1], strict=True):
-        none = np.zeros(len(entry.cost.weight))
-        columns: dict[str, Any] = {c: dict.fromkeys(terms[c], none) | dict(getattr(entry.cost, c)) for c in BY_TERM}
-        cost = replace(entry.cost, **columns)
-        parts.append(replace(entry, cost=cost, rows=entry.rows + shape, replicas=entry.replicas + group))
-    together: Entry = joined(parts)
+    for kind_costs, shape, group in zip(by_kind, shapes[:-1], groups[:-1], strict=True):
+        none = np.zeros(len(kind_costs.cost.weight))
+        columns: dict[str, Any] = {
+            c: dict.fromkeys(terms[c], none) | dict(getattr(kind_costs.cost, c)) for c in BY_TERM
+        }
+        cost = replace(kind_costs.cost, **columns)
+        parts.append(replace(kind_costs, cost=cost, rows=kind_costs.rows + shape, replicas=kind_costs.replicas + group))
+    together: KindCosts = joined(parts)
     return together
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
 from optimizer.objectives.layer.sharded import overlap_of
@@ -32,14 +32,14 @@ REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class StageWork:
     """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
 
     shared, experts: elements that a rank holds [elements]; forward, backward: computation of a micro-batch on a virtual
     stage that is not recomputed, under which its messages can hide [s].
     """
 
-    bill: Bill
+    layer_costs: LayerCosts
     exists: FloatArray
     shared: FloatArray
     experts: FloatArray
@@ -48,7 +48,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Once:
+class PerStep:
     """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have.
 
     shown: data parallelism that shows, slowed: contention with what hides, updating: the optimizer, hides: what of the
@@ -68,38 +68,39 @@ class Once:
         return self.exists * (self.shown + self.slowed + self.updating)
 
 
-def work_of(bill: Bill, stages: Stages) -> Work:
+def work_of(layer_costs: LayerCosts, stages: Stages) -> StageWork:
     """The counts of a stage x the bill, added up."""
     forward, backward = (
-        counted(stages, {kind: getattr(entry, name) for kind, entry in bill.entries.items()}) / bill.plans.vpp
+        counted(stages, {kind: getattr(kind_costs, name) for kind, kind_costs in layer_costs.by_kind.items()})
+        / layer_costs.plans.vpp
         for name in ("cover_forward", "cover_backward")
     )
-    return Work(
-        bill=bill,
+    return StageWork(
+        layer_costs=layer_costs,
         exists=stages.exists,
-        shared=elements_on(bill, stages, "shared"),
-        experts=elements_on(bill, stages, "experts"),
+        shared=elements_on(layer_costs, stages, "shared"),
+        experts=elements_on(layer_costs, stages, "experts"),
         forward=forward,
         backward=backward,
     )
 
 
-def once_per_step(work: Work, knobs: Knobs | KnobColumns = Knobs()) -> Once:
+def work_per_step(work: StageWork, knobs: Knobs | KnobColumns = Knobs()) -> PerStep:
     """What each stage does once per step, by the formulas of time_terms."""
-    inputs = once_inputs(work, knobs)
+    inputs = per_step_inputs(work, knobs)
     hides = hidden(*(inputs[name] for name in ("hideable", *COVERED)))
     exists = by_stage(work.exists, knobs)
-    return Once(
+    return PerStep(
         exists=exists,
         shown=data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
         slowed=contention(hides, inputs["comm_sm_share"]),
-        updating=inputs["updated"] * update_time(work.bill.job, inputs["offload"]),
+        updating=inputs["updated"] * update_time(work.layer_costs.job, inputs["offload"]),
         hides=exists * hides,
         inputs=inputs,
     )
 
 
-def least_once(work: Work, offload: FloatArray) -> FloatArray:
+def least_per_step(work: StageWork, offload: FloatArray) -> FloatArray:
     """What no setting of the knobs beats for what happens once per step on the first stage of each plan [s].
 
     offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
@@ -107,15 +108,17 @@ def least_once(work: Work, offload: FloatArray) -> FloatArray:
     but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
     setting makes shorter; the optimizer is linear in what is offloaded.
     """
-    inputs = once_inputs(work, FASTEST)
+    inputs = per_step_inputs(work, FASTEST)
     hides = hidden(*(inputs[name] for name in ("reduce", *COVERED)))
-    updating = inputs["updated"] * np.minimum(*(update_time(work.bill.job, share) for share in (offload, np.ones(1))))
+    updating = inputs["updated"] * np.minimum(
+        *(update_time(work.layer_costs.job, share) for share in (offload, np.ones(1)))
+    )
     return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
 
 
-def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
+def per_step_inputs(work: StageWork, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
     """Inputs of the formulas for each stage; layers hide under what is not recomputed."""
-    job, rates = work.bill.job, rates_of(work.bill, knobs)
+    job, rates = work.layer_costs.job, rates_of(work.layer_costs, knobs)
     reduce = _by_part(work, knobs, rates.reduce_shared, rates.reduce_experts)
     gather = _by_part(work, knobs, rates.gather_shared, rates.gather_experts)
     updated = _by_part(work, knobs, rates.updated_shared, rates.updated_experts)
@@ -125,12 +128,13 @@ def once_inputs(work: Work, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]
         "hideable": _sum([part * share for part, share in zip(reduce, hideable, strict=False)]),
         "gather": _sum(gather),
         # Whoever shards the optimizer's state shards it over the copies too.
-        "updated": _sum(updated) / np.where(work.bill.plans.zero_stage >= 1, copies(work.bill.plans), 1.0),
+        "updated": _sum(updated)
+        / np.where(work.layer_costs.plans.zero_stage >= 1, copies(work.layer_costs.plans), 1.0),
         "forward": by_stage(work.forward, knobs),
         "backward": by_stage(work.backward, knobs),
-        "overlap": overlap_of(job, work.bill.plans),
-        "vpp": work.bill.plans.vpp,
-        "pp": work.bill.plans.pp,
+        "overlap": overlap_of(job, work.layer_costs.plans),
+        "vpp": work.layer_costs.plans.vpp,
+        "pp": work.layer_costs.plans.pp,
         "comm_sm_share": np.asarray(knobs.comm_sm_share),
         **_update_inputs(job, np.asarray(knobs.offload)),
     }
@@ -154,9 +158,9 @@ def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
     }
 
 
-def _by_part(work: Work, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
+def _by_part(work: StageWork, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
     """Elements of each stage x what each of them takes: shared parameters, and the experts of a model that has any."""
-    elements = [work.shared, work.experts] if work.bill.job.model.experts else [work.shared]
+    elements = [work.shared, work.experts] if work.layer_costs.job.model.experts else [work.shared]
     return [by_stage(elements, knobs) * rate for elements, rate in zip(elements, rates, strict=False)]
 
 
@@ -170,10 +174,10 @@ def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
     return sum(parts, np.zeros(stages.exists.shape))
 
 
-def elements_on(bill: Bill, stages: Stages, part: str) -> FloatArray:
+def elements_on(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
     """Elements of the shared parameters or the experts on each stage, of every copy there [elements]."""
-    elements = counted(stages, {kind: getattr(entry, part) for kind, entry in bill.entries.items()})
-    return elements * copies(bill.plans) if np.any(both_ways(bill.plans)) else elements
+    elements = counted(stages, {kind: getattr(kind_costs, part) for kind, kind_costs in layer_costs.by_kind.items()})
+    return elements * copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else elements
 
 
 def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
@@ -183,7 +187,7 @@ def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rates:
+class ElementRates:
     """Seconds of a step for each element that a rank holds, of shared parameters and of experts.
 
     reduce: of its gradient, gather: of its weight [s]; hideable: share of `reduce` that is not the last bucket [1];
@@ -200,16 +204,16 @@ class Rates:
     updated_experts: FloatArray
 
 
-def rates_of(bill: Bill, knobs: Knobs | KnobColumns) -> Rates:
+def rates_of(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> ElementRates:
     """Rates of many plans, found once for those that share their replicas unless every plan has knobs of its own."""
-    few = bill.replicas
-    if isinstance(knobs, KnobColumns) or len(few.plans) >= len(bill):
-        return _rates(bill.job, bill.plans, bill.groups, knobs)
-    few_rates = _rates(bill.job, few.plans, groups_of(few.plans, few.whole), knobs)
-    return Rates(**{f.name: getattr(few_rates, f.name)[few.rows] for f in fields(Rates)})
+    few = layer_costs.replicas
+    if isinstance(knobs, KnobColumns) or len(few.plans) >= len(layer_costs):
+        return _rates(layer_costs.job, layer_costs.plans, layer_costs.groups, knobs)
+    few_rates = _rates(layer_costs.job, few.plans, groups_of(few.plans, few.whole), knobs)
+    return ElementRates(**{f.name: getattr(few_rates, f.name)[few.rows] for f in fields(ElementRates)})
 
 
-def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Rates:
+def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> ElementRates:
     share = rate_of_share(knobs.comm_sm_share)
     nothing = np.zeros(len(plans))
     columns: dict[str, FloatArray] = {}
@@ -222,7 +226,7 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
         columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, group, knobs)
         columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
-    return Rates(**{f.name: np.broadcast_to(columns.get(f.name, nothing), shape) for f in fields(Rates)})
+    return ElementRates(**{f.name: np.broadcast_to(columns.get(f.name, nothing), shape) for f in fields(ElementRates)})
 
 
 def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Iterator[Message]:
