@@ -262,7 +262,7 @@ class Stack:
         return kernels[0] if self.features.dispatcher == "deduplicated" and kernels else self.dispatchers[0]
 
     @property
-    def exchange_overlap(self) -> float:
+    def expert_overlap(self) -> float:
         """Share of the exchange of tokens that could hide under the products of its own pass which does [1]."""
         return self["ep_overlap"] if self.features.overlap_exchange else 0.0
 

@@ -210,7 +210,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ("    return rate * dynamic\n", TERM),
             (
                 "    term.name: term\n    for term in (\n",
-                '        memory_term("rings", "rings", PerLayer(ring_bytes), fragments=True),\n',
+                '        memory_term("rings", "rings", per_layer=ring_bytes, fragments=True),\n',
             ),
         ),
     },

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.state import Edit, Run
+    from optimizer.improve.state import Run
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")

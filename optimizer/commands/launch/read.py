@@ -67,8 +67,8 @@ def read(
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.answer.saved import read_answer_file
-    from optimizer.diagnose.reference import answer_reference, script_reference
     from optimizer.diagnose.measured import read_runs_of
+    from optimizer.diagnose.reference import answer_reference, script_reference
 
     if plan and scripts:
         raise click.UsageError("give one of --plan and --script")

@@ -15,7 +15,7 @@ from math import log2
 
 from optimizer.base.errors import InputError
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_fraction
 
 GRADIENT_BYTES = 2  # per parameter, in half precision
 SEQUENCE = 2048  # tokens, which the document names and its FLOPs forget

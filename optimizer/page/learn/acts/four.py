@@ -11,8 +11,7 @@ from math import log10
 
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.objectives.network.energy import network_energy
-from optimizer.objectives.network.hops import path, path_time, ring_time
+from optimizer.objectives.network.energy import network_energy, path, path_time, ring_time
 from optimizer.objectives.network.topology import span
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series

@@ -12,18 +12,19 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.gemm_curve import curve_for
-from optimizer.objectives.kernels.linear_layer import (
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.roofline import (
     WORDS,
+    LayerWork,
     LinearLayer,
-    Rates,
-    Work,
+    RooflineRates,
+    attainable_flops,
     forward_backward_work,
     gradient_work,
+    ridge,
 )
-from optimizer.objectives.kernels.operators import layer_operators
-from optimizer.objectives.kernels.roofline import attainable_flops, ridge
+from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.seconds import elementwise_seconds, gemm_seconds
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
@@ -70,13 +71,13 @@ class Sheet:
         return 2.0 if self.one_way else WORDS
 
     @property
-    def rates(self) -> Rates:
+    def rates(self) -> RooflineRates:
         """What a GPU reaches."""
         flops, network = UTILISATION * EIGHT_BIT / self.element_bytes, DUPLEX / 2 if self.one_way else DUPLEX
-        return Rates(flops=flops, memory=UTILISATION * MEMORY, network=network)
+        return RooflineRates(flops=flops, memory=UTILISATION * MEMORY, network=network)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> LayerWork:
         """Operations and bytes of a GPU, forward and backward."""
         return forward_backward_work(self.layer, float(self.tokens), self.passes)
 

@@ -14,7 +14,7 @@ from optimizer.constraints.pins import pins
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.controls import powers
@@ -99,7 +99,7 @@ def _least_memory(job: Job) -> LeastOfCells:
     """The plan of each tp and pp that reserves least, with its bytes, as much optimizer state on the host as may be."""
     least: LeastOfCells = {}
     for plans in lattice(job, structural(job)):
-        _add(least, plans, reserved_memory(job, plans, at_most_offload(bill_of(job, plans))))
+        _add(least, plans, reserved_memory(job, plans, at_most_offload(layer_costs_of(job, plans))))
     return least
 
 

@@ -11,7 +11,7 @@ import pytest
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.beside import EXCHANGE, LAUNCH, beside
+from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL, LAUNCH, overlapped
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.step.price import price
 
@@ -36,19 +36,19 @@ def seconds(question: Job, plan: Plan) -> float:
 
 def test_a_pair_hides_what_fits_under_its_computation_less_the_multiprocessors_taken() -> None:
     """4 s of exchange under 3 s of computation, share 0.5: 1.5 s hide, a tenth of which computation loses."""
-    names = ("gemm", "attention", "elementwise", "tp_communication", "cp_communication", EXCHANGE, LAUNCH)
+    names = ("gemm", "attention", "elementwise", "tp_communication", "cp_communication", EXPERT_ALL_TO_ALL, LAUNCH)
     forward, backward = (
         {name: np.array([value]) for name, value in zip(names, row, strict=True)}
         for row in ((0.5, 0.25, 0.25, 0, 0, 1.0, 0), (1.0, 0.5, 0.5, 0, 0, 3.0, 0))
     )
     none = np.zeros(1)
-    ahead, back = beside(forward, backward, (none, none), 0.5, np.array([0.1]))
-    assert float(ahead[EXCHANGE][0] + back[EXCHANGE][0]) == pytest.approx(-1.5 * 0.9)
-    assert float(ahead[EXCHANGE][0]) == pytest.approx(-1.5 * 0.9 / 4)
+    ahead, back = overlapped(forward, backward, (none, none), 0.5, np.array([0.1]))
+    assert float(ahead[EXPERT_ALL_TO_ALL][0] + back[EXPERT_ALL_TO_ALL][0]) == pytest.approx(-1.5 * 0.9)
+    assert float(ahead[EXPERT_ALL_TO_ALL][0]) == pytest.approx(-1.5 * 0.9 / 4)
     assert float(ahead[LAUNCH][0] + back[LAUNCH][0]) == 0.0
     # 7 s of GPU time less 1.35 leave 5.65 s: a host that needs 6 s is waited for, 0.35 s.
     slow = np.array([3.0])
-    ahead, back = beside(forward, backward, (slow, slow), 0.5, np.array([0.1]))
+    ahead, back = overlapped(forward, backward, (slow, slow), 0.5, np.array([0.1]))
     assert float(ahead[LAUNCH][0] + back[LAUNCH][0]) == pytest.approx(6 - 5.65)
 
 
@@ -61,8 +61,8 @@ def test_a_plan_gains_the_share_of_its_passes_that_pair() -> None:
     assert seconds(question, few) == pytest.approx(seconds(question, replace(few, overlap_exchange=False)))
     plain, paired = (price(question, Plans.of([plan])) for plan in (PLAN, on))
     assert float(paired.step_time[0]) < float(plain.step_time[0])
-    exchange = [float(costs.time[EXCHANGE][0]) for costs in (plain, paired)]
-    assert 0.3 * exchange[0] < exchange[1] < 0.8 * exchange[0]
+    all_to_all = [float(costs.time[EXPERT_ALL_TO_ALL][0]) for costs in (plain, paired)]
+    assert 0.3 * all_to_all[0] < all_to_all[1] < 0.8 * all_to_all[0]
     assert sum(float(term[0]) for term in paired.time.values()) == pytest.approx(float(paired.step_time[0]))
 
 
