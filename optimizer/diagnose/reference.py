@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optimizer.answer.saved import SavedAnswer
 from optimizer.base.errors import InputError
 from optimizer.base.units import count_in
-from optimizer.calibration.row_device import device_name
+from optimizer.calibration.rows.device import device_name
 from optimizer.diagnose.measured import Measured
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import read_files, read_launch

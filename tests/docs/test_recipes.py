@@ -147,10 +147,7 @@ def ring_bytes(bill: Bill, kind: str) -> FloatArray:
 
 '''
 MOST_PP = 'Field(name="max_pp", kind=WHOLE, help="Most pipeline stages.", default=4096, limit="max_pp"),'
-DRIVER = """    "driver_memory": Parameter(
-        default=0.0, low=0.0, high=8e9, unit="B", meaning="what the driver takes besides its context"
-    ),
-"""
+DRIVER = '    "driver_memory": (0.0, 0.0, 8e9, "B", "what the driver takes besides its context"),\n'
 OBJECTIVE = '''"""The carbon of a step, at 0.4 kg for a kilowatt-hour."""
 
 from optimizer.objectives.minimised import energy
@@ -188,7 +185,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/constraints/space.py": (("for pp in degrees if pp <= model.layers", " and pp <= limits.max_pp"),),
     },
     "A stack parameter": {
-        "optimizer/job/stack.py": (("PARAMETERS: Mapping[str, Parameter] = {\n", DRIVER),),
+        "optimizer/job/stack.py": (("_PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {\n", DRIVER),),
         "optimizer/job/job.py": (
             ('self.cluster.device.memory) - self.stack["context_memory"]', ' - self.stack["driver_memory"]'),
         ),
@@ -213,7 +210,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ("    return rate * dynamic\n", TERM),
             (
                 "    term.name: term\n    for term in (\n",
-                '        memory_term("rings", "rings", PerLayer(ring_bytes), fragments=True),\n',
+                '        memory_term("rings", "rings", per_layer=ring_bytes, fragments=True),\n',
             ),
         ),
     },

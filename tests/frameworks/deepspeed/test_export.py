@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.targets import aimed, held_to
+from optimizer.catalog.targets import aimed, fixed_for
 from optimizer.cli import cli
 from optimizer.frameworks import every
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED, DEEPSPEED_FILES, FSDP, unexpressed
@@ -106,7 +106,7 @@ def drawn(random: Random, target: str) -> Job:
         seq_len=random.choice((1024, 2048, 4096)),
         global_batch=random.choice((48, 96, 192)),
     )
-    return job.with_limits(fixed=held_to(target, random.choice(({}, {"recompute": "full"}, {"zero_stage": 2}))))
+    return job.with_limits(fixed=fixed_for(target, random.choice(({}, {"recompute": "full"}, {"zero_stage": 2}))))
 
 
 def compare(answer: Answer, paths: list[Path]) -> None:

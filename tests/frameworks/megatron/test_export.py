@@ -6,7 +6,7 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack, model_names
-from optimizer.catalog.launchers import MEGATRON_LM, argument_names
+from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.megatron.export import (
     OVERLAP,
     RELEASE,
@@ -176,9 +176,9 @@ def test_every_argument_is_one_of_the_release(gpt3_job: Job, model: str, dtype: 
         Plan(dp=8, ep=4, activation_offload=30, recompute="selective"),
     ):
         flags = plan_flags(job, plan, Knobs(offload=0.5))
-        assert set(flags) <= argument_names(RELEASE)
+        assert set(flags) <= argument_names("megatron-lm", RELEASE)
         new = {"--activation-offload-fraction"}
-        assert set(flags) - new <= argument_names(MEGATRON_LM[0])
+        assert set(flags) - new <= argument_names("megatron-lm", MEGATRON_LM[0])
 
 
 def test_what_is_trained_is_what_is_priced(gpt3_job: Job) -> None:

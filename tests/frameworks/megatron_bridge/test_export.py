@@ -8,8 +8,7 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.launchers import bridge_keys
-from optimizer.catalog.targets import aimed
+from optimizer.catalog.targets import aimed, argument_names
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
@@ -142,7 +141,7 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     job, problems = answer.job, list[str]()
     assert answer.plan is not None
     keys = {line.partition("=")[0] for line in path.read_text().splitlines() if not line.startswith("#")}
-    assert keys <= bridge_keys(release)
+    assert keys <= argument_names("megatron-bridge", release)
     launch = read_launch(read_files([str(path)]), gpus=job.gpus, model=job.model.name).launch
     found = plan_of(launch, dict(launch.settings), job.gpus, None, problems)
     said = launch.settings
