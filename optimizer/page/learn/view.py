@@ -169,7 +169,7 @@ def opening(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
 
 
 def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, controls: Any, **apart: Any) -> Any:
-    """What an act shows with the values of its controls, then its reflection; a banner until its prediction is locked."""
+    """What an act shows with the values of its controls, and its reflection; a banner until a prediction is locked."""
     question = ACTS[act].content["question"][0]
     if question["name"] not in answers:
         what = "a prediction" if question["kind"] == PREDICTION else "an answer"
