@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 from optimizer.calibration.groups import folds, gathered
 from optimizer.calibration.intervals import (
+    QUANTILES,
     half_widths,
     memory_categories,
     memory_errors,
     time_categories,
     time_errors,
+    weighted_quantile,
 )
 from optimizer.calibration.leave_out import HeldOut, held_out
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run
-from optimizer.calibration.shared_quantile import QUANTILES, weighted_quantile
 from optimizer.catalog import load_stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import EXPERTS, EXTRAPOLATED, INTERPOLATED

@@ -15,9 +15,8 @@ import numpy as np
 
 from maintain.left_out import errors_of, left_out
 from optimizer.calibration.groups import gathered
-from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors
+from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors, weighted_quantile
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.shared_quantile import weighted_quantile
 from optimizer.catalog import load_stack
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray

@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.calibration.groups import gathered, plan_group
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.validation import Priced, priced
+from optimizer.calibration.validation import PricedRun, priced
 from optimizer.catalog.files import presets_folder
 from optimizer.objectives.step.safe_memory import margin
 
@@ -61,25 +61,25 @@ def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     return tuple(_replayed(groups, bold, risk) for risk in risks)
 
 
-def answer(members: Sequence[Priced], risk: float) -> Priced | None:
+def answer(members: Sequence[PricedRun], risk: float) -> PricedRun | None:
     """The plan predicted to be the fastest of those that this risk allows; None without one."""
     allowed = [row for row in members if _allowed(row, risk)]
     return min(allowed, key=lambda row: row.step_time or np.inf, default=None)
 
 
-def _allowed(row: Priced, risk: float) -> bool:
+def _allowed(row: PricedRun, risk: float) -> bool:
     job = row.run.job
     return job is not None and row.reserved is not None and row.reserved <= job.usable_memory * margin(job, risk)
 
 
-def _telling(members: Sequence[Priced]) -> bool:
+def _telling(members: Sequence[PricedRun]) -> bool:
     """Whether a group has several plans, one that ran, and something known about memory."""
     plans = {row.run.plan for row in members}
     ran = any(not row.run.out_of_memory for row in members)
     return len(plans) > 1 and ran and any(row.run.out_of_memory or row.run.memory for row in members)
 
 
-def _replayed(groups: Sequence[Sequence[Priced]], bold: Sequence[Priced | None], risk: float) -> Replay:
+def _replayed(groups: Sequence[Sequence[PricedRun]], bold: Sequence[PricedRun | None], risk: float) -> Replay:
     answers = [answer(members, risk) for members in groups]
     regrets, dearer = [], []
     for members, choice, other in zip(groups, answers, bold, strict=True):

@@ -10,10 +10,10 @@ import pytest
 
 from maintain.interval_coverage import TIMES, table
 from maintain.left_out import LeftOut, errors_of, judged, left_out
+from optimizer.calibration.intervals import QUANTILES
 from optimizer.calibration.leave_out import HeldOut
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.shared_quantile import QUANTILES
-from optimizer.catalog.intervals import errors_of_others
+from optimizer.catalog.stacks import errors_of_others
 from tests.measured import published_runs
 
 MEASURED = Path(__file__).parents[3] / "shared" / "measured"

@@ -30,7 +30,7 @@ from optimizer.page.learn.textbook import (
     LabDesign,
     rule_of_thumb_mfu,
 )
-from optimizer.studies.scaling import Point, data_parallel_point
+from optimizer.studies.scaling import ScalingPoint, data_parallel_point
 from optimizer.studies.strategies import NECESSARY, broken_rules
 
 SMALL, LARGE = CONTEXTS = ("data parallel", "3-D parallel")
@@ -110,7 +110,7 @@ def nearest(billions: float) -> str:
 
 
 @lru_cache(maxsize=256)
-def data_parallel(model: str, batch: int) -> tuple[Point, ...]:
+def data_parallel(model: str, batch: int) -> tuple[ScalingPoint, ...]:
     """Data parallelism alone on 8 to 1,024 H100, `batch` sequences of 2,048 tokens on each: the least ZeRO stage that
     fits, with its fastest micro-batch.
 

@@ -8,7 +8,7 @@ from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
 from optimizer.page.learn.priced import LARGE, SMALL, job_of, once
-from optimizer.studies.scaling import SERIES, Point, ScalingStudy, scaling
+from optimizer.studies.scaling import SERIES, ScalingPoint, ScalingStudy, scaling
 
 COUNTS = {SMALL: (8, 32, 128, 512), LARGE: (128, 256, 512, 1024)}
 BATCH = {SMALL: 512, LARGE: 1024}  # of strong scaling at every count; of weak scaling at the last
@@ -79,13 +79,13 @@ def efficiency_numbers(study: ScalingStudy, gpus: int) -> ChartNumbers:
     )
 
 
-def at(study: ScalingStudy, gpus: int) -> Point:
+def at(study: ScalingStudy, gpus: int) -> ScalingPoint:
     """The best plan's point at this number of GPUs, or at the nearest below."""
     points = study.series(SERIES[1])
     return [points[0], *(point for point in points if point.gpus <= gpus)][-1]
 
 
-def _row(study: ScalingStudy, point: Point) -> Values:
+def _row(study: ScalingStudy, point: ScalingPoint) -> Values:
     return {
         "point": point,
         "plan": "; ".join(filter(None, (point.plan.summary() if point.plan else "", point.note))),

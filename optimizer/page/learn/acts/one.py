@@ -22,7 +22,7 @@ from optimizer.page.learn.textbook import (
     corrected,
     curve,
 )
-from optimizer.studies.scaling import Point
+from optimizer.studies.scaling import ScalingPoint
 
 NAMES = {NVLINK: "NVLink", INFINIBAND: "InfiniBand"}
 
@@ -70,7 +70,7 @@ def shown(chosen: Values) -> Shown:
     return Shown(values=values, charts=charts)
 
 
-def mfu_numbers(step: DataParallel, points: Sequence[Point] = ()) -> ChartNumbers:
+def mfu_numbers(step: DataParallel, points: Sequence[ScalingPoint] = ()) -> ChartNumbers:
     """MFU against GPUs over both fabrics, as the message tells it, where the reader is, and by the cost model [%]."""
     priced = {point.gpus: point.estimate.mfu for point in points if point.estimate}
     curves = {fabric: [100 * share for share in curve(step, fabric)] for fabric in FABRICS}
@@ -97,7 +97,7 @@ def mfu_numbers(step: DataParallel, points: Sequence[Point] = ()) -> ChartNumber
     )
 
 
-def cost_model(model: str, points: Sequence[Point]) -> str:
+def cost_model(model: str, points: Sequence[ScalingPoint]) -> str:
     """What the cost model says of data parallelism alone: the plan at both ends, and what does not fit."""
     known = [(point, point.estimate, point.plan) for point in points if point.estimate and point.plan]
     if not known:

@@ -9,7 +9,7 @@ from typing import Any
 
 from optimizer.base.units import seconds
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.validation import Priced, priced
+from optimizer.calibration.validation import PricedRun, priced
 from optimizer.catalog.files import presets_folder
 from optimizer.constraints.pin_text import pins_of
 from optimizer.job.job import Job
@@ -95,7 +95,7 @@ def distance(job: Job, other: Job) -> float:
     return doublings + OTHER_DEVICE * (job.cluster.device.name != other.cluster.device.name)
 
 
-def row_of(one: Priced) -> tuple[str, ...]:
+def row_of(one: PricedRun) -> tuple[str, ...]:
     """A run: what, where, measured and predicted, and its source."""
     run = one.run
     if run.job is None or run.step_time is None:

@@ -14,10 +14,9 @@ from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.units import seconds
 from optimizer.catalog.models import model_spellings
 from optimizer.diagnose.measured import Measured, read_runs_of
-from optimizer.frameworks.launch import WORDS
+from optimizer.frameworks.launch import WORDS, Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import LARGEST, File, read_launch
-from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve, unset
 from optimizer.improve.patch import changes_of
 from optimizer.improve.report import SHOWN, changes_text, flag_text, value_text
@@ -188,7 +187,7 @@ def _read_as(before: PlanQuestion, files: list[File], given: Own, reasons: list[
 def _of_launch(before: PlanQuestion, read: Read, own: Own) -> dict[str, Any]:
     question, launch = read.question, read.question.launch
     improvement = improve(question)
-    launch.kept += unset(improvement)
+    launch.unsearched += unset(improvement)
     asks, problem = _asks(before, question, own)
     html = fragment(
         "pasted.html",
@@ -198,7 +197,7 @@ def _of_launch(before: PlanQuestion, read: Read, own: Own) -> dict[str, Any]:
         rows=list(_edits(read.source, improvement)),
         notes=[text for text in (read.taken, problem) if text],
         assumed=launch.assumed,
-        kept=launch.kept,
+        kept=launch.unsearched,
         ignored=launch.ignored,
         step=seconds(improvement.current.estimate.step_time),
         memory=show_gigabytes(improvement.current.estimate.reserved),
