@@ -72,11 +72,6 @@ def _(context: Any, controls_1: Any, get_1: Any, forms: Any) -> None:
 
 
 @app.cell
-def _(get_1: Any, forms: Any) -> None:
-    view.closing(1, get_1(), forms)
-
-
-@app.cell
 def _(get_2: Any, forms: Any) -> None:
     view.opening(2, get_2(), forms)
 
@@ -84,11 +79,6 @@ def _(get_2: Any, forms: Any) -> None:
 @app.cell
 def _(context: Any, controls_2: Any, get_2: Any, forms: Any, save: Any) -> None:
     view.panel(2, get_2(), forms, context.value, controls_2, save=save)
-
-
-@app.cell
-def _(get_2: Any, forms: Any) -> None:
-    view.closing(2, get_2(), forms)
 
 
 @app.cell

@@ -169,7 +169,7 @@ def opening(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
 
 
 def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, controls: Any, **apart: Any) -> Any:
-    """What an act shows with the values of its controls; a banner until its prediction is locked."""
+    """What an act shows with the values of its controls, and its reflection; a banner until a prediction is locked."""
     question = ACTS[act].content["question"][0]
     if question["name"] not in answers:
         what = "a prediction" if question["kind"] == PREDICTION else "an answer"
@@ -179,11 +179,6 @@ def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, c
     shown = ACTS[act].shown(values)
     page = ActPage(act=ACTS[act], answers=answers, forms=forms, elements=elements, shown=shown)
     return page.placed("panel")
-
-
-def closing(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
-    """How an act ends once its prediction is locked: what its document slips in, and its reflection."""
-    return ActPage(act=ACTS[act], answers=answers, forms=forms).placed("closing") if answers else html("")
 
 
 def ask(form: Form, answer: str) -> Any:

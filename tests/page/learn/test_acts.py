@@ -275,7 +275,7 @@ def test_every_block_of_an_act_is_in_its_files(number: int) -> None:
         "ask": set(QUESTIONS),
     }
     known |= {"control": known["controls"], "reveal": known["ask"]}
-    blocks = [block for part in ("opening", "panel", "closing") for block in act.content.get(part, ())]
+    blocks = [block for part in ("opening", "panel") for block in act.content[part]]
     named = [
         (kind, name)
         for kind, *names in (re.sub(r"^when \w+ ", "", block).split() for block in blocks)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import log10
 
+import numpy as np
+
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.energy import network_energy, path, path_time, ring_time
@@ -124,32 +126,25 @@ def hop_rows() -> Sequence[HopRow]:
     llama, cluster = load_model("llama3-8b"), two_nodes()
     out = float(WIDTH * 2048 * llama.hidden)
     matrices = {"attention": 2.0 * llama.attention_weights, "MLP": 2.0 * 2 * llama.hidden * llama.ffn_hidden}
-    summed = [
-        HopRow(
-            layer=layer,
-            mode=f"DP on {ranks}",
-            volume=float(volume_per_rank("reduce_scatter", message, ranks)),
-            latency=float(ring_time("all_reduce", message, span(cluster, ranks, 1), cluster)),
-            energy=float(network_energy("all_reduce", message, span(cluster, ranks, 1), cluster)),
-        )
-        for layer, message in matrices.items()
-        for ranks in (8, 16)
-    ]
-    passed = [
-        HopRow(
-            layer=layer,
-            mode=mode,
-            volume=messages * out,
-            latency=messages * float(path_time(out, path(cluster, tier), cluster)),
-            energy=messages * float(network_energy("point_to_point", out, span(cluster, 2, stride), cluster)),
-        )
-        for layer, mode, messages, tier, stride in (
-            ("attention, MLP", "TP on 8", 2, 0, 1),
-            ("block", "PP over NVLink", 1, 0, 1),
-            ("block", "PP across nodes", 1, 1, 8),
-        )
-    ]
-    return (*summed, *passed)
+    rows = []
+    for layer, message in matrices.items():
+        for ranks in (8, 16):
+            group = span(cluster, ranks, 1)
+            volume = volume_per_rank("reduce_scatter", message, ranks)
+            latency, energy = (cost("all_reduce", message, group, cluster) for cost in (ring_time, network_energy))
+            rows.append((layer, f"DP on {ranks}", volume, latency, energy))
+    for layer, mode, messages, tier, stride in (
+        ("attention, MLP", "TP on 8", 2, 0, 1),
+        ("block", "PP over NVLink", 1, 0, 1),
+        ("block", "PP across nodes", 1, 1, 8),
+    ):
+        energy = network_energy("point_to_point", out, span(cluster, 2, stride), cluster)
+        latency = path_time(out, path(cluster, tier), cluster)
+        rows.append((layer, mode, np.asarray(messages * out), messages * latency, messages * energy))
+    return tuple(
+        HopRow(layer=layer, mode=mode, volume=float(volume), latency=float(latency), energy=float(energy))
+        for layer, mode, volume, latency, energy in rows
+    )
 
 
 @cache
