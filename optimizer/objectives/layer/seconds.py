@@ -312,7 +312,7 @@ def _phase(
         under = mine[0].under if mine else ""
         overlap: FloatArray | float = job.stack[f"{parallelism}_overlap"]
         if parallelism == EP:
-            overlap = job.stack.exchange_overlap if alone is None else np.where(alone, job.stack.exchange_overlap, 0.0)
+            overlap = job.stack.dispatch_overlap if alone is None else np.where(alone, job.stack.dispatch_overlap, 0.0)
         room = compute.get(under, nothing) + outlasting.get(under, nothing)
         shown = exposed(sent, room, overlap)
         outlasting[under] = outlasting.get(under, nothing) + beyond(sent, room, overlap)
