@@ -13,13 +13,13 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.price import Step, price
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class PlanBatch:
     """Plans priced under one job (its gpus and global_batch are those of the plans), and their places in the list."""
 
     job: Job
@@ -46,7 +46,7 @@ class Predictions:
     time: Mapping[str, FloatArray]
 
 
-def batches(runs: Sequence[Run]) -> list[Batch]:
+def batches(runs: Sequence[Run]) -> list[PlanBatch]:
     """Group runs that can be priced in one call; every run must have a job and a plan."""
     groups: dict[object, tuple[Job, list[Plan], list[int]]] = {}
     for place, run in enumerate(runs):
@@ -60,10 +60,10 @@ def batches(runs: Sequence[Run]) -> list[Batch]:
         _, plans, places = groups.setdefault(key, (job, [], []))
         plans.append(plan)
         places.append(place)
-    return [Batch(job=job, plans=Plans.of(plans), places=tuple(places)) for job, plans, places in groups.values()]
+    return [PlanBatch(job=job, plans=Plans.of(plans), places=tuple(places)) for job, plans, places in groups.values()]
 
 
-def predict(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float] | None = None) -> Predictions:
+def predict(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float] | None = None) -> Predictions:
     """Price every batch; `parameters` override those of each run's stack."""
     step, reserved, allocated = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
     time: dict[str, FloatArray] = {}
@@ -76,12 +76,12 @@ def predict(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float
     return Predictions(step_time=step, reserved=reserved, allocated=allocated, time=time)
 
 
-def step_times(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]) -> FloatArray:
+def step_times(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]) -> FloatArray:
     """Step time of every run [s], without its memory and its breakdown, which a fit does not need."""
     seconds = np.full(count, np.nan)
     for batch in grouped:
-        bill = bill_of(batch.under(parameters), batch.plans)
-        seconds[list(batch.places)] = Step(bill=bill, stages=batch.stages, knobs=Knobs()).seconds
+        layer_costs = layer_costs_of(batch.under(parameters), batch.plans)
+        seconds[list(batch.places)] = Step(layer_costs=layer_costs, stages=batch.stages, knobs=Knobs()).seconds
     return seconds
 
 

@@ -262,7 +262,7 @@ class Stack:
         return kernels[0] if self.features.dispatcher == "deduplicated" and kernels else self.dispatchers[0]
 
     @property
-    def dispatch_overlap(self) -> float:
+    def expert_overlap(self) -> float:
         """Share of the expert-parallel all-to-all that is overlapped with the products of its own pass [1]."""
         return self["ep_overlap"] if self.features.overlap_exchange else 0.0
 

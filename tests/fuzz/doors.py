@@ -140,7 +140,7 @@ def measured_file(path: Path) -> object:
     from optimizer.catalog.readers.text import toml_of
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml
-    from optimizer.measure.measured_file import read_measured
+    from optimizer.measure.measured import read_measured
 
     measured = read_measured(path)
     made = hardware_of(measured, name="mine")
@@ -273,13 +273,13 @@ def network(pattern: str) -> st.SearchStrategy[str]:
 @contextmanager
 def no_search() -> Iterator[None]:
     """Everything up to the first plan that would be priced or enumerated."""
-    from optimizer.objectives.layer.bill import Bill
+    from optimizer.objectives.layer.layer_costs import LayerCosts
     from optimizer.search.lattice.enumerate import Space
 
     def stop(*_: object, **__: object) -> None:
         raise click.exceptions.Exit(0)
 
-    with mock.patch.object(Bill, "__init__", stop), mock.patch.object(Space, "__init__", stop):
+    with mock.patch.object(LayerCosts, "__init__", stop), mock.patch.object(Space, "__init__", stop):
         yield
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
@@ -98,7 +98,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
             patch = _patch(improvement, source, texts, controls, take)
         click.echo(patch, nl=False)
         return
-    question.launch.kept += unset(improvement)
+    question.launch.unsearched += unset(improvement)
     edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)
@@ -148,7 +148,7 @@ def _run(tokens: float | None, price: float | None, prices: PriceBook, question:
     if not tokens:
         return None
     from optimizer.catalog.offers import quote
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
     cluster = question.job.cluster
     offer = prices.rent(cluster.device.name, cluster.name)

@@ -55,8 +55,7 @@ def measure() -> None:
 @options.force()
 def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
     """The shapes of the job, written into the program."""
-    from optimizer.measure.program import program_text
-    from optimizer.measure.request import measure_request
+    from optimizer.measure.request import measure_request, program_text
 
     request = Request(model=model, gpus=1, cluster=DEFAULT_CLUSTER, seq_len=seq_len, limits={})
     text = program_text(measure_request(job_of(request)[0], seconds))
@@ -79,7 +78,7 @@ def read(
     """Read, fit, write, print."""
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml, device_toml
-    from optimizer.measure.measured_file import read_measured
+    from optimizer.measure.measured import read_measured
     from optimizer.measure.report import measured_dict, measured_report
 
     if device and cluster:

@@ -16,8 +16,8 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.diagnose.diagnosis import Diagnosis
-    from optimizer.diagnose.held_to import HeldTo
     from optimizer.diagnose.measured import Measured
+    from optimizer.diagnose.reference import Reference
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 HELP = """Read training logs: the steady step time, its spread, stalls, trend, memory and failures.
@@ -67,8 +67,8 @@ def read(
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.answer.saved import read_answer_file
-    from optimizer.diagnose.held_to import held_to_answer, held_to_script
     from optimizer.diagnose.measured import read_runs_of
+    from optimizer.diagnose.reference import answer_reference, script_reference
 
     if plan and scripts:
         raise click.UsageError("give one of --plan and --script")
@@ -77,9 +77,9 @@ def read(
     columns, expected = _settings(settings), None
     with waiting("reading"):
         if plan:
-            expected = held_to_answer(read_answer_file(plan), plan)
+            expected = answer_reference(read_answer_file(plan), plan)
         elif scripts:  # what the launch leaves open the logs may say
-            expected = held_to_script(scripts, columns, read_runs_of(logs, columns), cluster)
+            expected = script_reference(scripts, columns, read_runs_of(logs, columns), cluster)
         runs = read_runs_of(logs, {**(expected.sizes if expected else {}), **columns})
         diagnoses = _diagnoses(runs, expected)
     if append is not None:
@@ -92,7 +92,7 @@ def read(
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """Columns of a table of runs that were typed; raises InputError for others."""
     from optimizer.base.errors import nearest
-    from optimizer.calibration.row_numbers import number_problems
+    from optimizer.calibration.rows.numbers import number_problems
     from optimizer.diagnose.row import COLUMNS
 
     columns = {}
@@ -109,18 +109,18 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def _diagnoses(runs: Sequence[Measured], expected: HeldTo | None) -> list[Diagnosis | None]:
+def _diagnoses(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if expected is None:
         return [None] * len(runs)
-    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.causes.cause import Question
     from optimizer.diagnose.diagnosis import diagnose
 
     question = Question(job=expected.job, plan=expected.plan, knobs=expected.knobs)
     return [diagnose(question, run, expected.unlike(run)) if run.steady else None for run in runs]
 
 
-def _append(path: Path, runs: Sequence[Measured], expected: HeldTo | None) -> None:
+def _append(path: Path, runs: Sequence[Measured], expected: Reference | None) -> None:
     from optimizer.diagnose.row import append_rows, row_of
 
     if not path.absolute().parent.is_dir():

@@ -118,7 +118,8 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
     """Read, decide, move the stack, print."""
     import datetime
 
-    from optimizer.calibration.stack_file import write_stack
+    from optimizer.base.files import replace_file
+    from optimizer.calibration.stack_file import stack_toml
     from optimizer.trial.local_stack import local_stack
 
     verdict = _verdict(folder, tokens)
@@ -126,7 +127,7 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
     written = ""
     if local is not None:
         path = folder / f"{local.stack.name}.toml"
-        write_stack(local.stack, path)
+        replace_file(path, stack_toml(local.stack), "toml")
         written = str(path)
         click.echo(f"wrote {path}", err=True)
     from optimizer.trial.report import verdict_dict, verdict_report

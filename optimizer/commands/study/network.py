@@ -144,7 +144,7 @@ def print_lines(text: str) -> None:
 def _as_text(fit: LinkFit, base: str) -> str:
     import numpy as np
 
-    from optimizer.calibration.tier_toml import link_lines, quantity_lines
+    from optimizer.calibration.link import link_lines, quantity_lines
 
     before = float(np.median(np.abs(np.expm1(fit.before))))
     lines = [

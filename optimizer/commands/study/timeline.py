@@ -45,13 +45,13 @@ def timeline(*, best: bool, layout: str, **options: Any) -> None:
         check_drawn(chosen[0])
     with waiting("simulating"):
         study = timeline_of(job, *chosen, best=layout == "best")
-    warn(study.room)
+    warn(study.memory)
     content = {
         "job": job_dict(job),
         "plan": plan_dict(study.plan),
         "layout": runs_layout(study.layout.kinds),
         "layout_proven": study.layout.proven,
-        **study.room.to_dict(),
+        **study.memory.to_dict(),
         "makespan_s": study.timeline.makespan,
         "closed_form_s": study.closed_form,
         "stages": timeline_records(study),

@@ -11,7 +11,7 @@ from optimizer.constraints.rule import BoolArray
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
 from optimizer.job.variables import DISPATCHERS
-from optimizer.objectives.layer.dispatcher_ranks import DEEPEP_RANKS, runs_over
+from optimizer.objectives.layer.dispatchers import DEEPEP_RANKS, runs_over
 
 USUAL = DISPATCHERS.index("alltoall")
 
@@ -26,7 +26,7 @@ class OfferedDispatcher:
     variables: tuple[str, ...] = ("ep", "etp", "dispatcher")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether the stack can exchange tokens so."""
+        """Whether the stack can send tokens so."""
         return _can(job, plans.ep, plans.etp, plans.dispatcher)
 
     def post(self, job: Job, program: Program, literal: int) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.answer.answer import Alternative, NearTies
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
@@ -87,7 +87,7 @@ def alternatives(
     for position, plan in zip(positions, chosen, strict=True):
         if plan in searched and plan in placed:
             continue
-        even = laid_out(job, plan), knobs_at(points.knobs, position)
+        even = with_assigned_layers(job, plan), knobs_at(points.knobs, position)
         first.setdefault(structure(even[0]), even)
     if not first or not count:
         return ()
@@ -106,9 +106,9 @@ def alternatives(
 
 def valued(job: Job, plans: Sequence[Plan], settings: Sequence[Knobs]) -> tuple[Costs, FloatArray]:
     """What plans cost, each at settings of its own, and their values [unit of the objective]."""
-    bill, knobs = bill_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
-    costs = price_bill(bill, knobs)
-    return costs, objective_of(job).value(bill, knobs, costs.step_time)
+    layer_costs, knobs = layer_costs_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
+    costs = price_layer_costs(layer_costs, knobs)
+    return costs, objective_of(job).value(layer_costs, knobs, costs.step_time)
 
 
 def value_of(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> float:

@@ -11,7 +11,6 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed, argument_names
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
-from optimizer.frameworks.megatron.arguments import _blocks
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
@@ -149,7 +148,7 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     assert not problems
     assert (said["dtype"], said["seq_len"], said["global_batch"]) == (job.dtype, job.seq_len, job.global_batch)
     assert said.get("grad_bytes", 4) == job.stack.features.grad_bytes or job.dtype == "fp16"
-    blocks = _blocks(path.parent, "megatron-nccl.json")
+    blocks = said.get("blocks", 0)
     share = blocks / job.cluster.device.sms if blocks else answer.knobs.comm_sm_share
     knobs = Knobs(bucket=said["bucket"], offload=said.get("offload", 0.0), comm_sm_share=share)
     before, after = price(job, Plans.of([answer.plan]), answer.knobs), price(job, Plans.of([found]), knobs)

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.answer.answer import Clash
-from optimizer.constraints.rule import Measured, Numbered, Rule
+from optimizer.constraints.rule import LimitRule, NumberRule, Rule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.infeasible.conflict import Question, conflict
@@ -69,7 +69,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     if not every:
         return False
     laid_out = Plans.of(every)
-    reserved = price(job, laid_out, at_most_offload(bill_of(job, laid_out))).reserved
+    reserved = price(job, laid_out, at_most_offload(layer_costs_of(job, laid_out))).reserved
     return bool((reserved <= safe_memory(job)).any())
 
 
@@ -132,7 +132,7 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
     assert feasible(enough), clash
     if less is not None:
         assert not feasible(less), clash
-    if isinstance(rule, Numbered):
+    if isinstance(rule, NumberRule):
         name = "gpus" if enough.gpus != job.gpus else "global_batch"
         nearer = rule.others(job).tolist()
         for number in nearer[: nearer.index(getattr(enough, name))][-STEPS:]:
@@ -169,7 +169,7 @@ def test_conflicts_hold_for_every_layout(job: Job) -> None:
     rules = (*structural(job), Memory())
     names = {clash.rule for clash in clashes}
     before_memory = [rule for rule in rules if not isinstance(rule, Memory)]
-    background = [rule for rule in rules if not isinstance(rule, Measured | Numbered)]
+    background = [rule for rule in rules if not isinstance(rule, LimitRule | NumberRule)]
     facts = background if holds(job, before_memory) else []
     clashing = [rule for rule in rules if rule.name in names]
     assert not holds(job, [*facts, *clashing])
