@@ -80,8 +80,8 @@ def _of_job(job: Job, given: Mapping[str, Any]) -> Answer:
     from optimizer.search.plan.planner import plan as search
 
     names = [field.name for field in of_groups(SEARCH)]
-    if beside := [name for name in given if name not in names]:
-        raise InputError(f"a Job holds {', '.join(beside)} already; beside it go {', '.join(names)}")
+    if others := [name for name in given if name not in names]:
+        raise InputError(f"a Job holds {', '.join(others)} already; beside it go {', '.join(names)}")
     read = {name: value for name, value in _read(given).params.items() if name in given}
     if "within" in read:
         read["top"] = EVERY_STRUCTURE

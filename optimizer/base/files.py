@@ -19,7 +19,7 @@ PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 SQLITE = b"SQLite format 3\0"
 HTML, CSV = "html", "csv"
 AT_CWD, SWAP = -100, 2  # of renameat2
-ALIKE = 3  # first columns by which a table of ours is told from another
+ALIKE = 3  # first columns that tell a table of ours from another
 
 
 def read_bytes(path: str | Path, most: int = MOST) -> bytes:

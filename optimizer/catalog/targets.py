@@ -82,7 +82,7 @@ def fixed_for(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, i
     Raises:
         InputError: the user fixes what the target has otherwise.
 
-    >>> held_to("deepspeed", {"micro_batch": 2})["tp"], held_to("any", {})
+    >>> fixed_for("deepspeed", {"micro_batch": 2})["tp"], fixed_for("any", {})
     (1, {})
     """
     only = launchers()[target].only if target in launchers() else {}

@@ -47,7 +47,7 @@ def usual_tokens(gpus: int) -> int:
     """Tokens per optimizer step that a run on so many accelerators usually takes.
 
     T = max(4Mi, 1,024 N); N: accelerators. The rule lies within a factor of 2.3 of every row of STEPS: batches were
-    grown with the machines, because a fixed one leaves each GPU ever less to do between two exchanges of gradients.
+    grown with the machines, because a fixed one leaves each GPU ever less to do between two reductions of gradients.
 
     >>> usual_tokens(1024), usual_tokens(16384)
     (4194304, 16777216)

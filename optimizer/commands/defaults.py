@@ -1,4 +1,4 @@
-"""What a user wants unasked: `defaults.toml` in the folder of own files, one key an option, told in the answer."""
+"""What a user wants unasked: `defaults.toml` in the folder of own files, one key an option, named in the answer."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Model:
 
     @property
     def moe_layers(self) -> int:
-        """Number of layers whose MLP is a mixture of experts."""
+        """Number of MoE layers."""
         if self.experts is None:
             return 0
         return max(0, self.layers - self.experts.first_dense_layers) // self.experts.every

@@ -2,7 +2,7 @@
 
 Names and meaning of the modules are Megatron-Core's (--recompute-modules): core_attn, the scores and their product with
 the values; layernorm, the norms that are kernels of their own; moe_act, the activation inside the experts; mla_up_proj,
-the up-projections of latent attention and the rotary embedding; mlp, the dense MLP; moe, the whole mixture;
+the up-projections of latent attention and the rotary embedding; mlp, the dense MLP; moe, the whole MoE layer;
 shared_experts, the experts that every token visits.
 
 Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, recompute_modules.
@@ -14,7 +14,7 @@ from itertools import compress, product
 
 MODES = ("none", "selective", "full")
 MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
-PARTS_OF_MOE = ("moe_act", "shared_experts")  # recomputing the whole mixture recomputes them
+PARTS_OF_MOE = ("moe_act", "shared_experts")  # recomputing the whole MoE layer recomputes them
 RESCALED = ("layernorm", "moe_act")  # outputs quantised again, which fp8 with delayed scaling does not support
 SIGN = "+"
 

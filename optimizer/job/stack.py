@@ -263,7 +263,7 @@ class Stack:
 
     @property
     def expert_overlap(self) -> float:
-        """Share of the exchange of tokens that could hide under the products of its own pass which does [1]."""
+        """Share of the expert-parallel all-to-all that is overlapped with the products of its own pass [1]."""
         return self["ep_overlap"] if self.features.overlap_exchange else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Who claims jobs: one running `optimize batch`, told apart from every other one, alive or dead."""
+"""Who claims jobs: one running `optimize batch`, distinct from every other one, alive or dead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def place() -> str:
 
 
 def started(process: int) -> str:
-    """When a process started, in the system's own words, or "" when that cannot be told."""
+    """When a process started, in the system's own words, or "" when the system does not say."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

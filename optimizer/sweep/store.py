@@ -258,7 +258,7 @@ def _dicts(result: CursorResult[Any]) -> list[dict[str, Any]]:
 
 
 def checksum(row: Mapping[str, Any], names: Sequence[str] = (*SUMMED, *PLACED)) -> str:
-    """A hash of everything that is told of an answered job, behind the number of columns in it.
+    """A hash of everything in an answered job, behind the number of columns in it.
 
     >>> row = dict.fromkeys((*SUMMED, *PLACED), "a")
     >>> checksum(row)[:3], checksum(row) == checksum({**row, "owner": "b"})
