@@ -49,6 +49,7 @@ def plan(
     seed: int | None = None,
     study: str | None = None,
     prefer: str | None = None,
+    minimize: str | None = None,
 ) -> Answer:
     """The proven best plan for a model on a number of GPUs, as `optimize` with the options of the same names.
 

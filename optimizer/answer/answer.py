@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.answer.keys import COLUMNS, AnswerKeys, EstimateKeys, JobKeys, plain, row
 from optimizer.base.picture import bar
-from optimizer.job.job import Job
+from optimizer.job.job import TIME, Job
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
@@ -23,21 +24,22 @@ WIDEST = 98  # columns of a line of `repr`
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. All times hold for each plan's own knobs.
+    """What was proven. Values are of what is minimised, in `unit`, and hold for each plan's own knobs.
 
     Attributes:
-        proven: Whether no plan is faster.
-        lower_bound: Step time that no plan beats [s].
-        best: Step time of the best plan [s]; infinite without one.
+        proven: Whether no plan is better.
+        lower_bound: Value that no plan beats [unit].
+        best: Value of the best plan [unit]; infinite without one.
         space: Plans that satisfy every rule but memory, all priced.
         fitting: Plans of these that fit.
-        candidates: Plans of these that CP-SAT read: all (`held_all`), or those that could be fastest.
-        knob_bound: Time that no setting of the continuous knobs beats on any plan [s].
-        even: Step time of the best even split [s]; infinite where none fits.
+        candidates: Plans of these that CP-SAT read: all (`held_all`), or those that could be best.
+        knob_bound: Value that no setting of the continuous knobs beats on any plan [unit].
+        even: Value of the best even split [unit]; infinite where none fits.
         band: Plans that could beat the best even split under some layer assignment.
         solved: Plans of these whose layers CP-SAT assigned.
         method: In words, what was proven over what.
         given: Whether the user placed the layers, so that no other layer assignment was compared.
+        minimize: What the values are of, a name of optimizer.objectives.minimised.registry.
         by_format: Where several number formats were searched, the certificate of each; this one holds over all.
     """
 
@@ -53,7 +55,13 @@ class Certificate:
     solved: int = 0
     method: str = ""
     given: bool = False
+    minimize: str = TIME
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the values."""
+        return objective(self.minimize).unit
 
     @property
     def held_all(self) -> bool:
@@ -62,7 +70,7 @@ class Certificate:
 
     @property
     def layout_gain(self) -> float | None:
-        """Step time of the best even split over that of the best plan, minus one; None where none fits or was asked."""
+        """Value of the best even split over that of the best plan, minus one; None where none fits or was asked."""
         return round(self.even / self.best - 1.0, 12) if self.even < float("inf") else None
 
     @property
@@ -80,7 +88,7 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure at its own knobs, `slower` times the best plan's step time minus one."""
+    """A runner-up of another structure at its own knobs; `slower`: its value over the best plan's, minus one."""
 
     plan: Plan
     knobs: Knobs = Knobs()
@@ -90,8 +98,8 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The best plan in another number format at its own knobs, `slower` times the best plan's step time minus one; None
-    if none fits.
+    """The best plan in another number format at its own knobs, None if none fits; `slower`: its value over the best
+    plan's, minus one.
     """
 
     dtype: str
@@ -120,7 +128,7 @@ class Safety:
 
     @property
     def cost(self) -> float:
-        """Step time of the best plan over that of the fastest that is predicted to fit, minus one [1]."""
+        """Value of the best plan over that of the best which is predicted to fit, minus one [1]."""
         return 1.0 / (1.0 + self.fastest.slower) - 1.0 if self.fastest else 0.0
 
 

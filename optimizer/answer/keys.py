@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
-from optimizer.job.job import DTYPES, Limits
+from optimizer.job.job import DTYPES, TIME, Limits
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import NAMES
 from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import EXTRAPOLATED, INTERPOLATED, Interval, interval, mfu
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
@@ -22,6 +23,7 @@ from optimizer.objectives.step.time_terms import TIME_TERMS
 SCHEMA_VERSION = 1
 STATUSES = ("optimal", "feasible", "infeasible", "unknown")
 NOT_READ: Final = object()  # stands for the default of a key that is compared with what is found again, never read
+SECONDS = "s"  # unit of values whose keys end in _s
 GIVEN: Any = ...  # as the default when read: a saved answer must have the key
 
 
@@ -52,6 +54,7 @@ MoreBytes = Annotated[float, Values(unit="B")]
 Rate = Annotated[float, Values(unit="tokens/s")]
 Count = Annotated[int, Values(low=1)]
 Trials = Annotated[int, Values(low=0, high=10_000)]
+Objective = Annotated[str, Values(options=NAMES)]
 Dtype = Annotated[str, Values(options=DTYPES)]
 Status = Annotated[str, Values(options=STATUSES)]
 Kind = Annotated[str, Values(options=(INTERPOLATED, EXTRAPOLATED))]
@@ -68,13 +71,17 @@ class Key:
         about: What it means.
         of: Its value: an attribute of the subject, else a function of the subject and what that is part of.
         read: What stands for it where a saved answer lacks it; GIVEN, or NOT_READ.
-        extra: Whether it is there only when asked for.
+        extra: Whether it is there only when asked for, or where it is not what is implied.
+        implied: What an answer without it means.
+        valued: Whether it is a value of what is minimised: named without _s where the subject's unit is another.
     """
 
     about: str
     of: str | Callable[..., Any] = ""
     read: Any = NOT_READ
     extra: bool = False
+    implied: Any = ()
+    valued: bool = False
 
 
 key: Any = Key
@@ -98,7 +105,8 @@ class Keys:
         for name, (one, hint) in cls.table().items():
             value = getattr(subject, one.of, None) if isinstance(one.of, str) else one.of(subject, *within)
             if value is not None or not one.extra:
-                values[name] = _json(value, next(tables(hint), None), (subject, *within))
+                shown = name.removesuffix("_s") if one.valued and subject.unit != SECONDS else name
+                values[shown] = _json(value, next(tables(hint), None), (subject, *within))
         return values
 
 
@@ -145,6 +153,13 @@ class JobKeys(Keys):
     dtype: Dtype = key("number format", read=GIVEN)
     limits: Limits = key(f"limits on the plans: {', '.join(item.name for item in fields(Limits))}", read=GIVEN)
     settings: tuple[str, ...] = key("fields changed with --set", read=())
+    minimize: Objective = key(
+        "what the plan takes least of; left out for time",
+        lambda job, *_: None if job.minimize == TIME else job.minimize,
+        read=TIME,
+        extra=True,
+        implied=TIME,
+    )
 
 
 def _memory(estimate: Any, *_: Any) -> dict[str, float]:
@@ -207,7 +222,7 @@ class OtherKeys(Keys):
     plan: Plan = key("its variables", read=GIVEN)
     knobs: Knobs = key("its knobs", read=GIVEN)
     estimate: SureKeys = key("what it costs")
-    slower: Ratio = key("step time over that of the best plan, minus one")
+    slower: Ratio = key("value of what is minimised over that of the best plan, minus one")
 
 
 class FormatKeys(Keys):
@@ -218,23 +233,31 @@ class FormatKeys(Keys):
     plan: Plan | None = key("its variables", read=GIVEN)
     knobs: Knobs = key("its knobs", read=GIVEN)
     estimate: SureKeys | None = key("what it costs")
-    slower: Ratio = key("step time over that of the best plan, minus one")
+    slower: Ratio = key("value of what is minimised over that of the best plan, minus one")
 
 
 class CertificateKeys(Keys):
-    """What was proven."""
+    """What was proven, in values of what is minimised."""
 
-    proven: bool = key("whether no plan is faster", read=GIVEN)
-    lower_bound_s: Seconds = key("no plan is faster", "lower_bound", read=GIVEN)
-    best_s: Seconds | None = key("step time of the plan", lambda proof, *_: _finite(proof.best))
-    gap: Share | None = key("best_s / lower_bound_s - 1", lambda proof, *_: _finite(proof.gap))
+    proven: bool = key("whether no plan is better", read=GIVEN)
+    unit: str = key(
+        "of the values whose keys name none; left out for s",
+        lambda proof, *_: None if proof.unit == SECONDS else proof.unit,
+        extra=True,
+        implied=SECONDS,
+    )
+    lower_bound_s: Seconds = key("no plan is better", "lower_bound", read=GIVEN, valued=True)
+    best_s: Seconds | None = key("value of the plan", lambda proof, *_: _finite(proof.best), valued=True)
+    gap: Share | None = key("best / lower_bound - 1", lambda proof, *_: _finite(proof.gap))
     space: int = key("plans that satisfy every rule but memory", read=GIVEN)
     fitting: int = key("plans of these that fit", read=GIVEN)
     candidates: int = key("plans that CP-SAT read", read=GIVEN)
     held_all: bool = key("whether those are all")
-    knob_bound_s: Seconds = key("no setting of the knobs is faster on any plan", "knob_bound", read=GIVEN)
-    even_split_s: Seconds | None = key("step time of the best even split", lambda proof, *_: _finite(proof.even))
-    layout_gain: Ratio | None = key("even_split_s / best_s - 1")
+    knob_bound_s: Seconds = key("no setting of the knobs is better on any plan", "knob_bound", read=GIVEN, valued=True)
+    even_split_s: Seconds | None = key(
+        "value of the best even split", lambda proof, *_: _finite(proof.even), valued=True
+    )
+    layout_gain: Ratio | None = key("even_split / best - 1")
     band: int = key("plans that could beat the best even split")
     layouts_solved: int = key("plans whose layers CP-SAT assigned", "solved", read=GIVEN)
     layout_given: bool = key("whether the user placed the layers", "given")
@@ -246,7 +269,7 @@ class SafetyKeys(Keys):
     """What --oom-risk costs."""
 
     safe_memory_bytes: Bytes = key("most that a plan may be predicted to reserve", lambda _, of: safe_memory(of.job))
-    cost: Ratio = key("step time over that of the fastest plan that is predicted to fit, minus one")
+    cost: Ratio = key("value over that of the best plan that is predicted to fit, minus one")
     fastest: OtherKeys | None = key("that plan, null where it is the answer", read=GIVEN)
 
 
@@ -293,9 +316,7 @@ class ComparisonKeys(Keys):
 
     pins: str = key("variables pinned", read=GIVEN)
     verdict: str = key("slower, same, faster or infeasible")
-    slower: Ratio | None = key(
-        "step time over that of the answer, minus one", lambda o: o.slower if o.estimate else None
-    )
+    slower: Ratio | None = key("value over that of the answer, minus one", lambda o: o.slower if o.estimate else None)
     plan: Plan | None = key("the plan, where none fits that of least memory")
     estimate: EstimateKeys | None = key("what it costs")
     time_s: dict[str, MoreSeconds] = key("more than the answer, by term", lambda o: {i.term: i.more for i in o.time})

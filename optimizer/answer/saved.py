@@ -15,7 +15,7 @@ from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 
-OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits")  # what the JSON of a job has itself
+OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits", "minimize")  # what the JSON of a job has itself
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
 
 
@@ -44,7 +44,7 @@ class SavedAnswer:
         job: What was asked.
         plan: The best plan.
         knobs: Its knobs.
-        claims: The certificate as far as no other search can find it again, without best and method.
+        claims: The certificate as far as no other search can find it again, without best, method and what is minimised.
         alternatives: The runners-up.
         risked: Whether it states what the risk to go out of memory costs.
         fastest: The fastest plan that is predicted to fit.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Literal, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 import optimizer.catalog.readers.tables as readers
 from optimizer.answer.answer import Certificate
@@ -132,8 +132,12 @@ def written(keys: type[Keys]) -> type[Table]:
     columns = dict[str, Any]()
     for name, (key, hint) in keys.table().items():
         unit = next((f" [{values.unit}]" for values in _values(hint) if values.unit), "")
-        default: Any = ... if not key.extra else None if type(None) in get_args(hint) else ()
-        columns[name] = (_typed(hint, typed), Field(default, description=f"{key.about}{unit}"))
+        optional, kind = type(None) in get_args(hint), _typed(hint, typed)
+        implied = None if optional else 0.0 if key.valued else key.implied
+        default: Any = implied if key.extra or key.valued else ...
+        columns[name] = (kind, Field(default, description=f"{key.about}{unit}"))
+        if key.valued:
+            columns[name.removesuffix("_s")] = (kind, Field(default, description=f"{key.about}, in `unit`"))
     return create_model(keys.__name__, __base__=Table, __doc__=keys.__doc__, **columns)
 
 
@@ -160,7 +164,8 @@ def _read(keys: type[Keys], inside: bool = False) -> Any:
             continue
         kind = _typed(hint, typed)
         field = key.of if isinstance(key.of, str) else name
-        columns[field] = (kind | None if key.read is None else kind, Field(key.read, validation_alias=name))
+        names = AliasChoices(name, name.removesuffix("_s")) if key.valued else name
+        columns[field] = (kind | None if key.read is None else kind, Field(key.read, validation_alias=names))
     table, made = create_model(keys.__name__, __base__=Part, **columns), MADE.get(keys)
     return Annotated[table, AfterValidator(lambda read: made(**dict(read)))] if made else table
 

@@ -60,6 +60,7 @@ class Request:
     limits: Mapping[str, Any]  # fields of optimizer.job.job.Limits
     settings: tuple[str, ...] = ()  # fields of the model, cluster or stack to change, as in "layers=4"
     routing: str = ""  # one of job.stack.ROUTING, or the load of the busiest expert rank over the mean
+    minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
 
 
 def request_of(options: Mapping[str, Any], **others: Any) -> Request:
@@ -145,6 +146,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         dtype=dtype,
         limits=Limits(**limits),
         settings=asked.settings,
+        minimize=request.minimize,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:

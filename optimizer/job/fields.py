@@ -37,6 +37,7 @@ SEARCH = "search"  # how hard the search is; goes with a whole Job too
 STUDY = "study"  # an axis of study files alone
 
 FAST, SIMPLE = "fast", "simple"  # values of `prefer`
+MINIMISED = ("time", "energy", "cost")  # values of `minimize`: modules of optimizer.objectives.minimised
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_SEARCH = 1e7  # s
@@ -301,6 +302,17 @@ _TABLE = (
         default=FAST,
         choices=(FAST, SIMPLE),
     ),
+    Field(
+        name="minimize",
+        kind=CHOICE,
+        group=ANSWER,
+        help=f"What a step takes least of: {', '.join(MINIMISED)}.",
+        placeholder="WHAT",
+        default=MINIMISED[0],
+        choices=MINIMISED,
+        lists="minimize",
+        listed=f"what the best plan takes least of: {', '.join(MINIMISED)}",
+    ),
 )
 FIELDS: Mapping[str, Field] = {field.name: field for field in _TABLE}
 LIMITS: Mapping[str, Field] = {field.limit: field for field in FIELDS.values() if field.limit}
@@ -310,6 +322,6 @@ def of_groups(*groups: str) -> tuple[Field, ...]:
     """The fields of some groups, in the order of the table.
 
     >>> [field.name for field in of_groups(ANSWER)]
-    ['flex', 'prefer']
+    ['flex', 'prefer', 'minimize']
     """
     return tuple(field for field in FIELDS.values() if field.group in groups)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from optimizer.base.errors import InputError
-from optimizer.job.fields import LIMITS
+from optimizer.job.fields import FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
@@ -16,6 +16,7 @@ QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays
 LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
 PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
 EVEN = "even"
+TIME: str = FIELDS["minimize"].default
 # Of going out of memory, of a plan that is predicted to reserve just what is usable.
 EVEN_RISK = LIMITS["oom_risk"].high
 
@@ -55,6 +56,7 @@ class Job:
     dtype: str = "bf16"  # one of DTYPES
     limits: Limits = Limits()
     settings: tuple[str, ...] = ()  # fields that a person changed, as optimizer.catalog.settings has them
+    minimize: str = TIME  # what a plan is best by, a name of optimizer.objectives.minimised.registry
 
     def __post_init__(self) -> None:
         problems = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds
+from optimizer.objectives.minimised.registry import objective
 from optimizer.reports.plan_words import show_gigabytes
 from optimizer.reports.report import Heading, Pairs, Section, Table, columns, section
 from optimizer.reports.terms import label
@@ -44,13 +45,14 @@ def comparison_section(comparison: Comparison) -> Section:
 
 def verdict(comparison: Comparison) -> str:
     """The comparison in one sentence: what it costs most, what it gains most, or what it breaks."""
+    words = objective(comparison.minimize)
     if comparison.verdict == "infeasible":
         names = ", ".join(clash.rule for clash in comparison.broken)
         lean = comparison.estimate
         tail = f"; such a plan of least memory reserves {lean.reserved / GB:.1f} GB and is shown" if lean else ""
         return f"No plan with these pins satisfies every rule ({names}){tail}."
     if comparison.verdict == "same":
-        return "The best plan with these pins is as fast as ours."
+        return f"The best plan with these pins is as {words.good} as ours."
     more = [item for item in comparison.time if item.more > 0]
     less = [item for item in comparison.time if item.more < 0]
     costs = f"costs {_worst(more)}" if more else ""
@@ -58,10 +60,10 @@ def verdict(comparison: Comparison) -> str:
     why = " and ".join(part for part in (costs, gains) if part)
     if comparison.verdict == "faster":
         return (
-            f"The best plan with these pins is {-comparison.slower:.2%} faster: it {why}. "
+            f"The best plan with these pins is {-comparison.slower:.2%} {words.better}: it {why}. "
             "The pins reach where the search did not look, or undo a pin of the job."
         )
-    return f"The best plan with these pins is {comparison.slower:.2%} slower: it {why}."
+    return f"The best plan with these pins is {comparison.slower:.2%} {words.worse}: it {why}."
 
 
 def plans(comparison: Comparison) -> list[tuple[str, ...]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds, show
 from optimizer.constraints.rules.memory import percent
-from optimizer.job.job import EVEN_RISK
+from optimizer.job.job import EVEN_RISK, TIME
+from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.safe_memory import risk_of, safe_memory
 from optimizer.reports.plan_charts import memory_chart, waterfall
 from optimizer.reports.plan_tiles import Budget, tiles
@@ -26,12 +27,12 @@ from optimizer.reports.plan_words import (
     stack_words,
     subject,
 )
-from optimizer.reports.proof_lines import proof_lines, timings
+from optimizer.reports.proof_lines import proof_lines, shown, timings
 from optimizer.reports.report import Pairs, Report, Section, Table, Tiles, Tone, columns, notes, section
 from optimizer.reports.terms import label, largest_first
 
 if TYPE_CHECKING:
-    from optimizer.answer.answer import Alternative, Answer, Format
+    from optimizer.answer.answer import Alternative, Answer, Certificate, Format
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
     from optimizer.objectives.step.estimate import Estimate
@@ -40,7 +41,7 @@ AT_LIMIT = 0.95
 NOTE = "Predicted by mfu-optimizer; figures in brackets are 90 % intervals, not guarantees."
 TONES: Mapping[str, Tone] = {"optimal": "good", "feasible": "open"}
 BARS = columns(" | [text] | [text] | [bar]")
-RUNNERS_UP = columns("[text] | plan ~ | step [text] | MFU [text] | memory [text] | fits [text] | slower [text]")
+RUNNERS_UP = "[text] | plan ~ | step [text] | MFU [text] | memory [text] | fits [text]"
 FORMATS = columns(" | ~ | [text] | [text] | [text]")
 
 
@@ -56,8 +57,8 @@ def plan_report(answer: Answer, assumed: Sequence[str] = (), budget: Budget | No
     plan, estimate, job = answer.plan, answer.estimate, answer.job
     return Report(
         title=headline(answer),
-        subject=(subject(job),),
-        conclusion=(simpler_hint(plan, answer.knobs, answer.simpler),) if plan and answer.simpler else (),
+        subject=(subject(job), *minimised(answer.certificate)),
+        conclusion=(simpler_hint(job, plan, answer.knobs, answer.simpler),) if plan and answer.simpler else (),
         sections=(
             *(_planned(answer, plan, estimate, budget) if plan and estimate else (_conflict(answer),)),
             section("How sure this is", stack_words(job), on="page"),
@@ -70,9 +71,18 @@ def plan_report(answer: Answer, assumed: Sequence[str] = (), budget: Budget | No
     )
 
 
+def minimised(certificate: Certificate | None) -> tuple[str, ...]:
+    """What the plan is best by, in one line; nothing where it is the seconds, which the head line has."""
+    if certificate is None or certificate.minimize == TIME:
+        return ()
+    words = objective(certificate.minimize)
+    value = f": {shown(certificate.best, words.unit)} per step" if certificate.best < float("inf") else ""
+    return (f"minimises {words.label}{value} ({words.about})",)
+
+
 def _planned(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget | None) -> list[Section]:
     job = answer.job
-    proof = proof_lines(answer.certificate, answer.near_ties, estimate.step_time, plan.pp) if answer.certificate else []
+    proof = proof_lines(answer.certificate, answer.near_ties, plan.pp) if answer.certificate else []
     room = f"{estimate.reserved / GB:.1f} of {job.usable_memory / GB:.1f} GB usable per GPU"
     charts = (waterfall(job, estimate), memory_chart(job, plan, estimate))
     return [
@@ -92,7 +102,10 @@ def _planned(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget | No
         section("What binds", limits_table(job, plan, estimate)),
         section(
             "Runners-up of another structure",
-            Table(RUNNERS_UP, [runner_up(job, *ranked) for ranked in enumerate(answer.alternatives, start=2)]),
+            Table(
+                columns(f"{RUNNERS_UP} | {objective_of(job).worse} [text]"),
+                [runner_up(job, *ranked) for ranked in enumerate(answer.alternatives, start=2)],
+            ),
         ),
         section("Other number formats", Table(FORMATS, [_format(other) for other in answer.formats])),
         notes("Proof", proof, on="page"),

@@ -9,6 +9,7 @@ from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import chance_to_fit
@@ -167,12 +168,13 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
     fits = f"{show_gigabytes(estimate.reserved)}, fits with {chance(job, estimate)}"
     if safety is None:
         return fits
+    words = objective_of(job)
     if safety.fastest is None:
-        return f"{fits}; no plan that is predicted to fit is faster"
+        return f"{fits}; no plan that is predicted to fit is {words.better}"
     bold = safety.fastest
     return (
-        f"{fits}, {safety.cost:.1%} slower than the fastest plan that is predicted to fit: {bold.plan.summary()}, "
-        f"{show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
+        f"{fits}, {safety.cost:.1%} {words.worse} than the {words.best} plan that is predicted to fit: "
+        f"{bold.plan.summary()}, {show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
     )
 
 
@@ -181,14 +183,14 @@ def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other:
     room = (estimate.reserved - other.estimate.reserved) / GB
     memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
     spared = spared_words(plan, knobs, other)
-    return f"{other.plan.summary()}: {other.slower:.1%} slower {spared}; {memory} (--prefer simple)"
+    return f"{other.plan.summary()}: {other.slower:.1%} {objective_of(job).worse} {spared}; {memory} (--prefer simple)"
 
 
-def simpler_hint(plan: Plan, knobs: Knobs, other: Alternative) -> str:
+def simpler_hint(job: Job, plan: Plan, knobs: Knobs, other: Alternative) -> str:
     """The same in one line for the top of the report."""
     return (
-        f"{other.slower:.1%} slower, less than runs tell apart, is a simpler plan {spared_words(plan, knobs, other)}: "
-        "--prefer simple"
+        f"{other.slower:.1%} {objective_of(job).worse}, less than runs tell apart, is a simpler plan "
+        f"{spared_words(plan, knobs, other)}: --prefer simple"
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.base.units import seconds
+from optimizer.base.units import seconds, show
+from optimizer.objectives.minimised.registry import objective
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Certificate, NearTies
@@ -13,38 +14,58 @@ if TYPE_CHECKING:
 SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 
 
+def shown(value: float, unit: str) -> str:
+    """A value of an objective for people.
+
+    >>> shown(5.3149, "s"), shown(2.5e9, "J"), shown(12_345.6, "USD"), shown(0.5, "kg")
+    ('5.31 s', '2.5 GJ', '12,346 USD', '0.5 kg')
+    """
+    if unit == "s":
+        return seconds(value)
+    return show(value, unit) if unit == "J" else f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+
+
 def layout_line(certificate: Certificate, pp: int) -> str:
     """What the layout of the layers gains over an even split; on one stage, only what is recomputed may gain."""
     if certificate.best == float("inf") or certificate.given:
         return ""
+    words = objective(certificate.minimize)
     if certificate.layout_gain is None:
         return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
     if certificate.layout_gain < SHOWN_GAIN:
-        known = "as fast as any layout searched" if certificate.proven else "the fastest layout found"
+        known = f"as {words.good} as any layout searched" if certificate.proven else f"the {words.best} layout found"
         return f"An even split of the layers is {known}."
     if pp == 1:
-        gain, even = f"{certificate.layout_gain:.1%}", seconds(certificate.even)
+        gain, even = f"{certificate.layout_gain:.1%}", shown(certificate.even, words.unit)
         return f"Recomputing some of the layers gains {gain} over all of them or none, {even}."
-    return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {seconds(certificate.even)}."
+    even = shown(certificate.even, words.unit)
+    return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {even}."
 
 
-def proof_lines(certificate: Certificate, ties: NearTies, step_time: float, pp: int) -> list[str]:
+def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
-    The proof is about each plan at the best knobs that were found for it; the bound over all knobs is said beside it.
+    The proof is about each plan at its own best knobs; the bound over all knobs stands beside it.
+
+    Args:
+        certificate: what was proven.
+        ties: how many plans come close.
+        pp: stages of the best plan.
     """
+    unit = objective(certificate.minimize).unit
     verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
     lines = [
-        f"{verdict}: lower bound {seconds(certificate.lower_bound)}, best {seconds(certificate.best)}, "
+        f"{verdict}: lower bound {shown(certificate.lower_bound, unit)}, best {shown(certificate.best, unit)}, "
         f"gap {certificate.gap:.2%}, {certificate.space:,} plans in the space."
     ]
     if certificate.method:
         lines.append(certificate.method)
     lines.append(layout_line(certificate, pp))
-    if 0 < certificate.knob_bound <= step_time:
+    if 0 < certificate.knob_bound <= certificate.best:
+        least = shown(certificate.knob_bound, unit)
         lines.append(
-            f"No plan at any setting of the knobs takes less than {seconds(certificate.knob_bound)}: this answer is "
-            f"within {step_time / certificate.knob_bound - 1:.1%} of that bound."
+            f"No plan at any setting of the knobs takes less than {least}: this answer is within "
+            f"{certificate.best / certificate.knob_bound - 1:.1%} of that bound."
         )
     lines.append(ties_line(ties, given=certificate.given))
     return lines

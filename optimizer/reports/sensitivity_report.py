@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.reports.plan_words import job_title, knobs_text, subject
 from optimizer.reports.report import Report, Table, columns, notes, section
 
@@ -30,7 +31,10 @@ def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed:
         title=job_title(base.job),
         subject=(subject(base.job), plan + knobs_text(base.job, base.knobs)),
         sections=(
-            section("What more of each buys, in tokens per second, planned again", tornado(found.effects)),
+            section(
+                f"What more of each buys, in tokens per {objective_of(base.job).per}, planned again",
+                tornado(found.effects),
+            ),
             notes("How the plan moves", moves(found.effects)),
             section(f"Around the best plan: a {found.basin.shape}", rings(found.basin)),
             section("After losing nodes", loss_table(losses)),
@@ -59,7 +63,7 @@ def moves(effects: Sequence[Effect]) -> list[str]:
 
 
 def gain(effect: Effect) -> str:
-    """The relative change of the throughput with its sign."""
+    """The relative change of the tokens for a unit of what is minimised, with its sign."""
     return f"{effect.gain:+.2%}" if abs(effect.gain) >= SMALLEST else "0.00%"
 
 

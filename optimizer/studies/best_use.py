@@ -8,24 +8,28 @@ from dataclasses import dataclass, replace
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import Known, Outlook, outlook
 
 LEAST = 0.75  # of the GPUs that there are: with fewer, no plan makes up for those that stand idle
-NOTICEABLE = 0.005  # of the throughput, below which what was asked for is kept
+NOTICEABLE = 0.005  # of the worth, below which what was asked for is kept
 SMOOTH = (2, 3, 5, 7)  # prime factors of counts that plans divide well
 BATCHES = 3  # other batches tried
 
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """One count and batch that was tried; throughput of all GPUs [tokens/s], 0 without a plan.
+    """One count and batch that was tried.
 
-    That of a job which is neither what was asked for nor the best is only known not to exceed the best.
+    Attributes:
+        job: with that count and batch.
+        worth: tokens that all GPUs train on for a unit of what is minimised, such as a second, 0 without a plan
+            [1/unit]. Of a job which is neither what was asked for nor the best it is only known not to exceed the best.
     """
 
     job: Job
-    throughput: float
+    worth: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class BestUse:
     @property
     def gain(self) -> float:
         """Throughput of the best over that of what was asked for, less one; infinite where that has no plan [1]."""
-        return self.best.throughput / self.asked.throughput - 1.0 if self.asked.throughput else float("inf")
+        return self.best.worth / self.asked.worth - 1.0 if self.asked.worth else float("inf")
 
     @property
     def spare(self) -> int:
@@ -50,13 +54,14 @@ class BestUse:
     def words(self) -> str:
         """The advice in a sentence; "" where what was asked for is kept."""
         mine, theirs = self.best.job, self.asked.job
-        if mine == theirs or not self.best.throughput:
+        if mine == theirs or not self.best.worth:
             return ""
         what = f"{mine.gpus:,} GPUs" if self.spare else f"{theirs.gpus:,} GPUs"
         if mine.global_batch != theirs.global_batch:
             what += f" with {mine.global_batch:,} sequences per step"
         asked = f"{theirs.gpus:,} with {theirs.global_batch:,}"
-        than = f"{self.gain:.1%} more tokens a second than {asked}" if self.asked.throughput else f"{asked} has no plan"
+        more = f"{self.gain:.1%} more tokens a {objective_of(mine).per} than {asked}"
+        than = more if self.asked.worth else f"{asked} has no plan"
         spare = f", and {self.spare:,} spare for failures" if self.spare else ""
         return f"{what}: {than}{spare}"
 
@@ -102,7 +107,7 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
 
 
 def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tuning: Tuning = Tuning()) -> BestUse:
-    """The job of the highest throughput; the first one is what was asked for.
+    """The job of the highest worth; the first one is what was asked for.
 
     Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
     for more than the best so far. A job that cannot be asked about counts as one without a plan.
@@ -115,16 +120,16 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
         on_job()
     rates, known = [0.0] * len(swept), dict[int, Known | None]()
     most = 0.0
-    for index, of_job in sorted(outlooks.items(), key=lambda item: -item[1].throughput):
+    for index, of_job in sorted(outlooks.items(), key=lambda item: -item[1].worth):
         # What was asked for is reported with its own rate.
         least = most if index else 0.0
         assigned = of_job.layouts_beyond(least)
-        rates[index], known[index] = of_job.rate_of(assigned), of_job.known(assigned, least)
+        rates[index], known[index] = of_job.worth_of(assigned), of_job.known(assigned, least)
         most = max(most, rates[index])
-    tried = tuple(Use(job=job, throughput=rate) for job, rate in zip(swept, rates, strict=True))
-    best = max(tried, key=lambda use: use.throughput)
+    tried = tuple(Use(job=job, worth=rate) for job, rate in zip(swept, rates, strict=True))
+    best = max(tried, key=lambda use: use.worth)
     asked = tried[0]
-    if best.throughput <= asked.throughput * (1.0 + NOTICEABLE):
+    if best.worth <= asked.worth * (1.0 + NOTICEABLE):
         best = asked
     return BestUse(asked=asked, best=best, tried=tried, known=known.get(tried.index(best)))
 

@@ -85,6 +85,7 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "device": cluster.device.name,
         "stack": options["stack"] or "",
         "dtype": options["dtype"] or "",
+        "minimize": options["minimize"],
         "limits": content(limits),
         "family": model.family,
     }

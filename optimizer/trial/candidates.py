@@ -104,8 +104,8 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
 
 def _leading(points: Points, limit: float) -> list[int]:
     """Positions of the fastest plan of every structure, and of the fastest of all, none slower than the limit [s]."""
-    order = np.argsort(points.seconds, kind="stable")
-    order = order[points.fits[order] & (points.seconds[order] <= limit)]
+    order = np.argsort(points.values, kind="stable")
+    order = order[points.fits[order] & (points.values[order] <= limit)]
     structures = order[np.sort(firsts(points.plans.take(order)))]
     return list(dict.fromkeys([*structures[: MOST // 4].tolist(), *order.tolist()]))[: MOST // 2]
 

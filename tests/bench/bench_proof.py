@@ -29,4 +29,4 @@ def test_proof_over_the_lattice_of_gpt3(benchmark: BenchmarkFixture, gpt3_job: J
     best = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
     proof = benchmark(prove, job, rules, plans, costs.step_time, fits=fits, hint=best)
     assert proof.proven
-    assert best in proof.band
+    assert best in proof.ties

@@ -165,6 +165,27 @@ DRIVER = """    "driver_memory": Parameter(
         default=0.0, low=0.0, high=8e9, unit="B", meaning="what the driver takes besides its context"
     ),
 """
+OBJECTIVE = '''"""The carbon of a step, at 0.4 kg for a kilowatt-hour."""
+
+from optimizer.objectives.minimised import energy
+from optimizer.objectives.objective import Objective
+
+INTENSITY = 0.4 / 3.6e6  # kg/J
+
+
+def phases(bill):
+    return {phase: INTENSITY * watts for phase, watts in energy.phases(bill).items()}
+
+
+OBJECTIVE = Objective(
+    name="carbon",
+    label="carbon",
+    unit="kg",
+    about="of the energy of a step",
+    rate=lambda job: INTENSITY * energy.watts(job),
+    phases=phases,
+)
+'''
 # By recipe: the text of a new file, or what stands in a file and what then follows it.
 RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
     "An option": {
@@ -222,6 +243,10 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ('    "allreduce": "all_reduce",\n', '    "broadcast": "broadcast",\n'),
         ),
     },
+    "An objective": {
+        "optimizer/objectives/minimised/NAME.py": OBJECTIVE,
+        "optimizer/job/fields.py": (('MINIMISED = ("time", "energy", "cost"', ', "carbon"'),),
+    },
     "A framework": {
         "optimizer/frameworks/NAME/framework.py": FRAMEWORK,
         "optimizer/frameworks/every.py": (
@@ -271,6 +296,7 @@ NAMES = {
     "A rule": "pairs",
     "A cause of slow runs": "checkpoints",
     "A pipeline schedule": "gpipe",
+    "An objective": "carbon",
     **dict.fromkeys(("A framework", "A launch reader", "A log format", "An export"), "quill"),
 }
 PRESETS = {
@@ -298,6 +324,8 @@ from optimizer.frameworks.read import read_files, read_launch
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.render.screen import screen_text
 from optimizer.catalog import device_names, load_cluster, load_model, model_names
 from optimizer.catalog.readers.nccl_tests import _KINDS
 from optimizer.job.stack import Features
@@ -365,6 +393,7 @@ found, broken = plan(**asked), plan(**asked, fix={"tp": 4})
 test_check_equals_post_on_every_plan("dense", 8)
 offered = Features(schedules=("1f1b", "gpipe"))
 piped = plan(small_job(8, features=offered, fixed={"pp": 2, "schedule": "gpipe"}), trials=0)
+least = {name: plan(**asked, minimize=name) for name in ("energy", "carbon")}
 cluster = load_cluster("dgx-chip")
 group = span(cluster, 4, 1)
 kinds = ("broadcast", "all_gather")
@@ -401,6 +430,9 @@ seen = {
     "counts": [len(device_names()), len(model_names())],
     "layers": load_model("own-7b").layers,
     "causes": causes_of_slow_run(),
+    "least": {name: [answer.certificate.best, answer.plan.summary(), answer.status] for name, answer in least.items()},
+    "carbon": least["carbon"].to_dict()["certificate"],
+    "report": screen_text(plan_report(least["carbon"])),
 }
 importlib.import_module("optimizer.job.plan").SCHEDULES += ("forgotten",)
 try:
@@ -506,6 +538,15 @@ def test_a_launch_of_a_framework_is_read_and_edited(copied: dict[str, Any]) -> N
 
 def test_a_log_of_a_framework_is_read(copied: dict[str, Any]) -> None:
     assert copied["logged"] == ["quill", [2.5] * 8]
+
+
+def test_an_objective_is_minimised_and_proven(copied: dict[str, Any]) -> None:
+    (joule, plan, _), (kilogram, same, status) = copied["least"]["energy"], copied["least"]["carbon"]
+    assert (status, same) == ("optimal", plan)
+    assert kilogram == pytest.approx(joule * 0.4 / 3.6e6)
+    assert (copied["carbon"]["unit"], copied["carbon"]["best"]) == ("kg", kilogram)
+    assert copied["carbon"]["lower_bound"] == pytest.approx(kilogram)
+    assert f"minimises carbon: {kilogram:.3g} kg per step (of the energy of a step)" in copied["report"]
 
 
 def test_an_export_is_written_and_alone_for_its_target(copied: dict[str, Any]) -> None:

@@ -11,11 +11,13 @@ import argparse
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from optimizer.answer.answer import Answer
-from optimizer.job.job import Job
+from optimizer.base.errors import InputError
+from optimizer.job.job import TIME, Job
+from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, improved, restrictions, tighter
 from tests.invariants.jobs import random_job
@@ -35,11 +37,15 @@ class Tally:
         self.counts[found.status] += 1
         return found
 
-    def drawn(self, random: Random) -> Answer:
-        """The answer about the first job drawn that has a plan."""
-        while (found := self.answer(random_job(random))).plan is None:
-            pass
-        return found
+    def drawn(self, random: Random, minimize: str = TIME) -> Answer:
+        """The answer about the first job drawn that has a plan, and a price and power where they are minimised."""
+        while True:
+            try:
+                answer = self.answer(replace(random_job(random), minimize=minimize))
+            except InputError:
+                continue
+            if answer.plan is not None:
+                return answer
 
     def hold(self, slower: Answer, faster: Answer, what: str) -> None:
         """Say so where the first is the faster of the two."""
@@ -57,6 +63,13 @@ class Tally:
 def seconds(answer: Answer) -> float:
     """The step of an answer, infinite where nothing fits [s]."""
     return answer.estimate.step_time if answer.estimate else float("inf")
+
+
+def value(answer: Answer) -> float:
+    """What an answer is minimised by, infinite where nothing fits [unit of the objective]."""
+    if answer.plan is None or answer.estimate is None:
+        return float("inf")
+    return value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
 
 
 def told(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
-from tests.invariants.run import Tally, seconds
+from tests.invariants.run import Tally, seconds, value
 
 BROKEN = (9054,)  # once: fewer virtual stages, which were searched better
 
@@ -21,6 +22,27 @@ def test_no_restriction_beats_the_free_answer(seed: int) -> None:
     answer = tally.drawn(random)
     for limits in restrictions(answer, random):
         assert seconds(tally.answer(answer.job.with_limits(**limits))) >= seconds(answer) * (1 - SHARE), limits
+
+
+@pytest.mark.parametrize("minimize", ["energy", "cost"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_restriction_beats_the_free_answer_whatever_is_minimised(seed: int, minimize: str) -> None:
+    random, tally = Random(100 + seed), Tally(patience=5.0)
+    answer = tally.drawn(random, minimize)
+    assert answer.certificate is not None
+    assert answer.certificate.lower_bound <= value(answer) * (1 + 1e-9)
+    for limits in restrictions(answer, random):
+        assert value(tally.answer(answer.job.with_limits(**limits))) >= value(answer) * (1 - SHARE), limits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_other_objective_finds_less_of_what_is_minimised(seed: int) -> None:
+    """The plan of the least energy takes no less time than the fastest, and the fastest no less energy than it."""
+    random, tally = Random(200 + seed), Tally(patience=5.0)
+    thrifty = tally.drawn(random, "energy")
+    fast = tally.answer(replace(thrifty.job, minimize="time"))
+    assert seconds(fast) <= seconds(thrifty) * (1 + SHARE)
+    assert value(thrifty) <= value(replace(fast, job=thrifty.job)) * (1 + SHARE)
 
 
 def test_a_smaller_micro_batch_does_not_beat_a_free_one_where_the_optimizer_is_on_the_host() -> None:

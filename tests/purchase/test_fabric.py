@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from optimizer.answer.answer import Answer
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
+from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.designs.points import Point, Workshop, kept_on_host
 from optimizer.purchase.price.catalogue import host_memory
-from optimizer.purchase.price.fabric import fabric
 from optimizer.purchase.words import vendor_questions
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 

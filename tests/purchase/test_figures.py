@@ -8,6 +8,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
+from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.points import Point, Workshop
@@ -20,7 +21,6 @@ from optimizer.purchase.price.catalogue import (
     rent_offer,
     rented,
 )
-from optimizer.purchase.price.fabric import fabric
 from optimizer.purchase.ranges import Range, combined
 from optimizer.purchase.uncertainty.sensitivity import intervals, tornado
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at

@@ -39,7 +39,13 @@ def comparison(gpt3_plan: Plan, estimate: Estimate) -> Comparison:
     time = {**estimate.time, "tp_communication": 1.5, "bubble": 0.0}
     slower = replace(estimate, time=time, step_time=5.5, mfu=0.438)
     return Comparison(
-        pins="tp=4", verdict="slower", ours=gpt3_plan, our_estimate=estimate, plan=gpt3_plan, estimate=slower
+        pins="tp=4",
+        verdict="slower",
+        ours=gpt3_plan,
+        our_estimate=estimate,
+        plan=gpt3_plan,
+        estimate=slower,
+        slower=0.1,
     )
 
 
@@ -62,7 +68,7 @@ def test_broken_rules_are_listed_with_what_is_enough(comparison: Comparison) -> 
 
 
 def test_a_faster_plan_is_said_to_lie_outside(comparison: Comparison, estimate: Estimate) -> None:
-    faster = replace(comparison, verdict="faster", estimate=replace(estimate, step_time=4.5))
+    faster = replace(comparison, verdict="faster", estimate=replace(estimate, step_time=4.5), slower=-0.1)
     assert "10.00% faster" in verdict(faster)
     assert "where the search did not look" in verdict(faster)
 

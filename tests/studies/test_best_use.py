@@ -63,9 +63,9 @@ def test_the_best_use_is_the_best_of_all_that_were_tried() -> None:
         answer = quick(question)
         rates[question.gpus] = question.tokens / answer.estimate.step_time if answer.estimate else 0.0
     assert found.best.job.gpus == max(rates, key=lambda gpus: rates[gpus])
-    assert found.best.throughput == pytest.approx(max(rates.values()))
-    assert found.asked.throughput == pytest.approx(rates[104])
-    assert all(use.throughput <= max(rates.values()) * (1 + 1e-9) for use in found.tried)
+    assert found.best.worth == pytest.approx(max(rates.values()))
+    assert found.asked.worth == pytest.approx(rates[104])
+    assert all(use.worth <= max(rates.values()) * (1 + 1e-9) for use in found.tried)
     assert found.spare == 104 - found.best.job.gpus > 0
     assert f"{found.spare} spare" in found.words()
 

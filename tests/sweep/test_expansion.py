@@ -54,6 +54,13 @@ def test_a_job_of_two_scenarios_is_planned_once_under_both_names(tmp_path: Path)
     assert [task.scenario for task in found] == ["a", "a, b"] * 4
 
 
+def test_objectives_are_an_axis(tmp_path: Path) -> None:
+    tasks = expand(tmp_path, STUDY.replace("[64, 128, 256]", "64") + 'minimize = ["time", "cost"]\n')
+    assert len(tasks) == 2 * 2 * 2 * 2 == len({task.key for task in tasks})
+    assert [task.job and task.job.minimize for task in tasks[:4]] == ["time", "cost", "time", "cost"]
+    assert [task.asked.get("minimize") for task in tasks[:2]] == [None, "cost"]
+
+
 def test_a_batch_in_tokens_gives_the_sequences(tmp_path: Path) -> None:
     found = expand(tmp_path, STUDY.replace("global_batches = 512", "tokens_per_batch = 4194304"))
     assert {(task.asked["seq_len"], task.asked["global_batch"]) for task in found} == {(2048, 2048), (4096, 1024)}

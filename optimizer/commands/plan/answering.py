@@ -11,6 +11,7 @@ from optimizer.commands.plan.best_use import best_use_of, hinted
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.values import ANY, storage_url
 from optimizer.job.fields import SIMPLE
+from optimizer.objectives.minimised.registry import objective_of
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -69,12 +70,12 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
     """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
     from optimizer.search.plan.simplicity import NOISE, held_to
 
-    other = answer.simpler
+    other, words = answer.simpler, objective_of(answer.job)
     if other is None:
-        near = f"no plan within {NOISE:.0%} of the fastest has fewer moving parts (--prefer)"
+        near = f"no plan within {NOISE:.0%} of the {words.best} has fewer moving parts (--prefer)"
         return answer, (near,) if answer.plan else ()
     why = (
-        f"the fewest moving parts within {NOISE:.0%} of the fastest plan, {other.slower:.1%} slower than it: every "
-        "variable is pinned as in that plan (--prefer)"
+        f"the fewest moving parts within {NOISE:.0%} of the {words.best} plan, {other.slower:.1%} {words.worse} than "
+        "it: every variable is pinned as in that plan (--prefer)"
     )
     return search(held_to(answer.job, other.plan)), (why,)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.waiting import progress
+from optimizer.objectives.minimised.registry import objective_of
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 HINTS = 2  # other counts tried for a hint
 ODD = 9  # odd part of a count from which on it may divide badly
-WORTH = 0.01  # of the throughput, from which on a hint is given
+NOTICEABLE = 0.01  # of the worth, from which on a hint is given
 
 
 def best_use_of(
     request: Request, at_most: bool, flex: float | None, tuning: Tuning
 ) -> tuple[Job, tuple[str, ...], Known | None]:
-    """The job of the highest throughput on at most so many GPUs, with a batch that may move by a share.
+    """The job of the highest worth on at most so many GPUs, with a batch that may move by a share.
 
     The sentences on what was assumed say what was chosen, and what was tried; last what the planner need not look for
     again.
@@ -43,7 +44,8 @@ def best_use_of(
     with progress("counts and batches", None) as step:
         found = best_use(jobs(), step, tuning)
     if found.best.job == asked:
-        said = f"the {asked.gpus:,} GPUs and batch asked for: none of {len(found.tried)} others tried is faster"
+        others = f"none of {len(found.tried)} others tried is {objective_of(asked).better}"
+        said = f"the {asked.gpus:,} GPUs and batch asked for: {others}"
         return asked, (*assumed, said), found.known
     _, again = job_of(replace(request, gpus=found.best.job.gpus))
     return found.best.job, (*again, found.words()), found.known
@@ -60,12 +62,21 @@ def hinted(answer: Answer, request: Request) -> Answer:
     jobs = [found for count in others if (found := _on(replace(request, dtype=job.dtype), count)) is not None]
     if not jobs:
         return answer
-    mine = Use(job=job, throughput=job.tokens / answer.estimate.step_time if answer.estimate else 0.0)
-    best = max(best_use(jobs).tried, key=lambda use: use.throughput)
-    if best.throughput <= mine.throughput * (1.0 + WORTH):
+    mine = Use(job=job, worth=_worth(answer))
+    best = max(best_use(jobs).tried, key=lambda use: use.worth)
+    if best.worth <= mine.worth * (1.0 + NOTICEABLE):
         return answer
     words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
     return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
+
+
+def _worth(answer: Answer) -> float:
+    """Tokens for a unit of what is minimised, 0 without a plan [1/unit]."""
+    from optimizer.search.plan.alternatives import value_of
+
+    if answer.plan is None or answer.estimate is None:
+        return 0.0
+    return answer.job.tokens / value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
 
 
 def _on(request: Request, gpus: int) -> Job | None:

@@ -45,7 +45,7 @@ A study is a TOML file; each key takes one value or a list:
     dtypes = ["bf16", "fp8"]
     stacks = "megatron-core"
     bubble_ceiling, hbm_limit, max_tp, max_micro_batch, max_vpp, fix,
-    oom_risk, time_limit, seed                      # as the options
+    oom_risk, minimize, time_limit, seed            # as the options
     fix = ["", "layout=even", "tp=8,pp=4"]
     trials = 8                            # on the knobs; 0: a grid alone
     token_budget = 15e12                  # of the whole run: days, cost

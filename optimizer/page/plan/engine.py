@@ -13,14 +13,14 @@ from optimizer.reports.plan_tiles import Budget
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer
-    from optimizer.search.plan.found import Found
+    from optimizer.search.plan.unproven import Unproven
 
 KEPT = 64  # answers
 HELD = 2**17  # plans of the searches that are kept: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
 
 
-_kept: OrderedDict[PlanQuestion, tuple[Found, tuple[str, ...]]] = OrderedDict()
+_kept: OrderedDict[PlanQuestion, tuple[Unproven, tuple[str, ...]]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +60,10 @@ def _planned(asked: PlanQuestion, whole: bool) -> tuple[Answer, tuple[str, ...]]
     return proven(found, priced_risk=whole), assumed
 
 
-def _found(asked: PlanQuestion) -> tuple[Found, tuple[str, ...]]:
+def _found(asked: PlanQuestion) -> tuple[Unproven, tuple[str, ...]]:
     """What a search found, kept for its proof: the newest searches, as many as hold HELD plans in all."""
     from optimizer.search.lattice.oracle import Tuning
-    from optimizer.search.plan.found import search
+    from optimizer.search.plan.unproven import search
 
     if asked in _kept:
         _kept.move_to_end(asked)

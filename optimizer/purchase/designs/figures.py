@@ -9,6 +9,9 @@ from typing import Any
 from optimizer.base.units import GB
 from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import Offer
+from optimizer.catalog.whole import Lot, whole
+from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
+from optimizer.objectives.power import PowerCurve, StepEnergy, step_energy
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.purchase.campaign import Campaign, Design, Run
 from optimizer.purchase.price.batch_size import critical_batch, tokens_needed
@@ -26,11 +29,8 @@ from optimizer.purchase.price.catalogue import (
     rent_offer,
 )
 from optimizer.purchase.price.checkpoint import Checkpoint
-from optimizer.purchase.price.energy import PowerCurve, StepEnergy, step_energy
-from optimizer.purchase.price.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
 from optimizer.purchase.price.run_cost import GPUS_PER_NODE, committed_cost, wall_time
 from optimizer.purchase.price.spares import waiting
-from optimizer.purchase.price.whole import Lot, whole
 
 J_PER_KWH = 3.6e6
 USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}

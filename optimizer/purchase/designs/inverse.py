@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from optimizer.base.errors import InputError
+from optimizer.objectives.money import break_even, parity_price, running_cost
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.designs.figures import ownership
 from optimizer.purchase.designs.front import worst_excess
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.price.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
-from optimizer.purchase.price.money import break_even, parity_price, running_cost
 
 FEWEST, MOST = 8, 262_144
 

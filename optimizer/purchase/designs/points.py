@@ -11,12 +11,12 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.layer.cost import keeps_there
+from optimizer.objectives.power import capped_slowdown
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_room import on_host
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.designs.figures import Figures, figures
 from optimizer.purchase.price.catalogue import host_memory, paid, power_curve, price_row
-from optimizer.purchase.price.energy import capped_slowdown
 from optimizer.purchase.price.spares import cheapest_count
 from optimizer.studies.best_use import batches_near
 

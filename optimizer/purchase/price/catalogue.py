@@ -8,14 +8,14 @@ from functools import lru_cache
 from math import ceil
 
 from optimizer.base.errors import InputError
-from optimizer.catalog.economics import Price, default_price, find_price
+from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import RENTS, Offer
+from optimizer.catalog.whole import Lot, whole
+from optimizer.objectives import power
+from optimizer.objectives.network.fabric import PORT, Fabric, fabric
+from optimizer.objectives.power import PowerCurve
 from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.price.energy import PowerCurve, switch_power
-from optimizer.purchase.price.fabric import PORT, Fabric, fabric
-from optimizer.purchase.price.whole import Lot, whole
 
-REFERENCE_CURVE = "h200"
 LARGE_DOMAIN = 16
 
 
@@ -30,29 +30,16 @@ def power_curve(design: Design, values: Mapping[str, float]) -> PowerCurve:
 
 @lru_cache(maxsize=1024)
 def _usual_curve(design: Design) -> PowerCurve:
-    device, limit = design.cluster.device, power_limit(design)
-    floor, slope = (find_price(f"power_{part}", device.name, REFERENCE_CURVE) for part in ("floor", "slope"))
-    if floor is None or slope is None:
-        raise InputError(f"presets/prices.csv has no power curve of {REFERENCE_CURVE}; add power_floor and power_slope")
-    switch = find_price("switch_power", "infiniband-ndr")
-    network = float(switch_power(switch.value, fabric_of(design).switches, design.gpus)) if switch else 0.0
-    return PowerCurve(
-        limit=limit,
-        floor=floor.value,
-        slope=slope.value,
-        host=0.0,
-        network=network,
-        measured=floor.name == device.name,
-    )
+    return power.power_curve(design.cluster.device, power_limit(design), fabric_of(design).switches, design.gpus)
 
 
 def power_limit(design: Design) -> float:
-    """Power limit of one GPU or chip [W]: the vendor's, else what prices.csv derives. InputError without either."""
+    """Power limit of one GPU or chip [W]. Raises InputError where it is not known."""
     device = design.cluster.device
-    derived = find_price("power_limit", device.name)
-    if not device.power and derived is None:
+    limit = power.power_limit(device)
+    if limit is None:
         raise InputError(f"the power of {device.name} is not known; leave it out of --hardware")
-    return device.power or (derived.value if derived else 0.0)
+    return limit
 
 
 def idle_power(design: Design, values: Mapping[str, float]) -> float:
@@ -141,11 +128,7 @@ def price_row(campaign: Campaign, design: Design) -> Offer:
 
 def provisioned_power(design: Design) -> float:
     """Rated power of one GPU with its share of the server or rack [W]."""
-    cluster = design.cluster
-    rated = find_price("node_power_max", cluster.name) or find_price("rack_power_max", cluster.name)
-    if rated is not None:
-        return rated.value / _gpus_of(rated, cluster.gpus_per_node)
-    return power_limit(design) * default_price("server_to_chip_power").value
+    return power.provisioned_power(design.cluster, power_limit(design))
 
 
 def rented(campaign: Campaign, design: Design) -> Lot:
@@ -184,9 +167,3 @@ def racks(design: Design) -> int:
     if is_rack(design):
         return ceil(design.gpus / (design.scale_up or design.cluster.scale_up_size))
     return ceil(design.gpus / design.cluster.gpus_per_node / default_price("nodes_per_rack").value)
-
-
-def _gpus_of(price: Price, otherwise: int) -> int:
-    """GPUs that one figure covers: the number in its scope, such as "per rack of 72 GPUs"."""
-    number = next((word for word in price.scope.split() if word.isdecimal()), "")
-    return int(number) if number else otherwise

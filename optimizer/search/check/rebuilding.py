@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
 from optimizer.answer.keys import ExplainedKeys
-from optimizer.answer.saved import SavedAnswer
+from optimizer.answer.saved import SavedAnswer, SavedPlan
 from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
@@ -26,7 +28,7 @@ from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import Bounds
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import bounds_of
-from optimizer.search.plan.alternatives import flags, near_ties
+from optimizer.search.plan.alternatives import flags, near_ties, value_of
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
 from optimizer.search.plan.simplicity import simpler_than
@@ -64,6 +66,14 @@ class Searched:
         return priced(self.job, self.plan, self.knobs) if self.plan else None
 
     @cached_property
+    def value(self) -> float:
+        """What the plan is minimised by, infinite without one [unit of the objective]."""
+        if self.plan is None or self.estimate is None:
+            return NOWHERE
+        with np.errstate(over="ignore", invalid="ignore"):
+            return value_of(self.job, possible(self.job, self.plan), self.knobs, self.estimate)
+
+    @cached_property
     def space(self) -> Space:
         """Every plan of the lattice, priced once."""
         return Space(self.job, structural(self.job))
@@ -80,14 +90,14 @@ class Searched:
             return NO_BOUNDS
         if self.job.layout_given:
             return replace(NO_BOUNDS, knob_bound=self.swept.knob_bound)
-        return bounds_of(self.job, self.space, self.tuning, self._even, self.estimate.step_time)
+        return bounds_of(self.job, self.space, self.tuning, self._even, self.value)
 
     @cached_property
     def _even(self) -> float:
-        """Step time of the best even split [s], infinite where none fits or the layout was given."""
+        """Value of the best even split [unit of the objective], infinite where none fits or the layout was given."""
         points = self.swept.points
         even = best_even(self.job, points) if points and not self.job.layout_given else None
-        return even.seconds if even else NOWHERE
+        return even.value if even else NOWHERE
 
     @cached_property
     def fits(self) -> bool:
@@ -104,7 +114,7 @@ class Searched:
             swept = replace(swept, space=claims.space, fitting=claims.fitting, ideal=ideal)
         if self.estimate is None:
             return without_plan(self.job, replace(swept, complete=claims.proven))
-        best = self.estimate.step_time
+        best = self.value
         if self.cut_short:
             return unfinished(self.job, swept, best)
         certificate = Certificate(
@@ -119,6 +129,7 @@ class Searched:
             band=self.bounds.band,
             solved=claims.solved,
             given=self.job.layout_given,
+            minimize=self.job.minimize,
         )
         return described(self.job, certificate)
 
@@ -145,7 +156,7 @@ class Rebuilt:
 
 
 def rebuilt(saved: SavedAnswer) -> Rebuilt:
-    """Everything that a saved answer states, found again.
+    """Everything that a saved answer states, worked out again.
 
     Raises InputError for pins, of the job or of a comparison, that no plan can have.
     """
@@ -164,8 +175,8 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
         seed=saved.seed,
     )
     if main.plan and main.estimate and main.swept.points:
-        ties = near_ties(main.swept.points, main.plan, main.estimate.step_time, answer.alternatives)
-        simpler = simpler_than(saved.job, main.swept.points, main.plan, main.knobs, main.estimate.step_time)
+        ties = near_ties(main.swept.points, main.plan, main.value, answer.alternatives)
+        simpler = simpler_than(saved.job, main.swept.points, main.plan, main.knobs, main.value)
         answer = replace(answer, near_ties=ties, simpler=simpler)
     if others:
         order = saved.claims.by_format if saved.claims else ()
@@ -207,27 +218,28 @@ def _conflict(saved: SavedAnswer, main: Searched) -> tuple[Clash, ...]:
 def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]:
     if main.estimate is None:
         return ()
-    found = [(other, priced(main.job, other.plan, other.knobs)) for other in saved.alternatives]
-    best = main.estimate.step_time
-    return tuple(
-        Alternative(
-            plan=other.plan, knobs=other.knobs, estimate=estimate, slower=max(0.0, estimate.step_time / best - 1)
-        )
-        for other, estimate in found
-    )
+    return tuple(replace(other, slower=max(0.0, other.slower)) for other in _beside(main, saved.alternatives))
 
 
 def _fastest(saved: SavedAnswer, main: Searched) -> Alternative | None:
     other = saved.fastest
     if main.estimate is None or other is None:
         return None
-    estimate = priced(main.job, other.plan, other.knobs)
-    slower = estimate.step_time / main.estimate.step_time - 1
-    return Alternative(plan=other.plan, knobs=other.knobs, estimate=estimate, slower=slower)
+    return next(iter(_beside(main, (other,))))
+
+
+def _beside(main: Searched, others: Iterable[SavedPlan]) -> Iterator[Alternative]:
+    """Plans beside the best with their prices, and by how much each is worse."""
+    for other in others:
+        it = replace(main, plan=other.plan, knobs=other.knobs)
+        if it.estimate is not None:
+            yield Alternative(
+                plan=other.plan, knobs=other.knobs, estimate=it.estimate, slower=it.value / main.value - 1
+            )
 
 
 def _format(other: Searched, main: Searched) -> Format:
-    slower = other.estimate.step_time / main.estimate.step_time - 1 if other.estimate and main.estimate else 0.0
+    slower = other.value / main.value - 1 if other.estimate and main.estimate else 0.0
     return Format(
         dtype=other.job.dtype,
         status=status_of(other.certificate),
@@ -244,12 +256,12 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
         return {}
     others = tuple(replace(other, plan=possible(answer.job, other.plan)) for other in answer.alternatives)
     answer = replace(answer, plan=possible(answer.job, answer.plan), alternatives=others)
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     if "explain" in saved.document and answer.plan:
-        found["explain"] = [ExplainedKeys.of(term) for term in explain(answer.job, answer.plan, answer.knobs)]
+        sections["explain"] = [ExplainedKeys.of(term) for term in explain(answer.job, answer.plan, answer.knobs)]
     if saved.pins and answer.plan:
-        found["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
+        sections["why_not"] = why_not(answer.job, answer, pins_of(saved.pins)).to_dict()
     if "robust" in saved.document:
         steady = robustness(answer)
-        found |= {"robust": steady.to_dict()} if steady else {}
-    return found
+        sections |= {"robust": steady.to_dict()} if steady else {}
+    return sections

@@ -1,4 +1,4 @@
-"""An answer checked without a solver: every rule in plain Python, every value found again, the bound by exhaustion."""
+"""An answer checked without a solver: every rule in plain Python, every value again, the bound by exhaustion."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from optimizer.answer.saved import SavedAnswer
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
 from optimizer.search.check.cut_short import is_cut_short
-from optimizer.search.check.plan_rules import Finding, priced, rule_findings
+from optimizer.search.check.plan_rules import Finding, possible, priced, rule_findings
 from optimizer.search.check.rebuilding import Searched, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
-from optimizer.search.lattice.oracle import fold
-from optimizer.search.plan.alternatives import runners_up, structure
+from optimizer.search.lattice.oracle import Sweep, fold
+from optimizer.search.plan.alternatives import runners_up, structure, value_of
 from optimizer.search.plan.safety import at_even_risk
 
 # Places that are not compared, and why.
@@ -31,7 +32,10 @@ UNCHECKED = {
     "certificate.candidates": "how many plans CP-SAT read: its run was not repeated",
     "certificate.layouts_solved": "of how many plans layouts were searched: that was not repeated",
 }
-UNPROVEN = {"certificate.lower_bound_s": "CP-SAT's bound of a search that was cut short; the gap follows from it"}
+UNPROVEN = dict.fromkeys(
+    ("certificate.lower_bound_s", "certificate.lower_bound"),
+    "CP-SAT's bound of a search that was cut short; the gap follows from it",
+)
 CUT_SHORT = dict.fromkeys(
     ("certificate.space", "certificate.fitting", "certificate.method", "near_ties"),
     "how many plans were priced before the time was over",
@@ -51,7 +55,7 @@ ONLY_SEARCHED = "only their search has compared these; bounds over every layout 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was found about one plan, its price in this version, and what could not be checked: place and reason.
+    """What a check says of one plan, its price in this version, and what could not be checked: place and reason.
 
     `plan` and `estimate` are None for an answer that there is no plan. `rules` are about the plan, `claims` about what
     was stated beside it; `agreeing` counts the values that are as this version finds them, by part of the answer.
@@ -96,22 +100,22 @@ def verify(saved: SavedAnswer) -> Verification:
         return Verification(job=job, plan=plan, estimate=estimate, rules=rules)
     # A plan that breaks rules may be of any size: what overflows is a value that does not agree.
     with np.errstate(all="ignore"):
-        found = rebuilt(saved)
-        main, *others = found.searches
-        claims = [*_of_search(main), *_of_alternatives(main, found.alternatives), *_of_safety(main, found.safety)]
+        again = rebuilt(saved)
+        main, *others = again.searches
+        claims = [*_of_search(main), *_of_alternatives(main, again.alternatives), *_of_safety(main, again.safety)]
         for number, other in enumerate(others):
             claims += _of_format(main, other, f"formats[{number}]")
     skipped, left = dict(UNCHECKED), GIVEN
-    for item in found.searches:
+    for item in again.searches:
         skipped |= CUT_SHORT if item.cut_short else {} if item.claims.proven else UNPROVEN
         if not item.cut_short and (count := item.bounds.undecided):
             left = left | {f"layouts of {count:,} plans in {item.job.dtype}": ONLY_SEARCHED}
     if is_cut_short(saved.document.get("conflict")):
         left = left | CLASHES
-    wrong = tuple(disagreements(saved.document, found.document, skipped))
+    wrong = tuple(disagreements(saved.document, again.document, skipped))
     off = {finding.name.partition(".")[0].partition("[")[0] for finding in wrong}
     agreeing = {
-        name: leaves(part) for name, part in found.document.items() if name not in (*off, *skipped) and leaves(part)
+        name: leaves(part) for name, part in again.document.items() if name not in (*off, *skipped) and leaves(part)
     }
     return Verification(
         job=job,
@@ -133,18 +137,23 @@ def _of_search(item: Searched) -> Iterator[Finding]:
             reason = f"{swept.space:,} plans satisfy the rules but memory, {fitting}"
             yield Finding(name=f"{label}: no plan", holds=not item.fits, reason=reason)
         return
-    fastest = float(swept.points.seconds[swept.best]) if swept.points is not None and swept.best >= 0 else np.inf
+    even, objective = _best_even(swept), objective_of(item.job)
     yield Finding(
         name=f"{label}: bound",
-        holds=claims.lower_bound <= fastest * (1 + TOLERANCE),
-        reason=f"no plan that fits may be faster than {claims.lower_bound:.6g} s; the fastest of {swept.space:,}, "
-        f"evenly split, takes {fastest:.6g} s",
+        holds=claims.lower_bound <= even * (1 + TOLERANCE),
+        reason=f"no plan that fits may be {objective.better} than {claims.lower_bound:.6g} {objective.unit}; "
+        f"the {objective.best} of {swept.space:,}, evenly split, takes {even:.6g} {objective.unit}",
     )
+
+
+def _best_even(swept: Sweep) -> float:
+    """Value of the best plan of a sweep, infinite without one [unit of the objective]."""
+    return float(swept.points.values[swept.best]) if swept.points is not None and swept.best >= 0 else np.inf
 
 
 def _of_alternatives(main: Searched, others: tuple[Alternative, ...]) -> Iterator[Finding]:
     """Whether every runner-up keeps the rules, in its place, and none of another structure was passed over."""
-    times = [other.estimate.step_time for other in others]
+    values = _values(main, others)
     seen = {structure(main.plan)} if main.plan else set()
     for number, other in enumerate(others):
         place = f"alternatives[{number}]"
@@ -152,45 +161,52 @@ def _of_alternatives(main: Searched, others: tuple[Alternative, ...]) -> Iterato
         if structure(other.plan) in seen:
             yield Finding(name=place, holds=False, reason="is of the structure of one before it")
         seen.add(structure(other.plan))
-        if number and times[number] < times[number - 1] * (1 - TOLERANCE):
-            yield Finding(name=place, holds=False, reason="is faster than the one before it")
-    if main.plan and times and (missing := _missing(main, main.plan, others)):
-        yield Finding(name="alternatives", holds=False, reason=f"without {missing.summary()}, faster than the slowest")
+        if number and values[number] < values[number - 1] * (1 - TOLERANCE):
+            yield Finding(name=place, holds=False, reason=f"is {objective_of(main.job).better} than the one before it")
+    if main.plan and values and (missing := _missing(main, main.plan, others)):
+        reason = f"without {missing.summary()}, {objective_of(main.job).better} than the slowest"
+        yield Finding(name="alternatives", holds=False, reason=reason)
 
 
 def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
     """Whether the plan that is only predicted to fit keeps the other rules, and is faster than every even split."""
     if safety is None or main.estimate is None:
         return
-    bold, fastest = at_even_risk(main.job), safety.fastest
-    claimed = fastest.estimate.step_time if fastest else main.estimate.step_time
+    bold, fastest, objective = at_even_risk(main.job), safety.fastest, objective_of(main.job)
+    (claimed,) = _values(main, (fastest,)) if fastest else (main.value,)
     if fastest:
         yield from _broken(bold, fastest.plan, fastest.knobs, "safety.fastest")
     swept = fold(bold, (replace(bill, job=bold) for bill in main.space), main.tuning)
-    even = float(swept.points.seconds[swept.best]) if swept.points is not None and swept.best >= 0 else np.inf
+    even = _best_even(swept)
     yield Finding(
         name="safety",
-        holds=claimed <= min(even, main.estimate.step_time) * (1 + TOLERANCE),
-        reason=f"the fastest plan that is predicted to fit takes {claimed:.6g} s; the fastest of {swept.space:,}, "
-        f"evenly split, takes {even:.6g} s",
+        holds=claimed <= min(even, main.value) * (1 + TOLERANCE),
+        reason=f"the {objective.best} plan that is predicted to fit takes {claimed:.6g} {objective.unit}; the "
+        f"{objective.best} of {swept.space:,}, evenly split, takes {even:.6g} {objective.unit}",
     )
 
 
+def _values(main: Searched, others: tuple[Alternative, ...]) -> list[float]:
+    """What plans beside the best are minimised by [unit of the objective]."""
+    return [value_of(main.job, possible(main.job, other.plan), other.knobs, other.estimate) for other in others]
+
+
 def _missing(main: Searched, best: Plan, others: tuple[Alternative, ...]) -> Plan | None:
-    """An even split of a structure that is not listed, yet faster than the slowest that is."""
+    """An even split of a structure that is not listed, yet better than the last that is."""
     points = main.swept.points
     if points is None:
         return None
     listed = {structure(other.plan) for other in others}
-    slowest = others[-1].estimate.step_time * (1 - TOLERANCE)
+    last = _values(main, others[-1:])[0] * (1 - TOLERANCE)
     for position in runners_up(points, best, len(points.plans)):
-        if points.seconds[position] >= slowest:
+        if points.values[position] >= last:
             break
         plan = with_assigned_layers(main.job, points.plans.plan(position))
         if structure(plan) in listed:
             continue
-        estimate = priced(main.job, plan, knobs_at(points.knobs, position))
-        if estimate.reserved <= safe_memory(main.job) and estimate.step_time < slowest:
+        knobs = knobs_at(points.knobs, position)
+        estimate = priced(main.job, plan, knobs)
+        if estimate.reserved <= safe_memory(main.job) and value_of(main.job, plan, knobs, estimate) < last:
             return plan
     return None
 
@@ -201,8 +217,8 @@ def _of_format(main: Searched, other: Searched, place: str) -> Iterator[Finding]
     if other.plan is None or other.estimate is None:
         return
     yield from _broken(other.job, other.plan, other.knobs, place)
-    if main.estimate is None or other.estimate.step_time < main.estimate.step_time * (1 - TOLERANCE):
-        yield Finding(name=place, holds=False, reason="is faster than the best")
+    if main.estimate is None or other.value < main.value * (1 - TOLERANCE):
+        yield Finding(name=place, holds=False, reason=f"is {objective_of(main.job).better} than the best")
 
 
 def _broken(job: Job, plan: Plan, knobs: Knobs, place: str) -> Iterator[Finding]:

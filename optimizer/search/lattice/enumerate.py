@@ -168,13 +168,13 @@ def _join(
 def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:
     """Rows whose product divides a number into at most so many parts, once for each of the numbers, and the parts."""
     step = max(1, PAIRS // len(numbers))
-    found, parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    dividing, parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for start in range(0, len(products), step):
         some = products[start : start + step, None]
         rows, which = np.nonzero((numbers % some == 0) & (numbers <= most * some))
-        found.append(start + rows)
+        dividing.append(start + rows)
         parts.append(numbers[which] // products[start + rows])
-    return np.concatenate(found), np.concatenate(parts)
+    return np.concatenate(dividing), np.concatenate(parts)
 
 
 def _replicas(job: Job, columns: Columns) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.linear_stage import stage_memory
@@ -37,13 +38,16 @@ STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optun
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The best settings of each plan, the step time that it reaches with them [s], and whether it then fits.
+    """The best settings of each plan.
 
-    `knobs` holds one entry per plan.
+    Attributes:
+        knobs: one entry per plan.
+        values: that each plan reaches with them [unit of the objective].
+        fits: whether it then fits in memory.
     """
 
     knobs: KnobColumns
-    seconds: FloatArray
+    values: FloatArray
     fits: BoolArray
 
 
@@ -63,7 +67,7 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
 
 
 def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
-    """The fastest settings of every plan of a bill.
+    """The best settings of every plan of a bill, by the seconds that they change: no objective weighs those otherwise.
 
     As much of the optimizer state is on the host as memory asks for; the other settings are those that are best with
     none of it there, so that they hang on no memory. `study` is the URL of an Optuna storage to keep the trials in.
@@ -75,8 +79,8 @@ def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = Non
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
     knobs = replace(spot.knobs(place), offload=offload)
-    seconds = Step(bill=bill, stages=stages, knobs=knobs).seconds
-    return Tuned(knobs=knobs, seconds=seconds, fits=fits & held(bill, knobs))
+    values = objective_of(bill.job).value(bill, knobs, Step(bill=bill, stages=stages, knobs=knobs).seconds)
+    return Tuned(knobs=knobs, values=values, fits=fits & held(bill, knobs))
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:
@@ -131,10 +135,10 @@ class _Spot:
         bucket, share = (low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True))
         job, zero = self.bill.job, np.zeros_like(bucket)
         whole = job.stack.features.grad_bytes
-        found = {"bucket": np.round(bucket / whole) * whole, "comm_sm_share": _whole_sms(job, share)}
-        for name in found.keys() - set(job.stack.features.settable):
-            found[name] = zero + getattr(Knobs(), name)
-        return KnobColumns(**found, offload=zero)
+        settings = {"bucket": np.round(bucket / whole) * whole, "comm_sm_share": _whole_sms(job, share)}
+        for name in settings.keys() - set(job.stack.features.settable):
+            settings[name] = zero + getattr(Knobs(), name)
+        return KnobColumns(**settings, offload=zero)
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""

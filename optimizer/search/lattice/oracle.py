@@ -15,6 +15,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
 from optimizer.objectives.step.host_room import held, most_offload
@@ -26,7 +27,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import NAMES, at_most_offload, columns, joined_knobs, needed_offload, taken, tuned
 
 BAND = 0.05
-FASTEST = 100
+FASTEST = 100  # best plans that are left whatever their bounds
 HELD = 20_000  # most plans of a lattice that CP-SAT is given whole: it then takes some 0.2 s
 SLICE = 256  # plans that are tuned together
 MOST_TUNED = 1024  # plans within BAND of the best that get settings of their own, besides all that could be it
@@ -45,13 +46,18 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Priced plans in lattice order, evenly split: step time of each [s] at its own `knobs`, and whether it fits.
+    """Priced plans in lattice order, evenly split.
 
-    least: a time that no setting of the knobs beats [s].
+    Attributes:
+        bill: the plans, and what their layers cost.
+        values: of the objective, at each plan's own knobs [unit of the objective].
+        least: values that no setting of the knobs beats [unit of the objective].
+        fits: whether each fits in memory.
+        knobs: of each plan.
     """
 
     bill: Bill
-    seconds: FloatArray
+    values: FloatArray
     least: FloatArray
     fits: BoolArray
     knobs: KnobColumns
@@ -65,7 +71,7 @@ class Points:
         """Some of the points."""
         return Points(
             bill=self.bill.take(index),
-            seconds=self.seconds[index],
+            values=self.values[index],
             least=self.least[index],
             fits=self.fits[index],
             knobs=taken(self.knobs, index),
@@ -74,13 +80,17 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What the oracle saw. `points` keeps every plan that could be the best at some setting of the knobs, the fastest
-    plans, and the best of every structure, or where layouts are given every plan for CP-SAT to hold; `best` is the
-    position of the optimum in it, or -1.
+    """What the oracle saw. `points` keeps every plan that could be the best at some setting of the knobs, the best
+    plans, and the best of every structure, or where layouts are given every plan for CP-SAT to hold.
 
-    `space` plans were priced and `fitting` of them fit, with as much of the optimizer state on the host as it takes;
-    `complete` says that none was left out. `ideal` is the step time at an MFU of 1 [s], `knob_bound` a time that no
-    setting of the knobs beats on any plan priced [s].
+    Attributes:
+        points: the plans that are left, None where there are none.
+        best: position of the optimum in them, or -1.
+        space: plans that were priced [1].
+        fitting: those that fit, with as much of the optimizer state on the host as it takes [1].
+        complete: whether none was left out.
+        ideal: a value that no step stays below, by its time at an MFU of 1 [unit of the objective].
+        knob_bound: a value that no setting of the knobs beats on any plan priced [unit of the objective].
     """
 
     points: Points | None
@@ -114,7 +124,7 @@ def fold(job: Job, bills: Iterable[Bill], tuning: Tuning = Tuning(), time_limit:
     best = -1
     if kept is not None and fitting:
         kept = _tuned(kept, tuning) if tuning.fixed is None else kept
-        best = int(np.argmin(np.where(kept.fits, kept.seconds, np.inf)))
+        best = int(np.argmin(np.where(kept.fits, kept.values, np.inf)))
     least = np.inf if kept is None else float(np.min(np.where(kept.fits, kept.least, np.inf), initial=np.inf))
     useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
     return Sweep(
@@ -123,54 +133,57 @@ def fold(job: Job, bills: Iterable[Bill], tuning: Tuning = Tuning(), time_limit:
         space=space,
         fitting=fitting,
         complete=complete,
-        ideal=useful / (job.gpus * job.peak_flops) if space else 0.0,
+        ideal=objective_of(job).rate(job) * useful / (job.gpus * job.peak_flops) if space else 0.0,
         knob_bound=least,
     )
 
 
 def _points(bill: Bill, fixed: Knobs | None) -> Points:
     """Every plan at the fixed settings, or at the defaults with all optimizer state on the host where it must be."""
-    job, knobs = bill.job, fixed or Knobs()
+    job, knobs, objective = bill.job, fixed or Knobs(), objective_of(bill.job)
     stages = stages_of(job.model, bill.plans)
     step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
     there = held(bill, knobs)
     fits = (memory.reserved.max(axis=0) <= safe_memory(job)) & there
-    seconds, chosen, needed = step.seconds, columns(knobs, len(bill)), np.zeros(len(bill))
+    values, chosen, needed = objective.value(bill, knobs, step.seconds), columns(knobs, len(bill)), np.zeros(len(bill))
     if fixed is None:
         most = most_offload(bill)
         without = memory.reserved - most * memory.offloadable
         rescued = ~fits & there & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):
             some = bill.take(rescued)
-            seconds[rescued] = price_offloaded(some)
+            values[rescued] = offloaded_value(some)
             needed[rescued] = needed_offload(some, stages_of(job.model, some.plans))
             chosen = replace(chosen, offload=np.where(rescued, most, chosen.offload))
             fits = fits | rescued
         lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
-        least = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
+        fastest = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
+        least = objective.bound(bill, fastest, needed, np.ones(1))
     else:
-        least = seconds
-    return Points(bill=bill, seconds=seconds, least=least, fits=fits, knobs=chosen)
+        least = values
+    return Points(bill=bill, values=values, least=least, fits=fits, knobs=chosen)
 
 
-def price_offloaded(bill: Bill) -> FloatArray:
-    """Step time of each plan with as much optimizer state on the host as may be [s]."""
-    return Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=at_most_offload(bill)).seconds
+def offloaded_value(bill: Bill) -> FloatArray:
+    """Value of each plan with as much optimizer state on the host as may be [unit of the objective]."""
+    knobs = at_most_offload(bill)
+    step = Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=knobs)
+    return objective_of(bill.job).value(bill, knobs, step.seconds)
 
 
 def _tuned(points: Points, tuning: Tuning) -> Points:
     """The points, those that matter at their own settings: in the order of their bounds until none can be the best."""
     order = np.argsort(np.where(points.fits, points.least, np.inf), kind="stable")[: int(points.fits.sum())]
-    seconds, fits, chosen = points.seconds.copy(), points.fits.copy(), points.knobs
+    values, fits, chosen = points.values.copy(), points.fits.copy(), points.knobs
     best, done = np.inf, 0
     while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + BAND):
         part = order[done : done + SLICE]
-        found = tuned(points.bill.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
-        seconds[part], fits[part] = found.seconds, found.fits
-        chosen = _put(chosen, part, found.knobs)
-        best = min(best, float(np.min(np.where(found.fits, found.seconds, np.inf))))
+        own = tuned(points.bill.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
+        values[part], fits[part] = own.values, own.fits
+        chosen = _put(chosen, part, own.knobs)
+        best = min(best, float(np.min(np.where(own.fits, own.values, np.inf))))
         done += len(part)
-    return replace(points, seconds=seconds, fits=fits, knobs=chosen)
+    return replace(points, values=values, fits=fits, knobs=chosen)
 
 
 def _put(knobs: KnobColumns, places: IntArray, values: KnobColumns) -> KnobColumns:
@@ -186,7 +199,7 @@ def _put(knobs: KnobColumns, places: IntArray, values: KnobColumns) -> KnobColum
 def _both(first: Points, second: Points) -> Points:
     return Points(
         bill=Bill.joined([first.bill, second.bill]),
-        seconds=np.concatenate([first.seconds, second.seconds]),
+        values=np.concatenate([first.values, second.values]),
         least=np.concatenate([first.least, second.least]),
         fits=np.concatenate([first.fits, second.fits]),
         knobs=joined_knobs([first.knobs, second.knobs]),
@@ -196,10 +209,10 @@ def _both(first: Points, second: Points) -> Points:
 def _trimmed(points: Points) -> Points:
     """Without the points that neither the proof nor the runners-up can need, in the same order."""
     keep = np.zeros(len(points.plans), dtype=bool)
-    fastest = np.argsort(points.seconds, kind="stable")
-    fitting = fastest[points.fits[fastest]]
+    order = np.argsort(points.values, kind="stable")
+    fitting = order[points.fits[order]]
     if len(fitting):
-        limit = points.seconds[fitting[0]]
+        limit = points.values[fitting[0]]
         keep |= points.fits & (points.least <= limit * (1 + BAND))
         keep[fitting[:FASTEST]] = True
         keep[fitting[firsts(points.plans.take(fitting))]] = True

@@ -1,4 +1,4 @@
-"""The lattice as a CP-SAT program: the rules on its variables, and one literal for every plan, with its step time."""
+"""The lattice as a CP-SAT program: the rules on its variables, and one literal for every plan, with its value."""
 
 from __future__ import annotations
 
@@ -17,42 +17,45 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Plans
 
-RESOLUTION = 10**8  # integer steps of the least time of a plan that fits: bounds are rounded down by at most 1e-8
+RESOLUTION = 10**8  # integer steps of the least value of a plan that fits: bounds are rounded down by at most 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
     """What CP-SAT proved over the points it was given.
 
-    `proven`: no point that satisfies the rules is faster than `bound` [s]. `point` is the solver's plan, or -1;
-    `band` are the points that its rounded bound cannot tell from it.
+    Attributes:
+        proven: whether no point that satisfies the rules has a value below `bound`.
+        bound: in the unit of the values.
+        point: the solver's plan, or -1.
+        ties: points that its rounded bound cannot tell from it.
     """
 
     proven: bool
     bound: float
     point: int = -1
-    band: tuple[int, ...] = ()
+    ties: tuple[int, ...] = ()
 
 
 def prove(
     job: Job,
     rules: Sequence[Rule],
     plans: Plans,
-    seconds: NDArray[np.float64],
+    values: NDArray[np.float64],
     *,
     fits: BoolArray | None = None,
     hint: int = -1,
     seed: int = 0,
     time_limit: float | None = None,
 ) -> Proof:
-    """The fastest of the plans under the rules, each posted under a literal of its own name.
+    """The plan of the least value under the rules, each posted under a literal of its own name.
 
     The plans need not satisfy the rules: rejecting those that do not is the solver's part. `fits` says which fit in
     memory, else the rule's own check. Raises OptimizerError where what was posted allows another plan than the check.
     """
-    fitting = seconds if fits is None or not fits.any() else seconds[fits]
+    fitting = values if fits is None or not fits.any() else values[fits]
     unit = float(fitting.min()) / RESOLUTION
-    costs = np.floor(seconds / unit).astype(np.int64)
+    costs = np.floor(values / unit).astype(np.int64)
     program = program_of(job, rules, plans, fits)
     _compare(job, rules, plans, program)
     program.enforce()
@@ -65,8 +68,8 @@ def prove(
         infeasible = solution.status == INFEASIBLE
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)
     point = next(point for point, literal in enumerate(program.points) if solution.values[literal])
-    band = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
-    return Proof(proven=True, bound=float(costs[point]) * unit, point=point, band=band)
+    ties = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
+    return Proof(proven=True, bound=float(costs[point]) * unit, point=point, ties=ties)
 
 
 def core(job: Job, rules: Sequence[Rule], plans: Plans, time_limit: float | None = None) -> tuple[str, ...]:

@@ -11,12 +11,19 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A plan with the best layout found for it, or without one where time or effort ran out. `seconds` is the step time
-    of the layout at its knobs, else the bound [s]. Where it is not `proven` a layout may take as little as `least` [s].
+    """A plan with its best layout, or without one where time or effort ran out.
+
+    Attributes:
+        plan: with its layers assigned where it is `solved`.
+        value: of the plan at its knobs, else the bound [unit of the objective].
+        knobs: of the plan.
+        solved: whether the plan has a layout.
+        proven: whether no layout has a lower value.
+        least: where it is not proven, a value that no layout stays below [unit of the objective].
     """
 
     plan: Plan
-    seconds: float
+    value: float
     knobs: Knobs = Knobs()
     solved: bool = False
     proven: bool = True
@@ -27,12 +34,14 @@ class Candidate:
 class Held:
     """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
 
-    seconds: step time of the layout that was found, else a time that no layout of the plan beats at any knobs [s].
-    fits: False where it was seen that no layout of the plan does.
+    Attributes:
+        plans: what CP-SAT is given.
+        values: of the best layout of each, else a value that no layout beats at any knobs [unit of the objective].
+        fits: False where it was seen that no layout of the plan does.
     """
 
     plans: Plans
-    seconds: FloatArray
+    values: FloatArray
     fits: BoolArray
 
 
@@ -41,7 +50,7 @@ class LaidOut:
     """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
 
     candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
-    layout of any plan is faster at the plan's own knobs [s]. knob_bound: the same at any setting of the knobs [s].
+    layout of any plan is better at the plan's own knobs, knob_bound: at any setting of the knobs [unit of objective].
     band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
     layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
     the plan without a layout.

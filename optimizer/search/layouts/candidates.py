@@ -77,19 +77,19 @@ def lay_out(
     time_limit: float | None = None,
     below: float = np.inf,
 ) -> LaidOut:
-    """The fastest plan with the fastest layout that fits, or `even`, the best even split, where none is faster.
+    """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
-    below: slower layouts are of no interest and not looked for [s].
+    below: layouts of a higher value are of no interest and not looked for [unit of objective].
 
     Every plan is laid out at its own settings of the knobs, with as much of the optimizer state on the host as the
     layout needs. Plans come in the order of their bounds at any knobs, and none
     is laid out whose bound is no lower than the best step.
     """
     search = _search(job, tuning, time_limit)
-    split = even.seconds if even else np.inf
+    split = even.value if even else np.inf
     bill, floor, space = _lowest(job, bills, tuning, split)
     any_knobs = tuning.fixed is None
-    bounds = floor.step_time(floor.slowest(), any_knobs=any_knobs)
+    bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
     search.limit = min(split, below) * (1 + SAME)
     fitting, own, waiting = bounds.copy(), np.full(len(bounds), np.nan), np.ones(len(bounds), dtype=np.bool_)
     for part in _slices(bill.plans, bounds):
@@ -108,7 +108,7 @@ def lay_out(
             own[part[low]] = _visit(search, _prospects(search, chosen, mine), chosen, mine, part[low])
     if search.best is None and even is not None:
         search.best = even
-    value = search.best.seconds if search.best else np.inf
+    value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided, np.min(bounds[waiting], initial=np.inf)]))
     knob_bound = float(min(np.min(_below(bill, floor, bounds, tuning, value), initial=np.inf), value))
     return LaidOut(
@@ -125,7 +125,7 @@ def lay_out(
 
 
 def _slices(plans: Plans, bounds: FloatArray) -> Iterator[IntArray]:
-    """Positions of all plans in the order of their bounds [s]; before them a slice of those with one virtual stage a
+    """Positions of all plans in the order of their bounds; before them a slice of those with one virtual stage a
     device, whose layouts are found in milliseconds: the best of them spares the others most of the solver's work.
     """
     order = np.argsort(bounds, kind="stable")
@@ -158,12 +158,12 @@ def place(
 
 
 def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:
-    """What the bounds alone say of a search that found `best` beside the best even split `even` [s]: no solver runs."""
+    """What the bounds alone say of a search that found `best` beside the best even split `even`: no solver runs."""
     some = [bill for bill in bills if len(bill)]
     if not some:
         return Bounds(band=0, undecided=0, knob_bound=best)
     bill, floor, _ = _lowest(job, some, tuning, even)
-    bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
+    bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
     fitting = _below(bill, floor, bounds, tuning, best)
     low = bill.take(np.flatnonzero(fitting < best * (1 - SAME)))
     return Bounds(
@@ -179,7 +179,7 @@ def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = 
 
 
 def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
-    """The bounds, those below the best step refined by what fits [s]."""
+    """The bounds, those below the best plan refined by what fits [unit of objective]."""
     low = np.flatnonzero(bounds < best)
     refined = bounds.copy()
     if len(low):
@@ -188,21 +188,21 @@ def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, bes
 
 
 def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
-    """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits [s]."""
+    """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits."""
     any_knobs = tuning.fixed is None
     costs = stage_costs(bill, tuning.fixed or at_most_offload(bill))
     slowest = fitting_slowest(bill.job, floor, costs, bill.plans, limit, any_knobs=any_knobs)
-    return floor.step_time(slowest, any_knobs=any_knobs)
+    return floor.value(slowest, any_knobs=any_knobs)
 
 
 def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> Held:
     """All of the plans, or those with the lowest bounds and the best."""
-    seconds, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
+    values, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
     if whole:
-        return Held(plans=plans, seconds=seconds, fits=fits)
+        return Held(plans=plans, values=values, fits=fits)
     winner = [index for index, candidate in search.found.items() if candidate is search.best]
     chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
-    return Held(plans=plans.take(chosen), seconds=seconds[chosen], fits=fits[chosen])
+    return Held(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
 
 
 def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tuple[Bill, StepFloor, int]:
@@ -214,7 +214,7 @@ def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tup
     space = 0
     for bill in bills:
         floor = step_floor(bill, tuning.fixed or Knobs())
-        bounds = floor.step_time(floor.slowest(), any_knobs=tuning.fixed is None)
+        bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
         space += len(bill)
         low[np.argsort(bounds, kind="stable")[: FASTEST if space > HELD else None]] = True
@@ -226,7 +226,7 @@ def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tup
 
 
 def _undecided(bill: Bill, tuning: Tuning, limit: float) -> set[int]:
-    """Plans, by their position, of which the bounds alone do not say that no layout takes less than `limit` [s]."""
+    """Plans, by their position, of which the bounds alone do not say that no layout is below `limit`."""
     own = _own(tuning, bill)
     if own is None:
         return set(np.flatnonzero(fixed_prospects(bill, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
@@ -249,7 +249,7 @@ def _visit(
     """Lay out those plans of a bill whose bound stays below the best; `numbers` are theirs in the lattice.
 
     A layout that needs less on the host than it was given is noted with what it needs, and its plan laid out once more
-    with that. For each plan the time of its layout, or one that none of its layouts beats [s].
+    with that. For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(bill), np.inf)
     for some in prospects:
@@ -266,7 +266,7 @@ def _visit(
 def _assign(
     search: _Search, prospects: Prospects, bill: Bill, trimmed: bool, numbers: IntArray, least: FloatArray
 ) -> set[tuple[int, int]]:
-    """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [s].
+    """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [unit of objective].
 
     Which plans, by their position in the bill, need less on the host than they were given, and how much, in multiples
     of OFFLOAD_STEP, or might with another layout than the best so far; none unless they are to be `trimmed`.
@@ -284,10 +284,10 @@ def _assign(
         if isinstance(found, Candidate):
             found, need = _on_host(search, found, prospects, position, bill if trimmed else None)
             _note(search, found, int(numbers[place]))
-            if less and not need and found.knobs.offload and found.seconds <= search.limit:
+            if less and not need and found.knobs.offload and found.value <= search.limit:
                 need = int(prospects.shares.high[position]) - 1  # of layouts as good one may need less
             again |= {(place, need)} if need > 0 else set()
-        bounds[position] = found.seconds if isinstance(found, Candidate) else found
+        bounds[position] = found.value if isinstance(found, Candidate) else found
     np.minimum.at(least, prospects.shares.plan, bounds)
     return again
 
@@ -309,24 +309,24 @@ def _on_host(
         there = at_need(mine, knobs, share)
         if there.held:
             less = there.need < share
-            trimmed = replace(found, seconds=there.seconds, knobs=there.knobs) if less else found
+            trimmed = replace(found, value=there.value, knobs=there.knobs) if less else found
             return trimmed, there.need if less else 0
     elif holds(search.job, found.plan, knobs):
         return found, 0
     bound = float(prospects.bounds[position])
     plan = prospects.floor.plans.plan(position)
-    return replace(found, plan=plan, seconds=bound, solved=False, proven=False, least=bound), 0
+    return replace(found, plan=plan, value=bound, solved=False, proven=False, least=bound), 0
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
-    """Remember what was found for a plan, the fastest of several settings."""
+    """Remember what was found for a plan, the best of several settings."""
     if not candidate.proven:
-        search.undecided.append(min(candidate.seconds, candidate.least))
+        search.undecided.append(min(candidate.value, candidate.least))
     known = search.found.get(number)
-    if known is None or (candidate.solved, -candidate.seconds) > (known.solved, -known.seconds):
+    if known is None or (candidate.solved, -candidate.value) > (known.solved, -known.value):
         search.found[number] = candidate
-    if candidate.solved and candidate.seconds < search.limit:
-        search.best, search.limit = candidate, candidate.seconds
+    if candidate.solved and candidate.value < search.limit:
+        search.best, search.limit = candidate, candidate.value
 
 
 def _own(tuning: Tuning, bill: Bill) -> KnobColumns | None:
@@ -339,22 +339,20 @@ def _own(tuning: Tuning, bill: Bill) -> KnobColumns | None:
 def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, or that of others, else what is found.
 
-    Else a time that no layout of it beats [s]: the limit where no faster one fits, infinite where none fits at all.
+    Else a value that no layout of it beats: the limit where no better one fits, infinite where none fits at all.
     """
     floor, bound = prospects.floor, float(prospects.bounds[index])
     plan = floor.plans.plan(index)
     problem = problem_of(search.job, plan, prospects.costs.row(index))
 
     def candidate(layout: Layout) -> Candidate:
-        seconds, least = (floor.step_of(pipeline, index) for pipeline in (layout.objective, layout.least))
-        return Candidate(
-            plan=layout.of(plan), seconds=seconds, solved=True, proven=layout.proven, least=max(bound, least)
-        )
+        value, least = (floor.value_of(pipeline, index) for pipeline in (layout.objective, layout.least))
+        return Candidate(plan=layout.of(plan), value=value, solved=True, proven=layout.proven, least=max(bound, least))
 
     even, split = even_layout(problem, recompute=problem.alike), None
     if even.fits(problem):
         split = replace(candidate(even), proven=True)
-        if split.seconds <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
+        if split.value <= max(bound, float(prospects.uneven[index])) * (1 + SAME):
             return split
     if problem.vpp == 1 and fitting_layout(problem) is None:
         return np.inf
@@ -362,12 +360,12 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
     try:
         layout = search.layouts.best(problem, floor.within(search.limit * (1 + SAME), index), search.left())
     except Infeasible:
-        return split if split and split.seconds < search.limit else search.limit
+        return split if split and split.value < search.limit else search.limit
     except TimeLimit:
         search.cut_short += 1
-        return Candidate(plan=plan, seconds=bound, proven=False, least=bound)
+        return Candidate(plan=plan, value=bound, proven=False, least=bound)
     search.cut_short += not layout.proven
     found = candidate(layout)
-    if split and split.seconds < found.seconds:
-        return replace(split, proven=found.proven or split.seconds <= found.least, least=found.least)
+    if split and split.value < found.value:
+        return replace(split, proven=found.proven or split.value <= found.least, least=found.least)
     return found

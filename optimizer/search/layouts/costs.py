@@ -12,11 +12,13 @@ from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
 from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import Runs
 from optimizer.objectives.step.buckets import rates_of
 from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, mapped, recomputing
 from optimizer.objectives.step.once import update_time
+from optimizer.objectives.step.price import with_stragglers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class LayerSeconds(Generic[N]):
         forward: forward pass [s].
         backward: backward pass, with what is always recomputed [s].
         recompute: what recomputing its activations by choice adds [s].
+        recompute_price: what that adds to the objective beside its time, as seconds of a step without stragglers [s].
         weight: the part of `backward` that computes the gradients of weights [s].
         per_step: what it adds to a step once, nothing overlapped: gradients, weights and optimizer [s].
         spared: by how much less with the least optimizer state on the host [s].
@@ -39,6 +42,7 @@ class LayerSeconds(Generic[N]):
     forward: N
     backward: N
     recompute: N
+    recompute_price: N
     weight: N
     per_step: N
     spared: N
@@ -108,6 +112,8 @@ def stage_costs(
     offload = np.asarray(knobs.offload)
     update = update_time(job, offload)
     slower = np.maximum(update - update_time(job, np.minimum(least, offload)), 0.0)
+    objective = objective_of(job)
+    surplus, second = objective.surplus(bill), objective.rate(job) * with_stragglers(bill, np.ones(len(bill)))
     kinds = {}
     for kind, entry in bill.entries.items():
         reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
@@ -118,6 +124,7 @@ def stage_costs(
             forward=entry.forward,
             backward=entry.backward + always * entry.again,
             recompute=chosen * entry.again,
+            recompute_price=chosen * surplus.again(kind) / second,
             weight=entry.gathered(entry.cost.weight),
             per_step=reduce[0] + reduce[1] + gather + updated * update,
             spared=updated * slower,

@@ -14,16 +14,16 @@ def as_given(swept: Sweep) -> LaidOut:
     """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
     points = swept.points
     best: Candidate | None = None
-    held = Held(plans=Plans.of(()), seconds=np.empty(0), fits=np.empty(0, dtype=np.bool_))
+    held = Held(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
     if points is not None and swept.best >= 0:
         chosen = np.arange(len(points.plans))
         if len(chosen) < swept.space:
-            chosen = np.union1d(np.argsort(points.seconds, kind="stable")[:FASTEST], swept.best)
+            chosen = np.union1d(np.argsort(points.values, kind="stable")[:FASTEST], swept.best)
         some = points.take(chosen)
-        held = Held(plans=some.plans, seconds=some.seconds, fits=some.fits)
+        held = Held(plans=some.plans, values=some.values, fits=some.fits)
         best = Candidate(
             plan=points.plans.plan(swept.best),
-            seconds=float(points.seconds[swept.best]),
+            value=float(points.values[swept.best]),
             knobs=knobs_at(points.knobs, swept.best),
             solved=True,
         )
@@ -31,7 +31,7 @@ def as_given(swept: Sweep) -> LaidOut:
         best=best,
         candidates=(),
         held=held,
-        bound=best.seconds if best else np.inf,
+        bound=best.value if best else np.inf,
         knob_bound=swept.knob_bound,
         space=swept.space,
         band=0,

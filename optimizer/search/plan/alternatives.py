@@ -10,9 +10,12 @@ from optimizer.answer.answer import Alternative, NearTies
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.price import price
+from optimizer.objectives.step.price import price_bill
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
@@ -34,8 +37,8 @@ MEASURED_MFU: Mapping[str, float] = {
 
 
 def runners_up(points: Points, best: Plan, count: int) -> list[int]:
-    """Positions of the fastest plans that fit, one per structure, none of the best plan's own, fastest first."""
-    order = np.argsort(points.seconds, kind="stable")
+    """Positions of the best plans that fit, one per structure, none of the best plan's own, the best first."""
+    order = np.argsort(points.values, kind="stable")
     columns = [getattr(points.plans, name) for name in STRUCTURE]
     seen = {structure(best)}
     chosen: list[int] = []
@@ -59,28 +62,28 @@ def alternatives(
     points: Points,
     laid: LaidOut,
     best: Plan,
-    seconds: float,
+    value: float,
     count: int,
     tuning: Tuning,
     *,
     time_limit: float | None = None,
 ) -> tuple[Alternative, ...]:
-    """The runners-up of the best plan, whose step takes so many `seconds`, each at its own knobs.
+    """The runners-up of the best plan, whose `value` is in the unit of the objective, each at its own knobs.
 
-    The first of them, while there is time, are as best laid out; those that the search for the best plan has laid out
+    The first of them, while there is time, get their best layouts; those that the search for the best plan has laid out
     stay as they are.
     """
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
     searched = [] if job.layout_given else chosen[:PLACED]
     missing = [plan for plan in searched if plan not in laid.placed]
-    found_now = place(job, Plans.of(missing), tuning, time_limit=time_limit) if missing else ()
-    placed = {**laid.placed, **dict(zip(missing, found_now, strict=False))}
-    pool = [found for plan in searched if (found := placed.get(plan))]
-    pool += [found for found in laid.candidates if found.solved and structure(found.plan) != structure(best)]
+    placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit) if missing else ()
+    placed = {**laid.placed, **dict(zip(missing, placed_now, strict=False))}
+    pool = [other for plan in searched if (other := placed.get(plan))]
+    pool += [other for other in laid.candidates if other.solved and structure(other.plan) != structure(best)]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
-    for found in sorted(pool, key=lambda candidate: candidate.seconds):
-        first.setdefault(structure(found.plan), (found.plan, found.knobs))
+    for other in sorted(pool, key=lambda candidate: candidate.value):
+        first.setdefault(structure(other.plan), (other.plan, other.knobs))
     for position, plan in zip(positions, chosen, strict=True):
         if plan in searched and plan in placed:
             continue
@@ -89,16 +92,28 @@ def alternatives(
     if not first or not count:
         return ()
     plans, settings = zip(*first.values(), strict=True)
-    costs = price(job, Plans.of(plans), joined_knobs([columns(knobs, 1) for knobs in settings]))
+    costs, values = valued(job, plans, settings)
     return tuple(
         Alternative(
             plan=plans[index],
             knobs=settings[index],
             estimate=estimate_of(job, costs, index),
-            slower=max(0.0, float(costs.step_time[index]) / seconds - 1),
+            slower=max(0.0, float(values[index]) / value - 1),
         )
-        for index in np.argsort(costs.step_time, kind="stable")[:count].tolist()
+        for index in np.argsort(values, kind="stable")[:count].tolist()
     )
+
+
+def valued(job: Job, plans: Sequence[Plan], settings: Sequence[Knobs]) -> tuple[Costs, FloatArray]:
+    """What plans cost, each at settings of its own, and their values [unit of the objective]."""
+    bill, knobs = bill_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
+    costs = price_bill(bill, knobs)
+    return costs, objective_of(job).value(bill, knobs, costs.step_time)
+
+
+def value_of(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> float:
+    """What a plan is minimised by [unit of the objective]."""
+    return objective_of(job).value_of(job, plan, knobs, estimate.step_time)
 
 
 def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
@@ -107,17 +122,17 @@ def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
     return costs.estimate(index, job.tokens, job.gpus, useful)
 
 
-def near_ties(points: Points, best: Plan, seconds: float, others: Sequence[Alternative] = ()) -> NearTies:
-    """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or as `others` are laid
-    out.
+def near_ties(points: Points, best: Plan, value: float, others: Sequence[Alternative] = ()) -> NearTies:
+    """How many other plans come within 1 % and 5 % of the best: evenly split, if they fit so, or with the layouts of
+    `others`.
     """
-    times = np.where(points.fits & ~alike(points.plans, best), points.seconds, np.inf)
+    ratios = np.where(points.fits & ~alike(points.plans, best), points.values, np.inf) / value
     unseen: list[float] = []
     for item in others:
         same = alike(points.plans, item.plan)
-        times[same] = np.minimum(times[same], item.estimate.step_time)
-        unseen += [] if same.any() else [item.estimate.step_time]
-    ratio = np.append(times, unseen) / seconds
+        ratios[same] = np.minimum(ratios[same], 1.0 + item.slower)
+        unseen += [] if same.any() else [1.0 + item.slower]
+    ratio = np.append(ratios, unseen)
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
 
 

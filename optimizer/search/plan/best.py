@@ -1,4 +1,4 @@
-"""The fastest plan of a job with its best layout and knobs: every plan priced, without a certificate."""
+"""The best plan of a job with its best layout and knobs: every plan priced, without a certificate."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from optimizer.search.layouts.assigned import Candidate, LaidOut
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.given import as_given
-from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up
+from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The fastest plan of a job that fits, its knobs, and the sweep that found it."""
+    """The best plan of a job that fits.
+
+    Attributes:
+        job: what was asked.
+        plan: with its layers assigned.
+        knobs: of the plan.
+        estimate: its price.
+        swept: every plan of the lattice, priced.
+    """
 
     job: Job
     plan: Plan
@@ -30,29 +38,39 @@ class Best:
     swept: Sweep
 
     @property
+    def value(self) -> float:
+        """What the job minimises [unit of the objective]."""
+        return value_of(self.job, self.plan, self.knobs, self.estimate)
+
+    @property
+    def worth(self) -> float:
+        """Tokens trained on for a unit of what is minimised: for a second, a joule, a dollar [1/unit]."""
+        return self.job.tokens / self.value
+
+    @property
     def throughput(self) -> float:
         """Tokens trained on per second by the whole job [1/s]."""
         return self.job.tokens / self.estimate.step_time
 
 
 def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
-    """The fastest plan that satisfies every rule, at its own knobs or at fixed ones, or None when there is none.
+    """The best plan that satisfies every rule, at its own knobs or at fixed ones, or None when there is none.
 
     It is the plan that the planner answers with. Raises InputError for a pin on an unknown variable.
     """
     space = Space(job, structural(job))
     swept = fold(job, space, tuning)
-    found, _ = laid_out_best(job, space, swept, tuning)
-    if found is None or found.best is None:
+    layouts, _ = laid_out_best(job, space, swept, tuning)
+    if layouts is None or layouts.best is None:
         return None
-    best = found.best
+    best = layouts.best
     estimate = estimate_of(job, price(job, Plans.of([best.plan]), best.knobs), 0)
     return Best(job=job, plan=best.plan, knobs=best.knobs, estimate=estimate, swept=swept)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What was found for a job with such settings and need not be looked for again."""
+    """The sweep and the layouts of a job with such settings, which need not be searched again."""
 
     job: Job
     tuning: Tuning
@@ -72,12 +90,14 @@ class Outlook:
     tuning: Tuning = Tuning()
 
     @property
-    def throughput(self) -> float:
-        """Tokens a second of the best even split, which the best layout may exceed; 0 without one [1/s]."""
-        return self.job.tokens / self.even.seconds if self.even else 0.0
+    def worth(self) -> float:
+        """Tokens for a unit of what is minimised, of the best even split; the best layout may exceed it, 0 without one
+        [1/unit].
+        """
+        return self.job.tokens / self.even.value if self.even else 0.0
 
     def layouts_beyond(self, least: float = 0.0) -> LaidOut | None:
-        """The best layouts where they do more than `least` tokens a second, otherwise others; None without plans.
+        """The best layouts where they do more than `least` tokens for a unit, otherwise others; None without plans.
 
         Bounds spare the search for layouts that could not exceed it.
         """
@@ -88,17 +108,17 @@ class Outlook:
         below = self.job.tokens / least if least else float("inf")
         return lay_out(self.job, self.space, self.tuning, even=self.even, below=below)
 
-    def throughput_beyond(self, least: float = 0.0) -> float:
-        """Tokens a second of the best plan where that is more than `least`; else some number up to `least` [1/s]."""
-        return self.rate_of(self.layouts_beyond(least))
+    def worth_beyond(self, least: float = 0.0) -> float:
+        """Tokens for a unit, of the best plan where that is more than `least`; else some number up to it [1/unit]."""
+        return self.worth_of(self.layouts_beyond(least))
 
-    def rate_of(self, laid: LaidOut | None) -> float:
-        """Tokens a second of the best of these layouts, 0 without one [1/s]."""
-        return self.job.tokens / laid.best.seconds if laid and laid.best else 0.0
+    def worth_of(self, laid: LaidOut | None) -> float:
+        """Tokens for a unit, of the best of these layouts, 0 without one [1/unit]."""
+        return self.job.tokens / laid.best.value if laid and laid.best else 0.0
 
     def known(self, laid: LaidOut | None, least: float) -> Known | None:
         """The sweep with layouts that were looked for beyond `least`, where that left none out."""
-        if laid is None or self.job.layout_given or least > self.throughput:
+        if laid is None or self.job.layout_given or least > self.worth:
             return None
         return Known(job=self.job, tuning=self.tuning, space=self.space, swept=self.swept, laid=laid)
 
@@ -119,37 +139,38 @@ def laid_out_best(
     time_limit: float | None = None,
     known: LaidOut | None = None,
 ) -> tuple[LaidOut | None, float]:
-    """The best layouts of a lattice that was swept, and the step time of the best even split, infinite without one [s].
+    """The best layouts of a lattice that was swept, and the value of the best even split, infinite without one
+    [unit of the objective].
 
-    None for a lattice without plans. known: the layouts, where they have been looked for.
+    None for a lattice without plans. known: the layouts, where they have been searched.
     """
     if not swept.space:
         return None, float("inf")
     if job.layout_given:
         return as_given(swept), float("inf")
     even = best_even(job, swept.points) if swept.points else None
-    seconds = even.seconds if even else float("inf")
+    value = even.value if even else float("inf")
     start = perf_counter()
-    found = known or lay_out(job, space, tuning, even=even, time_limit=time_limit)
-    if found.complete or not swept.points or not found.best:
-        return found, seconds
+    layouts = known or lay_out(job, space, tuning, even=even, time_limit=time_limit)
+    if layouts.complete or not swept.points or not layouts.best:
+        return layouts, value
     left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - start))
-    return _with_the_leaders(job, swept.points, found, found.best, tuning, left), seconds
+    return _with_the_leaders(job, swept.points, layouts, layouts.best, tuning, left), value
 
 
 def _with_the_leaders(
-    job: Job, points: Points, found: LaidOut, best: Candidate, tuning: Tuning, time_limit: float | None
+    job: Job, points: Points, layouts: LaidOut, best: Candidate, tuning: Tuning, time_limit: float | None
 ) -> LaidOut:
-    """Layouts whose search was cut short, with little effort for the best and its runners-up: the fastest of them."""
+    """Layouts whose search was cut short, with little effort for the best and its runners-up: the best of them."""
     others = [points.plans.plan(position) for position in runners_up(points, best.plan, PLACED)]
     leaders = [best.plan.lying(Placement()), *others]
     placed = dict(zip(leaders, place(job, Plans.of(leaders), tuning, time_limit=time_limit), strict=False))
     solved = (other for other in placed.values() if other and other.solved)
-    fastest = min((best, *solved), key=lambda other: other.seconds)
+    leader = min((best, *solved), key=lambda other: other.value)
     return replace(
-        found,
-        best=fastest,
-        bound=min(found.bound, fastest.seconds),
-        candidates=(*found.candidates, best),
+        layouts,
+        best=leader,
+        bound=min(layouts.bound, leader.value),
+        candidates=(*layouts.candidates, best),
         placed=placed,
     )

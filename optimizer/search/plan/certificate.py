@@ -16,6 +16,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.job.recomputation import modules_of
 from optimizer.objectives.layer.module_sets import searched_modes
+from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
@@ -39,7 +40,8 @@ def certify(
     """The proof of a sweep and its layouts: bounds on every plan, and CP-SAT's own reading of the rules, unless they
     are not to be `read_twice`.
 
-    `even` is the step time of the best even split [s]. Raises OptimizerError if numpy and CP-SAT ever disagree.
+    `even` is the value of the best even split [unit of the objective]. Raises OptimizerError if numpy and CP-SAT ever
+    disagree.
     """
     best = laid.best
     if best is None:
@@ -47,7 +49,7 @@ def certify(
     certificate = Certificate(
         proven=laid.complete,
         lower_bound=laid.bound,
-        best=best.seconds,
+        best=best.value,
         space=swept.space,
         fitting=swept.fitting,
         knob_bound=laid.knob_bound,
@@ -55,6 +57,7 @@ def certify(
         band=laid.band,
         solved=laid.solved,
         given=job.layout_given,
+        minimize=job.minimize,
     )
     if not laid.complete or not read_twice:
         return described(job, certificate)
@@ -64,29 +67,29 @@ def certify(
         job,
         (*rules, Memory()),
         held.plans,
-        held.seconds,
+        held.values,
         fits=held.fits,
         hint=place,
         seed=seed,
         time_limit=time_limit,
     )
-    if proof.proven and place not in proof.band:
+    if proof.proven and place not in proof.ties:
         raise OptimizerError(
-            f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} s against "
-            f"{best.seconds} s; please report this job"
+            f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} against "
+            f"{best.value} {objective_of(job).unit}; please report this job"
         )
     return described(job, replace(certificate, candidates=len(held.plans) if proof.proven else 0))
 
 
 def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
-    """The plans with the best at its step time, those without room for any layout marked as such."""
-    plans, seconds, fits = held.plans, held.seconds.copy(), held.fits & room
+    """The plans with the best at its value, those without room for any layout marked as such."""
+    plans, values, fits = held.plans, held.values.copy(), held.fits & room
     here = alike(plans, best.plan)
     if not here.any():
         plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)
-        seconds, fits = np.append(seconds, best.seconds), np.append(fits, True)
-    seconds[here], fits[here] = best.seconds, True
-    return Held(plans=plans, seconds=seconds, fits=fits)
+        values, fits = np.append(values, best.value), np.append(fits, True)
+    values[here], fits[here] = best.value, True
+    return Held(plans=plans, values=values, fits=fits)
 
 
 def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
@@ -99,6 +102,7 @@ def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
         fitting=swept.fitting,
         even=float("inf") if job.layout_given else best,
         given=job.layout_given,
+        minimize=job.minimize,
     )
     return described(job, certificate)
 
@@ -106,7 +110,12 @@ def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
 def without_plan(job: Job, swept: Sweep) -> Certificate:
     """The certificate of a sweep in which nothing fits."""
     certificate = Certificate(
-        proven=swept.complete, lower_bound=swept.ideal, best=float("inf"), space=swept.space, given=job.layout_given
+        proven=swept.complete,
+        lower_bound=swept.ideal,
+        best=float("inf"),
+        space=swept.space,
+        given=job.layout_given,
+        minimize=job.minimize,
     )
     return described(job, certificate)
 
@@ -127,12 +136,12 @@ def status_of(certificate: Certificate) -> str:
 
 
 def _method(job: Job, certificate: Certificate) -> str:
-    plans, found = f"{certificate.space:,} plans", certificate.best < float("inf")
-    if not found and certificate.proven:
+    plans, planned = f"{certificate.space:,} plans", certificate.best < float("inf")
+    if not planned and certificate.proven:
         where = "laid out as asked" if job.layout_given else "under any layout that is searched"
         words = f"None of the {plans} that satisfy the other rules fits in memory, {where}."
         return words + (_only(job) if certificate.space else "")
-    if not found:
+    if not planned:
         return f"Time limit after {plans}, none of which fits."
     if not certificate.proven and not certificate.knob_bound:
         return f"Time limit after {plans}: the bound is a step at an MFU of 100 %."
@@ -145,8 +154,8 @@ def _method(job: Job, certificate: Certificate) -> str:
         words = f"CP-SAT held all {certificate.candidates:,} plans under every rule and proved the same one the best."
     elif certificate.candidates:
         words = (
-            f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is slower or does "
-            "not fit."
+            f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is "
+            f"{objective(certificate.minimize).worse} or does not fit."
         )
     return f"{_exhaustion(job, certificate)} {words}"
 

@@ -17,9 +17,9 @@ from optimizer.search.layouts.best_even import best_even
 from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
-from optimizer.search.plan.found import Clock, Found, search
 from optimizer.search.plan.safety import safety_of
 from optimizer.search.plan.simplicity import simpler_than
+from optimizer.search.plan.unproven import Clock, Unproven, search
 
 
 def plan(
@@ -37,18 +37,28 @@ def plan(
     read_twice: bool = True,
     known: Known | None = None,
 ) -> Answer:
-    """The plan with the least step time that satisfies every rule, with its proof and up to `top` runners-up, none of
-    them slower by more than the share `within`; `priced_risk` adds what it costs to fit as surely as asked, and
-    `explained` why there is no plan, which may take longer than to find that there is none. `read_twice`: CP-SAT
-    compares all plans once more, under its own reading of the rules. known: what was found for this very job and is
-    taken as it is.
+    """The plan of the least value by the job's objective that satisfies every rule, with its proof and runners-up.
+
+    Args:
+        job: what to plan for.
+        top: how many runners-up at the most.
+        within: share by which a runner-up may be worse than the best plan [1].
+        trials: of Optuna, for the knobs of each plan.
+        time_limit: of the search [s].
+        seed: of trials and solver.
+        study: URL of a storage that keeps the trials.
+        ceilings: highest MFU published for a device, by its name.
+        priced_risk: add what it costs to fit as surely as asked.
+        explained: say why there is no plan, which may take longer than to see that there is none.
+        read_twice: let CP-SAT compare all plans once more, under its own reading of the rules.
+        known: sweep and layouts of this very job, which are taken as they are.
 
     Raises InputError when a pinned variable does not exist or cannot take its value, and for schedule=dualpipe where
     the layers are not placed.
     """
-    found = search(job, Tuning(trials=trials, seed=seed, study=study), time_limit=time_limit, known=known)
+    unproven = search(job, Tuning(trials=trials, seed=seed, study=study), time_limit=time_limit, known=known)
     return proven(
-        found,
+        unproven,
         top=top,
         within=within,
         ceilings=ceilings,
@@ -59,7 +69,7 @@ def plan(
 
 
 def proven(
-    found: Found,
+    unproven: Unproven,
     *,
     top: int = 5,
     within: float = inf,
@@ -68,37 +78,37 @@ def proven(
     explained: bool = True,
     read_twice: bool = True,
 ) -> Answer:
-    """The second half of `plan`: the proof of what was found, and what else is close. Raises as `plan` does."""
-    found = replace(found, clock=Clock(dict(found.clock.seconds)))  # so that what was found can be proven once more
-    job, swept, laid, clock, tuning = found.job, found.swept, found.laid, found.clock, found.tuning
+    """The second half of `plan`: the proof, and what else is close. Raises as `plan` does."""
+    unproven = replace(unproven, clock=Clock(dict(unproven.clock.seconds)))  # so that it can be proven another time
+    job, swept, laid, clock, tuning = unproven.job, unproven.swept, unproven.laid, unproven.clock, unproven.tuning
     if not swept.complete:
-        return _finished(found, _unfinished(job, swept, clock, ceilings))
-    if laid is None or laid.best is None or found.plan is None or found.estimate is None:
+        return _finished(unproven, _unfinished(job, swept, clock, ceilings))
+    if laid is None or laid.best is None or unproven.plan is None or unproven.estimate is None:
         left = replace(swept, complete=laid is None or laid.complete)
-        return _finished(found, _without_plan(job, left, clock, explained, found.time_limit))
+        return _finished(unproven, _without_plan(job, left, clock, explained, unproven.time_limit))
     with clock.phase("proof"):
         certificate = certify(
             job,
-            found.rules,
+            unproven.rules,
             swept,
             laid,
-            found.even,
+            unproven.even,
             seed=tuning.seed,
-            time_limit=found.left,
+            time_limit=unproven.left,
             read_twice=read_twice,
         )
     with clock.phase("alternatives"):
-        points, best, seconds = swept.points, found.plan, found.estimate.step_time
-        others = alternatives(job, points, laid, best, seconds, top, tuning, time_limit=found.left) if points else ()
+        points, best, value = swept.points, unproven.plan, unproven.value
+        others = alternatives(job, points, laid, best, value, top, tuning, time_limit=unproven.left) if points else ()
         others = tuple(other for other in others if other.slower <= within)
-        ties = near_ties(points, best, seconds, others) if points else NearTies()
-        simpler = simpler_than(job, points, best, found.knobs, seconds) if points else None
+        ties = near_ties(points, best, value, others) if points else NearTies()
+        simpler = simpler_than(job, points, best, unproven.knobs, value) if points else None
     with clock.phase("safety"):
-        safety = safety_of(job, found.space, laid.best, seconds, tuning, found.left) if priced_risk else None
+        safety = safety_of(job, unproven.space, laid.best, value, tuning, unproven.left) if priced_risk else None
     return _finished(
-        found,
+        unproven,
         replace(
-            found.answer(ceilings),
+            unproven.answer(ceilings),
             status="optimal" if certificate.proven else "feasible",
             certificate=certificate,
             alternatives=others,
@@ -109,8 +119,8 @@ def proven(
     )
 
 
-def _finished(found: Found, answer: Answer) -> Answer:
-    return replace(answer, trials=found.tuning.trials, seed=found.tuning.seed, search_s=found.clock.all())
+def _finished(unproven: Unproven, answer: Answer) -> Answer:
+    return replace(answer, trials=unproven.tuning.trials, seed=unproven.tuning.seed, search_s=unproven.clock.all())
 
 
 def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, float]) -> Answer:
@@ -125,8 +135,8 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
         plan=even.plan,
         knobs=even.knobs,
         estimate=estimate,
-        certificate=unfinished(job, swept, even.seconds),
-        near_ties=near_ties(swept.points, even.plan, even.seconds) if swept.points else NearTies(),
+        certificate=unfinished(job, swept, even.value),
+        near_ties=near_ties(swept.points, even.plan, even.value) if swept.points else NearTies(),
         flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, even.plan)),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from optimizer.answer.answer import Answer, Certificate, Format
 from optimizer.base.errors import InputError
 from optimizer.job.job import DTYPES, Job
+from optimizer.search.plan.alternatives import value_of
 
 ANY = "any"
 SEARCHED = ("bf16", "fp8")  # what "any" stands for, as far as the device has units for it
@@ -27,13 +28,13 @@ def formats_of(text: str, job: Job) -> tuple[str, ...]:
 
 
 def best_format(job: Job, formats: Sequence[str], plan: Callable[[Job], Answer]) -> Answer:
-    """The answer of the format with the fastest step, the others as named alternatives, under one certificate.
+    """The answer of the format with the best plan, the others as named alternatives, under one certificate.
 
     A format changes the model's numerics, so that a person may prefer a slower one. Raises InputError when the device
     has no units for one of them.
     """
     answers = [plan(replace(job, dtype=name)) for name in formats]
-    best = min(answers, key=lambda answer: answer.estimate.step_time if answer.estimate else float("inf"))
+    best = min(answers, key=_value)
     if len(answers) == 1:
         return best
     others = [_format(answer, best) for answer in answers if answer is not best]
@@ -53,28 +54,32 @@ def joint_status(status: str, certificate: Certificate | None) -> str:
 
 
 def _format(answer: Answer, best: Answer) -> Format:
-    slower = 0.0
-    if answer.estimate and best.estimate:
-        slower = answer.estimate.step_time / best.estimate.step_time - 1
     return Format(
         dtype=answer.job.dtype,
         status=answer.status,
         plan=answer.plan,
         knobs=answer.knobs,
         estimate=answer.estimate,
-        slower=slower,
+        slower=_value(answer) / _value(best) - 1 if answer.estimate and best.estimate else 0.0,
     )
 
 
+def _value(answer: Answer) -> float:
+    """What an answer's plan is minimised by, infinite without one [unit of the objective]."""
+    if answer.plan is None or answer.estimate is None:
+        return float("inf")
+    return value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
+
+
 def joint(best: str, parts: Mapping[str, Certificate]) -> Certificate:
-    """What holds over all formats, `best` that of the fastest plan: the lowest of the bounds, and all the plans."""
+    """What holds over all formats, `best` that of the best plan: the lowest of the bounds, and all the plans."""
     every = tuple(parts.values())
-    found = [part for part in every if part.best < float("inf")]
+    planned = [part for part in every if part.best < float("inf")]
     return replace(
         parts[best],
         proven=all(part.proven for part in every),
-        lower_bound=min((part.lower_bound for part in found), default=parts[best].lower_bound),
-        knob_bound=min((part.knob_bound for part in found), default=0.0),
+        lower_bound=min((part.lower_bound for part in planned), default=parts[best].lower_bound),
+        knob_bound=min((part.knob_bound for part in planned), default=0.0),
         space=sum(part.space for part in every),
         fitting=sum(part.fitting for part in every),
         candidates=sum(part.candidates for part in every),

@@ -1,4 +1,4 @@
-"""What safety costs: the fastest plan that is predicted to fit, however likely it is to go out of memory."""
+"""What safety costs: the best plan that is predicted to fit, however likely it is to go out of memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.layouts.assigned import Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.given import as_given
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import estimate_of, value_of
 
 
 def safety_of(
-    job: Job, space: Space, best: Candidate, seconds: float, tuning: Tuning, time_limit: float | None = None
+    job: Job, space: Space, best: Candidate, value: float, tuning: Tuning, time_limit: float | None = None
 ) -> Safety | None:
-    """The fastest plan of a job that takes even chances to go out of memory, beside the job's own `best` of so many
-    `seconds`.
+    """The best plan of a job that takes even chances to go out of memory, beside the job's own `best` of this `value`.
 
     It is searched as the best is, over every layout; the plans are priced already. None where the job itself takes even
     chances, or the time is over before every plan was seen.
@@ -34,13 +33,12 @@ def safety_of(
     laid = laid or lay_out(bold, bills, tuning, even=best, time_limit=time_limit)
     if not laid.complete or laid.best is None:
         return None
-    if laid.best.seconds >= best.seconds * (1 - SAME):
+    if laid.best.value >= best.value * (1 - SAME):
         return Safety(fastest=None)
     plan, knobs = laid.best.plan, laid.best.knobs
     estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
-    return Safety(
-        fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=estimate.step_time / seconds - 1)
-    )
+    slower = value_of(bold, plan, knobs, estimate) / value - 1
+    return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=slower))
 
 
 def at_even_risk(job: Job) -> Job:

@@ -1,4 +1,4 @@
-"""The plan with the fewest moving parts among those as fast as the best, as far as a measurement could tell."""
+"""The plan with the fewest moving parts among those as good as the best, as far as a measurement could tell."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import numpy as np
 from optimizer.answer.answer import Alternative
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import EVEN, LAYOUT, Job
-from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.plan import Knobs, Plan
 from optimizer.job.recomputation import RECOMPUTE
 from optimizer.job.variables import VARIABLES
-from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
+from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Points
 from optimizer.search.layouts.best_even import LEADING
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import estimate_of, valued
 
-NOISE = 0.01  # of a step time: what trials of some twenty steps tell apart [1]
+NOISE = 0.01  # of a step time, or of what grows with it: what trials of some twenty steps tell apart [1]
 PLAIN = ("1f1b", "interleaved")  # schedules that every launcher has; vpp tells the second
 
 
@@ -48,23 +47,21 @@ def moving_parts(plan: Plan, knobs: Knobs) -> tuple[str, ...]:
     return tuple(name for name, moves in parts.items() if moves)
 
 
-def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, seconds: float) -> Alternative | None:
-    """Of the even splits of a sweep within NOISE of the best, whose step takes so many `seconds`, the one with the
+def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, value: float) -> Alternative | None:
+    """Of the even splits of a sweep within NOISE of the best plan's `value` [unit of the objective], the one with the
     fewest moving parts and of these the one with the most memory to spare; None where the best has no more parts.
     """
     own = len(moving_parts(best, knobs))
-    close = np.flatnonzero(points.fits & (points.seconds <= seconds * (1 + NOISE)))
-    close = close[np.argsort(points.seconds[close], kind="stable")]
+    close = np.flatnonzero(points.fits & (points.values <= value * (1 + NOISE)))
+    close = close[np.argsort(points.values[close], kind="stable")]
     plans = [with_assigned_layers(job, points.plans.plan(position)) for position in close.tolist()]
     settings = [knobs_at(points.knobs, position) for position in close.tolist()]
     parts = np.array([len(moving_parts(*pair)) for pair in zip(plans, settings, strict=True)], dtype=np.int64)
     few = [position for position in np.argsort(parts, kind="stable").tolist() if parts[position] < own][:LEADING]
     if not few:
         return None
-    costs = price(
-        job, Plans.of([plans[position] for position in few]), joined_knobs([columns(settings[p], 1) for p in few])
-    )
-    fits = (costs.reserved <= safe_memory(job)) & (costs.step_time <= seconds * (1 + NOISE))
+    costs, values = valued(job, [plans[position] for position in few], [settings[position] for position in few])
+    fits = (costs.reserved <= safe_memory(job)) & (values <= value * (1 + NOISE))
     order = sorted(np.flatnonzero(fits).tolist(), key=lambda row: (parts[few[row]], costs.reserved[row]))
     if not order:
         return None
@@ -73,7 +70,7 @@ def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, seconds: fl
         plan=plans[few[row]],
         knobs=settings[few[row]],
         estimate=estimate_of(job, costs, row),
-        slower=max(0.0, float(costs.step_time[row]) / seconds - 1),
+        slower=max(0.0, float(values[row]) / value - 1),
     )
 
 

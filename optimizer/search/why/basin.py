@@ -19,7 +19,7 @@ BROAD = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """The other plans within `share` of the best step time: how many, of how many other structures, and by variable
+    """The other plans within `share` of the best value: how many, of how many other structures, and by variable
     the values they take, where not all agree with the best plan.
     """
 
@@ -59,7 +59,7 @@ def _ring(swept: Sweep, share: float) -> Ring:
     points, best = swept.points, swept.best
     if points is None or best < 0:
         return Ring(share=share, plans=0, structures=0, values={})
-    near = points.fits & (points.seconds <= points.seconds[best] * (1 + share))
+    near = points.fits & (points.values <= points.values[best] * (1 + share))
     columns = {name: getattr(points.plans, name).astype(np.int64)[near] for name in FIELDS}
     own = {name: int(getattr(points.plans, name)[best]) for name in FIELDS}
     structures = np.unique(np.column_stack([columns[name] for name in STRUCTURE]), axis=0)

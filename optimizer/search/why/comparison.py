@@ -14,18 +14,18 @@ from optimizer.base.errors import InputError
 from optimizer.constraints.pin_text import Pinned, code, pins_text
 from optimizer.constraints.pins import as_limits
 from optimizer.constraints.rules.every import STRUCTURAL, structural
-from optimizer.job.job import PLACING, Job
-from optimizer.job.plan import FIELDS, Plan, Plans
+from optimizer.job.job import PLACING, TIME, Job
+from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.enumerate import lattice, plans_of
 from optimizer.search.layouts.least_memory import LeastMemory
-from optimizer.search.plan.alternatives import estimate_of
-from optimizer.search.plan.best import Best, best_plan
+from optimizer.search.plan.alternatives import estimate_of, value_of
+from optimizer.search.plan.best import best_plan
 
-SAME = 1e-9  # relative difference of step times below which two plans are equally fast
+SAME = 1e-9  # relative difference of values below which two plans are equally good
 Pins = Mapping[str, Pinned]
 
 
@@ -47,10 +47,19 @@ class Difference:
 class Comparison:
     """Our plan and the best one under `pins`, each at its own knobs.
 
-    `verdict`: "slower", "same", "faster" (the pins reach where the search did not: another schedule, a pin of the job
-    undone), or "infeasible" with the rules `broken`. An infeasible plan is given when only memory is in the way: the
-    leanest. The `more` of the `time` terms add up to the difference of the step times, those of `memory` to that of
-    the peaks.
+    The `more` of the `time` terms add up to the difference of the step times, those of `memory` to that of the peaks.
+
+    Attributes:
+        pins: as they are typed.
+        verdict: "slower" (a higher value of the objective), "same", "faster" (the pins reach where the search did not:
+            another schedule, a pin of the job undone), or "infeasible".
+        ours: the answer's plan.
+        our_estimate: its price.
+        plan: the best under the pins; where only memory is in the way, that of the least memory.
+        estimate: its price.
+        slower: its value over ours, minus one; negative for a better plan, 0 without one [1].
+        broken: the rules in the way of an infeasible plan.
+        minimize: what the values are of.
     """
 
     pins: str
@@ -59,12 +68,9 @@ class Comparison:
     our_estimate: Estimate
     plan: Plan | None = None
     estimate: Estimate | None = None
+    slower: float = 0.0
     broken: tuple[Clash, ...] = ()
-
-    @property
-    def slower(self) -> float:
-        """Relative step time above ours, negative for a faster plan; 0 without a plan."""
-        return self.estimate.step_time / self.our_estimate.step_time - 1 if self.estimate else 0.0
+    minimize: str = TIME
 
     @property
     def time(self) -> tuple[Difference, ...]:
@@ -89,16 +95,20 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to compare with: the answer is {answer.status}")
     asked = pinned_job(job, pins)
-    found = best_plan(asked)
-    plan, estimate = (found.plan, found.estimate) if found else _leanest(asked)
+    theirs = best_plan(asked)
+    plan, estimate = (theirs.plan, theirs.estimate) if theirs else _least_memory(asked)
+    our_value = value_of(job, answer.plan, answer.knobs, answer.estimate)
+    value = theirs.value if theirs else value_of(asked, plan, Knobs(), estimate) if plan and estimate else our_value
     return Comparison(
         pins=pins_text(pins),
-        verdict=_verdict(answer.estimate.step_time, found) if found else "infeasible",
+        verdict=_verdict(value / our_value - 1) if theirs else "infeasible",
         ours=answer.plan,
         our_estimate=answer.estimate,
         plan=plan,
         estimate=estimate,
-        broken=() if found else broken_rules(asked, pins),
+        slower=value / our_value - 1,
+        broken=() if theirs else broken_rules(asked, pins),
+        minimize=job.minimize,
     )
 
 
@@ -145,7 +155,7 @@ def differences(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple
     return tuple(sorted(terms, key=lambda item: -abs(item.more)))
 
 
-def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
+def _least_memory(job: Job) -> tuple[Plan | None, Estimate | None]:
     """The plan and layout that reserve least, all state on the host, and their price; None without any."""
     memory = LeastMemory()
     plan = memory.least(job, lattice(job, structural(job)))[1]
@@ -155,8 +165,7 @@ def _leanest(job: Job) -> tuple[Plan | None, Estimate | None]:
     return plan, estimate_of(job, price(job, plans, memory.at(bill_of(job, plans))), 0)
 
 
-def _verdict(ours: float, other: Best) -> str:
-    ratio = other.estimate.step_time / ours - 1
-    if abs(ratio) <= SAME:
+def _verdict(slower: float) -> str:
+    if abs(slower) <= SAME:
         return "same"
-    return "slower" if ratio > 0 else "faster"
+    return "slower" if slower > 0 else "faster"

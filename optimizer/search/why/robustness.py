@@ -13,8 +13,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Plans
 from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.interval import interval
-from optimizer.objectives.step.price import price
+from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import SIDES
 from optimizer.search.lattice.knobs import columns, joined_knobs
 
@@ -73,13 +75,13 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
     plans = Plans.of([answer.plan, *(other.plan for other in others)])
     knobs = joined_knobs([columns(each, 1) for each in (answer.knobs, *(other.knobs for other in others))])
     moves = np.random.default_rng(answer.seed).standard_normal((draws, len(PARAMETERS)))
-    pilot = _log_times(answer.job, plans, knobs, PRIOR_SPREAD * moves[:PILOT])
-    found = interval(answer.job, answer.plan, answer.estimate.step_time)
-    asked = float(np.log(found.high / found.low)) / 2 / SIDES
+    pilot = _log_values(answer.job, plans, knobs, PRIOR_SPREAD * moves[:PILOT])
+    sure = interval(answer.job, answer.plan, answer.estimate.step_time)
+    asked = float(np.log(sure.high / sure.low)) / 2 / SIDES
     spread = PRIOR_SPREAD * min(1.0, asked / max(float(np.std(pilot[:, 0])), asked * 1e-3))
-    times = _log_times(answer.job, plans, knobs, spread * moves)
-    regrets = np.expm1(times - times.min(axis=1, keepdims=True))
-    first = times.argmin(axis=1)
+    values = _log_values(answer.job, plans, knobs, spread * moves)
+    regrets = np.expm1(values - values.min(axis=1, keepdims=True))
+    first = values.argmin(axis=1)
     standings = tuple(
         Standing(chance=float(np.mean(first == place)), regret=float(np.mean(regrets[:, place])))
         for place in range(len(plans))
@@ -87,9 +89,11 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
     return Robustness(draws=draws, spread=spread, standings=standings)
 
 
-def _log_times(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
-    """Logarithm of the step time of every plan (columns) under every move of the parameters (rows)."""
-    return np.log([price(moved(job, move), plans, knobs).step_time for move in moves])
+def _log_values(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
+    """Logarithm of what every plan (columns) is minimised by under every move of the parameters (rows)."""
+    bills = (bill_of(moved(job, move), plans) for move in moves)
+    objective = objective_of(job)
+    return np.log([objective.value(bill, knobs, price_bill(bill, knobs).step_time) for bill in bills])
 
 
 def moved(job: Job, move: FloatArray) -> Job:

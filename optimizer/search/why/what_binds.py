@@ -35,7 +35,8 @@ class Variation:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What one variation does to the optimum: `gain` is the relative change of the tokens trained on per second.
+    """What one variation does to the optimum: `gain` is the relative change of the tokens trained on for a unit of what
+    is minimised, such as a second.
 
     `changed` are the variables of the plan that move, as "pp 8 -> 16"; `best` is None when nothing fits any more.
     """
@@ -96,11 +97,11 @@ def sensitivity(job: Job) -> Sensitivity | None:
 
 def effect(base: Best, variation: Variation) -> Effect:
     """The optimum of one variation against that of the job; without any plan the gain is -1."""
-    found = best_plan(variation.job)
-    if found is None:
+    other = best_plan(variation.job)
+    if other is None:
         return Effect(variation=variation, best=None, gain=-1.0)
-    gain = found.throughput / base.throughput - 1
-    return Effect(variation=variation, best=found, gain=gain, changed=moved(base.plan, found.plan))
+    gain = other.worth / base.worth - 1
+    return Effect(variation=variation, best=other, gain=gain, changed=moved(base.plan, other.plan))
 
 
 def moved(before: Plan, after: Plan) -> tuple[str, ...]:

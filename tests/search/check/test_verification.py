@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Path_ = tuple[str | int, ...]
 CHANGES = cases(300, sample=28)  # four of each kind of answer
 PARTS = cases(60, sample=14)
-KINDS = ("compared", "mixture", "formats", "given", "infeasible", "clashing", "hurried")
+KINDS = ("compared", "mixture", "formats", "given", "energy", "infeasible", "clashing", "hurried")
 # Where another value makes another question or plan, of which everything else may be true as well.
 FREE = ("job.", "knobs.", "plan.", "search.")
 OPTIONAL = (("explain",), ("why_not",), ("assumptions",))
@@ -89,6 +89,7 @@ def answers() -> dict[str, str]:
         "mixture": json_text(plan(mixture, trials=8, top=3)),
         "formats": json_text(formats),
         "given": json_text(given),
+        "energy": json_text(plan(replace(mixture, minimize="energy"), trials=0, top=2)),
         "infeasible": json_text(plan(asked("llama3-70b", 2, 8, **few))),
         "clashing": json_text(plan(asked("llama3-8b", 8, 64, fixed={"tp": 3}, **few))),
         "hurried": json_text(plan(dense, time_limit=1e-9)),

@@ -37,14 +37,14 @@ def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job:
     every = tuned(bill)
     costs = price_bill(bill, every.knobs)
     fits = costs.reserved <= safe_memory(job)
-    assert every.seconds.tolist() == pytest.approx(costs.step_time.tolist(), rel=1e-12)
+    assert every.values.tolist() == pytest.approx(costs.step_time.tolist(), rel=1e-12)
     assert every.fits.tolist() == fits.tolist()
     swept = sweep(job, structural(job))
     assert swept.points is not None
     assert (swept.space, swept.fitting) == (len(bill), int(fits.sum()))
     first = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
     assert swept.points.plans.plan(swept.best) == bill.plans.plan(first)
-    assert swept.points.seconds[swept.best] == pytest.approx(costs.step_time[first], rel=1e-12)
+    assert swept.points.values[swept.best] == pytest.approx(costs.step_time[first], rel=1e-12)
     assert swept.knob_bound <= costs.step_time[fits].min()
 
 
@@ -78,7 +78,7 @@ def test_cp_sat_finds_the_optimum_of_the_oracle(job: Job) -> None:
         assert proof.point == -1
     else:
         assert swept.points is not None
-        best = swept.points.seconds[swept.best]
+        best = swept.points.values[swept.best]
         assert np.isclose(costs.step_time[proof.point], best, rtol=1e-7)
         assert allowed[proof.point]
         assert costs.step_time[allowed].min() == best

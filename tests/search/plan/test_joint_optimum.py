@@ -13,18 +13,21 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from optimizer.catalog import load_cluster
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.model import LatentAttention, Model
 from optimizer.job.plan import KnobColumns, Knobs, Placement, Plan, Plans
 from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.price import price
+from optimizer.objectives.step.price import price_bill
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import BOX, at_most_offload, columns, least_offload, taken, tuned
+from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
@@ -161,13 +164,15 @@ def at_least(job: Job, plans: list[Plan], knobs: KnobColumns) -> KnobColumns:
     return replace(knobs, offload=np.concatenate(needs))
 
 
-def fastest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
-    """The least step time of the plans that fit, each with settings of its own [s]; infinite where none does."""
+def lowest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
+    """The least value of the plans that fit, each with settings of its own; infinite where none does."""
     best = np.inf
     for start in range(0, len(plans), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        costs = price(job, Plans.of(plans[part]), taken(knobs, part))
-        best = min(best, float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf))))
+        bill = bill_of(job, Plans.of(plans[part]))
+        costs = price_bill(bill, taken(knobs, part))
+        values = objective_of(job).value(bill, taken(knobs, part), costs.step_time)
+        best = min(best, float(np.min(np.where(costs.reserved <= safe_memory(job), values, np.inf))))
     return best
 
 
@@ -179,6 +184,17 @@ def fastest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
 @given(tiny_jobs())
 def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
     compare(job)
+
+
+@settings(
+    max_examples=cases(120, sample=16),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@given(tiny_jobs(), st.sampled_from(["energy", "energy", "cost"]), st.sampled_from(["dgx-h100", "dgx-h800"]))
+def test_the_optimum_is_that_of_brute_force_whatever_is_minimised(job: Job, minimize: str, cluster: str) -> None:
+    """Nobody in the price book rents H800s out, so that their cost is of energy too."""
+    compare(replace(job, minimize=minimize, cluster=load_cluster(cluster)))
 
 
 @settings(
@@ -204,7 +220,7 @@ def test_an_interleaved_pipeline_of_few_layers_gets_the_best_of_every_layout(mod
     assert every is not None
     assert answer.estimate is not None
     plans, laid, owners = every
-    best = min(fastest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
+    best = min(lowest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
     assert answer.status == "optimal"
     assert best * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + 1e-7)
 
@@ -224,7 +240,7 @@ def test_no_setting_of_the_knobs_beats_the_bound(seed: int) -> None:
             name: float(low * (high / low) ** rng.choice([0.0, 1.0, rng.random()])) for name, (low, high) in BOX.items()
         }
         knobs = Knobs(**sides, offload=float(rng.choice([0.0, 1.0, rng.random()])))
-        assert answer.certificate.knob_bound <= fastest(job, every[1], columns(knobs, len(every[1]))) * (1 + 1e-9)
+        assert answer.certificate.knob_bound <= lowest(job, every[1], columns(knobs, len(every[1]))) * (1 + 1e-9)
 
 
 def compare(job: Job) -> None:
@@ -234,8 +250,8 @@ def compare(job: Job) -> None:
     assert every is not None
     plans, laid, owners = every
     answer, again = plan(job, top=2, trials=0), best_plan(job)
-    best = min(fastest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
-    least = fastest(job, laid, at_least(job, laid, taken(settings_of(job, plans)[0], owners)))
+    best = min(lowest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
+    least = lowest(job, laid, at_least(job, laid, taken(settings_of(job, plans)[0], owners)))
     assert least <= best * (1 + 1e-9)
     if answer.plan is None or answer.certificate is None or answer.estimate is None:
         assert answer.status == "infeasible"
@@ -243,14 +259,16 @@ def compare(job: Job) -> None:
         assert best == np.inf
         return
     assert answer.status == "optimal"
-    assert least * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + 1e-7)
+    value = value_of(job, answer.plan, answer.knobs, answer.estimate)
+    assert least * (1 - 1e-7) <= value <= best * (1 + 1e-7)
+    assert answer.certificate.best == pytest.approx(value, rel=1e-9)
     assert answer.certificate.lower_bound <= best * (1 + 1e-7)
-    best = answer.estimate.step_time
+    best = value
     largest = columns(Knobs(bucket=1e9, comm_sm_share=0.3), len(laid))
-    assert answer.certificate.knob_bound <= min(best, fastest(job, laid, largest)) * (1 + 1e-9)
+    assert answer.certificate.knob_bound <= min(best, lowest(job, laid, largest)) * (1 + 1e-9)
     assert answer.estimate.reserved <= safe_memory(job)
     assert all(finding.holds for finding in placement_findings(job, answer.plan))
-    assert all(other.estimate.step_time >= best * (1 - 1e-7) for other in answer.alternatives)
+    assert all(value_of(job, o.plan, o.knobs, o.estimate) >= best * (1 - 1e-7) for o in answer.alternatives)
     assert again is not None
     assert (again.plan, again.knobs, again.estimate) == (answer.plan, answer.knobs, answer.estimate)
     (own,) = np.flatnonzero(alike_plans(plans, answer.plan))

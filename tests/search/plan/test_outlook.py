@@ -10,7 +10,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job, Limits
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan import best
-from optimizer.search.plan import found as first_half
+from optimizer.search.plan import unproven as first_half
 from optimizer.search.plan.best import best_plan, outlook
 from optimizer.search.plan.planner import plan
 
@@ -31,16 +31,16 @@ def job(gpus: int, limits: Limits = Limits()) -> Job:
 def test_the_outlook_never_exceeds_the_best_plan_and_finds_it(limits: Limits) -> None:
     asked = job(80, limits)
     found, fastest = outlook(asked), best_plan(asked)
-    rate = fastest.throughput if fastest else 0.0
-    assert found.throughput <= rate * (1 + 1e-9)
-    assert found.throughput_beyond() == pytest.approx(rate, rel=2e-3)
-    assert found.throughput_beyond(0.9 * rate) == pytest.approx(rate, rel=2e-3)
-    assert found.throughput_beyond(2.0 * rate + 1.0) <= rate * (1 + 1e-9)
+    rate = fastest.worth if fastest else 0.0
+    assert found.worth <= rate * (1 + 1e-9)
+    assert found.worth_beyond() == pytest.approx(rate, rel=2e-3)
+    assert found.worth_beyond(0.9 * rate) == pytest.approx(rate, rel=2e-3)
+    assert found.worth_beyond(2.0 * rate + 1.0) <= rate * (1 + 1e-9)
 
 
 def test_a_count_without_a_plan_has_none() -> None:
     found = outlook(job(8 * 127, Limits(fixed={"tp": 8, "dp": 1})))
-    assert (found.throughput, found.throughput_beyond()) == (0.0, 0.0)
+    assert (found.worth, found.worth_beyond()) == (0.0, 0.0)
 
 
 def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkey
     again = plan(asked, trials=0, priced_risk=False, known=known)
     assert replace(again, search_s=alone.search_s) == alone
     # Another job, other settings and layouts that were cut off by a bound are searched.
-    assert found.known(known.laid, 2.0 * found.throughput) is None
+    assert found.known(known.laid, 2.0 * found.worth) is None
     for other in (job(64), asked):
         with pytest.raises(AssertionError, match="searched again"):
             plan(other, trials=0 if other.gpus == 64 else 3, known=known)

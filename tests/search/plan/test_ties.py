@@ -33,7 +33,7 @@ def test_no_plan_as_fast_is_simpler_or_has_more_room(model: str, gpus: int, seq_
     assert best is not None
     assert points is not None
     own = len(moving_parts(best.plan, best.knobs)), best.estimate.reserved
-    close = np.flatnonzero(points.fits & (points.seconds <= best.estimate.step_time * (1 + SAME)))
+    close = np.flatnonzero(points.fits & (points.values <= best.estimate.step_time * (1 + SAME)))
     others = []
     for place in close.tolist():
         plan, knobs = points.plans.plan(place), knobs_at(points.knobs, place)

@@ -21,7 +21,7 @@ from optimizer.search.lattice.oracle import sweep
 from optimizer.search.layouts import candidates
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
-from optimizer.search.plan import best, found
+from optimizer.search.plan import best, unproven
 from optimizer.search.plan.best import laid_out_best
 from optimizer.search.plan.planner import plan
 
@@ -59,8 +59,8 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
         given.append(args[4])
         return laid_out_best(*args)
 
-    monkeypatch.setattr(found, "laid_out_best", recorded)
-    monkeypatch.setattr(found, "perf_counter", clock(40.0))
+    monkeypatch.setattr(unproven, "laid_out_best", recorded)
+    monkeypatch.setattr(unproven, "perf_counter", clock(40.0))
     answer = plan(gpt3_job, time_limit=60.0, top=1)
     assert given == [20.0]
     assert answer.plan is not None
@@ -78,7 +78,7 @@ def test_layouts_cut_short_leave_the_even_split_with_a_gap(gpt3_job: Job) -> Non
     assert whole.complete
     assert not cut.complete
     assert cut.best == even
-    assert cut.bound <= whole.best.seconds <= even.seconds
+    assert cut.bound <= whole.best.value <= even.value
 
 
 def test_runners_up_are_laid_out_while_there_is_time(

@@ -73,7 +73,7 @@ def test_the_basin_counts_every_plan_of_the_lattice(gpt3_job: Job, found: Sensit
     seconds = []
     for plans in lattice(gpt3_job, structural(gpt3_job)):
         own = tuned(bill_of(gpt3_job, plans))
-        seconds.append(own.seconds[own.fits])
+        seconds.append(own.values[own.fits])
     times = np.concatenate(seconds)
     for ring in found.basin.rings:
         assert ring.plans == int(np.sum(times <= times.min() * (1 + ring.share))) - 1

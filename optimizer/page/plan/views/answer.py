@@ -78,7 +78,7 @@ def answer_values(found: Answered) -> dict[str, Any]:
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [(*runner_up(job, rank, other), pins_of_plan(other.plan)) for rank, other in ranked],
-        "proof": proof_lines(certificate, answer.near_ties, estimate.step_time, plan.pp) if certificate else [],
+        "proof": proof_lines(certificate, answer.near_ties, plan.pp) if certificate else [],
     }
 
 

@@ -91,10 +91,10 @@ def _fitting(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
     found: dict[tuple[int, int], tuple[float, Plan]] = {}
     if points is None:
         return found
-    for index in np.argsort(points.seconds, kind="stable").tolist():
+    for index in np.argsort(points.values, kind="stable").tolist():
         key = int(points.plans.tp[index]), int(points.plans.pp[index])
         if points.fits[index] and key not in found:
-            found[key] = float(points.seconds[index]), points.plans.plan(index)
+            found[key] = float(points.values[index]), points.plans.plan(index)
     return found
 
 

@@ -11,6 +11,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import kinds_of, stages_of
 from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
 from optimizer.objectives.step.linear_stage import linear_stage, states_of_model
@@ -55,8 +56,8 @@ def none_on_host(bill: Bill) -> Shares:
 
 
 def some_on_host(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
-    """Plans that may beat `limit` [s] with something on the host: at the share that an even split needs, at the most,
-    and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
+    """Plans that may have a value below `limit` with something on the host: at the share that an even split needs, at
+    the most, and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
     """
     most = np.round(most_offload(bill) / OFFLOAD_STEP).astype(np.int64)
     least = np.maximum(np.floor(least_share(bill) / OFFLOAD_STEP).astype(np.int64), 1)
@@ -82,7 +83,8 @@ def some_on_host(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
 @dataclass(frozen=True, kw_only=True)
 class Prospects:
     """Plans with a range of shares each: what no layout changes and what layers cost, their time at the cheapest share
-    of the range and their memory at the highest; a time that no layout beats, infinite where none fits [s].
+    of the range and their memory at the highest; a value that no layout beats, infinite where none fits [unit of the
+    objective].
     """
 
     job: Job
@@ -94,7 +96,7 @@ class Prospects:
 
     @cached_property
     def uneven(self) -> FloatArray:
-        """Least time of a step whose stages do not all hold as many layers [s]."""
+        """Least value of a step whose stages do not all hold as many layers [unit of the objective]."""
         return self.floor.uneven()
 
     def take(self, index: IntArray) -> Prospects:
@@ -115,8 +117,8 @@ def fixed_prospects(bill: Bill, knobs: Knobs, limit: float) -> Prospects:
 
 
 def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> Prospects:
-    """What bounds say of layouts that need a share of these ranges, at each plan's own settings; where the step cannot
-    take less than `limit` [s] they do not say how much longer.
+    """What bounds say of layouts that need a share of these ranges, at each plan's own settings; where no
+    value is below `limit` they do not say how far it is above.
     """
     some, knobs = bill.take(shares.plan), taken(own, shares.plan)
     low, high = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (shares.low, shares.high))
@@ -130,7 +132,7 @@ def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns
     floor, costs = step_floor(bill, knobs), stage_costs(bill, knobs, least)
     if most is not None and np.any(most.offload > knobs.offload):
         costs = replace(costs, memory=linear_stage(bill, most))
-    bounds = floor.step_time(fitting_slowest(job, floor, costs, plans, limit))
+    bounds = floor.value(fitting_slowest(job, floor, costs, plans, limit))
     few = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
     if len(few):
         fits = even_memory(bill.take(few), taken(most or knobs, few)) <= safe_memory(job)
@@ -158,12 +160,17 @@ def slower_on_host(job: Job) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AtNeed:
-    """A plan, as it is laid out, with the least share on the host that it needs: its knobs, step time [s], that share
-    in multiples of OFFLOAD_STEP, and whether the host has room for it.
+    """A plan, its layers assigned, with the least share on the host that it needs.
+
+    Attributes:
+        knobs: with that share.
+        value: of the plan with it [unit of the objective].
+        need: that share, in multiples of OFFLOAD_STEP.
+        held: whether the host has room for it.
     """
 
     knobs: Knobs
-    seconds: float
+    value: float
     need: int
     held: bool
 
@@ -176,5 +183,5 @@ def at_need(bill: Bill, knobs: Knobs, high: int) -> AtNeed:
     share, _ = least_offload(bill, stages)
     need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(bill.job) else high
     own = replace(knobs, offload=need * OFFLOAD_STEP)
-    seconds = float(Step(bill=bill, stages=stages, knobs=own).seconds[0])
-    return AtNeed(knobs=own, seconds=seconds, need=need, held=bool(held(bill, own)[0]))
+    value = objective_of(bill.job).value(bill, own, Step(bill=bill, stages=stages, knobs=own).seconds)
+    return AtNeed(knobs=own, value=float(value[0]), need=need, held=bool(held(bill, own)[0]))

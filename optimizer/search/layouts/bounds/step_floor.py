@@ -11,6 +11,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
 from optimizer.objectives.step.linear_stage import recomputing, states_of_model
 from optimizer.objectives.step.once import least_once, once_per_step, work_of
@@ -27,8 +28,10 @@ HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
 @dataclass(frozen=True, kw_only=True)
 class StepFloor:
-    """What a step of each plan takes whatever its layout, per plan.
+    """What a step of each plan takes whatever its layout, per plan, and the value of that.
 
+    surplus: what a step adds to the value of its seconds, recomputing only what has to be, least_surplus: the same at
+    any knobs [unit of the objective].
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
     that price, head: the passes through the head, beside: what each stage spends beside its layers, whole: all stages
     together, nothing recomputed that need not be [s]. filled: what a zero-bubble schedule takes off the bubble at most
@@ -45,6 +48,20 @@ class StepFloor:
     filled: FloatArray
     once: FloatArray
     tuned: FloatArray
+    surplus: FloatArray
+    least_surplus: FloatArray
+
+    @property
+    def rate(self) -> float:
+        """What any second of a step is worth [unit of the objective/s]."""
+        return objective_of(self.job).rate(self.job)
+
+    def value(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
+        """Least value of a step whose slowest stage takes so long for one micro-batch, infinite where none can
+        [unit of the objective].
+        """
+        surplus = self.least_surplus if any_knobs else self.surplus
+        return np.asarray(self.rate * self.step_time(slowest, any_knobs=any_knobs) + surplus)
 
     def step_time(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
@@ -56,21 +73,22 @@ class StepFloor:
         return np.where(possible, bound, np.inf)
 
     def uneven(self) -> FloatArray:
-        """Least time of a step whose stages do not all hold as many layers, 0 where they cannot [s].
+        """Least value of a step whose stages do not all hold as many layers, 0 where they cannot [unit of objective].
 
         Layers of one kind that pp divides can: any other layout has a stage with one more of them.
         """
         model, share = self.job.model, self.job.model.layers / self.plans.pp
         if common(model).count != model.layers or model.mtp_layers:
             return np.zeros(len(self.plans))
-        bound = self.step_time(self.beside + (share + 1) * self.layer - self.less)
+        bound = self.value(self.beside + (share + 1) * self.layer - self.less)
         return np.where(model.layers % self.plans.pp == 0, bound, 0.0)
 
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
-        """A slowest stage with which the step takes at least `limit`: step_time solved for it, all filled [s]."""
+        """A slowest stage with which the value is at least `limit`: solved for it, all filled [s]."""
+        limits = (limit - (self.least_surplus if any_knobs else self.surplus)) / self.rate
         m, v = self.plans.num_microbatches, self.plans.vpp
         once = self.once - (self.tuned if any_knobs else 0.0)
-        pipeline = limit / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK)) - once + self.filled
+        pipeline = limits / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK)) - once + self.filled
         times = np.maximum(m - 1 / v, 0.0)
         with np.errstate(divide="ignore"):
             slowest = np.where(times > 0, (pipeline - self.whole / v) / times, np.inf)
@@ -83,15 +101,21 @@ class StepFloor:
             job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
         )
 
-    def step_of(self, seconds: float, index: int) -> float:
-        """Step time of one plan whose pipeline takes so long, with what happens once per step [s]."""
+    def value_of(self, seconds: float, index: int) -> float:
+        """Value of one plan whose pipeline takes so long, with what happens once per step and the price on recomputed
+        layers [unit of the objective].
+        """
         some = self.take(np.array([index]))
-        return float(some._with_stragglers(np.array([seconds + self.job.stack["step_overhead"]]))[0])
+        step = some._with_stragglers(np.array([seconds + self.job.stack["step_overhead"]]))
+        return float((self.rate * step + some.surplus)[0])
 
     def within(self, limit: float, index: int) -> float:
-        """Time of one plan's pipeline, with what happens once per step, with which its step takes so long [s]."""
+        """Time of one plan's pipeline, as `value_of` takes it, with which its step has this value, or would with the
+        least optimizer state on the host [s].
+        """
         some = self.take(np.array([index]))
-        return float((limit / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
+        seconds = (limit - some.least_surplus) / self.rate
+        return float((seconds / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
 
     @property
     def _virtual_stages(self) -> FloatArray:
@@ -136,6 +160,8 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
     again = np.minimum.reduce([recomputing(bill, kind)[1] * bill.entries[kind].again for kind in layers])
     work = work_of(bill, mean_stage(model, plans))
     once = once_per_step(work, knobs).total[0]
+    share, surplus = host_share(bill), objective_of(job).surplus(bill)
+    obliged = surplus.recomputing({kind: counts[kind] * recomputing(bill, kind)[0] for kind in bill.entries})
     return StepFloor(
         job=job,
         plans=plans,
@@ -146,7 +172,9 @@ def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
         whole=whole + obliged_layers(job, plans)[1] * again,
         filled=filled_bubble(bill),
         once=once + overhead,
-        tuned=once - least_once(work, host_share(bill)),
+        tuned=once - least_once(work, share),
+        surplus=surplus.spared(knobs.offload) + obliged,
+        least_surplus=surplus.spared(share, 1.0) + obliged,
     )
 
 
@@ -192,8 +220,8 @@ def fitting_slowest(
     """As StepFloor.slowest, but under layouts whose stages fit in memory; infinite where none can [s].
 
     A stage has room for so many layers of the common kind in its memory and in the time T; all stages together must
-    have room for all of them. The least such T is found by halving. Where the step cannot take less than `limit` [s] it
-    is not found out how much longer.
+    have room for all of them. The least such T is found by halving. Where no value is below `limit` it is not found out
+    how much longer.
     """
     low = floor.slowest()
     longest, reached = np.maximum(low, floor.whole * 4), np.maximum(low, floor.slowest_within(limit, any_knobs))

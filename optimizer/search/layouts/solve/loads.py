@@ -72,11 +72,18 @@ class Loads:
         return self.problem.pipeline(self.seconds.max(axis=1), self.seconds.sum(axis=1))
 
     def once(self, *, spared: bool = False) -> FloatArray:
-        """The longest that a stage takes for what it does once per step, beside what hides; `spared`: with the least
-        optimizer state on the host [s].
+        """The longest that a stage takes for what it does per step, beside what hides, with the price on recomputed
+        layers; `spared`: with the least optimizer state on the host [s].
         """
         longest = self.problem.once(self._total) - (self._total("spared") if spared else 0.0)
-        return np.asarray(longest.max(axis=1))
+        return np.asarray(longest.max(axis=1) + self.priced)
+
+    @property
+    def priced(self) -> FloatArray:
+        """What the recomputed layers add to the objective beside their time, as seconds of a step [s]."""
+        costs = self.problem.kinds
+        prices = (n.sum(axis=1) * costs[kind].recompute_price for kind, n in self.recomputed.items())
+        return np.asarray(sum(prices, np.zeros(1)))
 
     @property
     def stalled(self) -> FloatArray:

@@ -259,7 +259,7 @@ class LayoutProgram:
             self.program.linear([*cost, (end, -1)], None, -(total + beside))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
-        cost.append((longest, 1))
+        cost += [(longest, 1), *self._priced()]
         self.longest, self.cost = longest, cost
         self.program.minimise(cost)
 
@@ -274,7 +274,13 @@ class LayoutProgram:
         weight = problem.microbatches - 1
         whole = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence)
         ticks = (at_most - whole - (problem.pp + weight) * problem.seconds) / self.tick
-        self.program.linear(cost, None, int(ticks + (weight + 1) * (len(self.names) + 3)))
+        rounding = (weight + 1 + bool(self._priced())) * (len(self.names) + 3)
+        self.program.linear(cost, None, int(ticks + rounding))
+
+    def _priced(self) -> list[Term]:
+        """What recomputed layers add to the objective beside their time, in ticks; nothing where only time counts."""
+        prices = {kind: round(self.problem.kinds[kind].recompute_price / self.tick) for kind in self.extra}
+        return [(n, prices[kind]) for stage in self.recomputed for kind, n in stage.items() if prices[kind]]
 
     def once(self, *, spared: bool = False) -> int:
         """The longest that a stage takes for what it does once per step, convex in its layers; `spared`: with the

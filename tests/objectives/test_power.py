@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
-from optimizer.purchase.price.energy import (
+from optimizer.objectives.network.fabric import fabric
+from optimizer.objectives.power import (
     PowerCurve,
     capped_slowdown,
     compute_utilisation,
@@ -16,7 +17,6 @@ from optimizer.purchase.price.energy import (
     step_energy,
     switch_power,
 )
-from optimizer.purchase.price.fabric import fabric
 
 H100 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
 SHARES = st.floats(min_value=0.0, max_value=1.0)

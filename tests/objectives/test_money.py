@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.purchase.price.money import (
+from optimizer.objectives.money import (
     Ownership,
     break_even,
     ownership_cost,

@@ -1,4 +1,4 @@
-"""The first half of a search: every plan priced and the best of them laid out, before anything is proven."""
+"""The first half of a search: every plan priced and the best of them with its layout, before anything is proven."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import LaidOut
-from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags
+from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
 from optimizer.search.plan.best import Known, laid_out_best
 
 
@@ -47,9 +47,22 @@ class Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The fastest plan of a job with its layout, before anything is proven about it; `plan` is None where there is none
-    or the time was over. `rules`, `space`, `swept`, `laid` and `even` are what the proof and the runners-up start from.
+class Unproven:
+    """The best plan of a job with its layout, before anything is proven about it.
+
+    Attributes:
+        job: what was asked.
+        tuning: how knobs are chosen.
+        time_limit: of the whole search [s].
+        clock: seconds by phase so far.
+        rules: of the lattice.
+        space: every plan of it.
+        swept: what pricing them all says.
+        laid: the layouts that were searched.
+        even: value of the best even split, infinite without one [unit of the objective].
+        plan: None where there is none, or the time was over.
+        knobs: of the plan.
+        estimate: its price.
     """
 
     job: Job
@@ -64,6 +77,13 @@ class Found:
     plan: Plan | None = None
     knobs: Knobs = Knobs()
     estimate: Estimate | None = None
+
+    @property
+    def value(self) -> float:
+        """What the plan is minimised by, infinite without one [unit of the objective]."""
+        if self.plan is None or self.estimate is None:
+            return inf
+        return value_of(self.job, self.plan, self.knobs, self.estimate)
 
     @property
     def left(self) -> float | None:
@@ -89,10 +109,15 @@ class Found:
 
 def search(
     job: Job, tuning: Tuning = Tuning(), *, time_limit: float | None = None, known: Known | None = None
-) -> Found:
-    """The first half of `plan`: every plan priced, the best of them laid out. Raises as `plan` does.
+) -> Unproven:
+    """The first half of `plan`: every plan priced, the best of them with its layout. Raises as `plan` does.
 
-    known: what was found for this very job with such settings, and is taken as it is; that of another is left alone.
+    Args:
+        job: what to plan for.
+        tuning: how knobs are chosen.
+        time_limit: of the whole search [s].
+        known: sweep and layouts of this very job with such settings, which are taken as they are; of another job they
+            are left alone.
     """
     placed(job)
     clock, mine = Clock(), known if known and (known.job, known.tuning) == (job, tuning) else None
@@ -100,14 +125,14 @@ def search(
         rules = structural(job)
         space = mine.space if mine else Space(job, rules)
         swept = mine.swept if mine else fold(job, space, tuning, time_limit)
-    found = Found(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
+    start = Unproven(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
     if not swept.complete:
-        return found
+        return start
     with clock.phase("layouts"):
-        laid, even = laid_out_best(job, space, swept, tuning, found.left, mine.laid if mine else None)
-        found = replace(found, laid=laid, even=even)
+        laid, even = laid_out_best(job, space, swept, tuning, start.left, mine.laid if mine else None)
+        start = replace(start, laid=laid, even=even)
         if laid is None or laid.best is None:
-            return found
+            return start
         best, knobs = laid.best.plan, laid.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
-    return replace(found, plan=best, knobs=knobs, estimate=estimate)
+    return replace(start, plan=best, knobs=knobs, estimate=estimate)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.base.errors import InputError
+from optimizer.catalog.economics import default_price, find_price
+from optimizer.job.hardware import Cluster, Device
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.formula import COMPUTE, STREAM, WAIT
 from optimizer.objectives.step.time_terms import TIME_TERMS, burning
@@ -19,6 +21,7 @@ from optimizer.objectives.step.time_terms import TIME_TERMS, burning
 WAITING_UTILISATION = 0.025
 STREAMING_UTILISATION = 0.15
 LOWEST_CAP = 0.5
+REFERENCE_CURVE = "h200"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +100,37 @@ def capped_slowdown(share: ArrayLike, floor: ArrayLike, cap: float) -> FloatArra
 def compute_utilisation(time: Mapping[str, ArrayLike], executed_flops: ArrayLike, peak_bf16: float) -> FloatArray:
     """Achieved share of the dense BF16 peak while a GPU computes [1].
 
-    u = executed / (t_compute x peak), at most 1; executed: operations of one GPU in a step, recomputation included
-    [FLOP]; t_compute: seconds of the step in matrix products, attention and head [s]; peak [FLOP/s]. FP8 work counts
-    against the BF16 peak too, because the power curve was measured so.
+    u = executed / (t_compute x peak), at most 1 and no less than the centre of the lowest measured bin; executed:
+    operations of one GPU in a step, recomputation included [FLOP]; t_compute: seconds of the step in matrix products,
+    attention and head [s]; peak [FLOP/s]. FP8 work counts against the BF16 peak too, because the power curve was
+    measured so.
 
     >>> float(compute_utilisation({"gemm": 3.0, "head": 1.0, "bubble": 1.0}, 2.0e15, 1e15))
     0.5
     """
     busy = sum((np.asarray(time[term], dtype=np.float64) for term in burning(COMPUTE) if term in time), np.asarray(0.0))
     flops = np.asarray(executed_flops, dtype=np.float64)
-    rate: FloatArray = np.minimum(1.0, flops / np.maximum(busy * peak_bf16, 1e-30))
+    rate: FloatArray = np.clip(flops / np.maximum(busy * peak_bf16, 1e-30), WAITING_UTILISATION, 1.0)
     return rate
+
+
+def phase_power(utilisation: ArrayLike, curve: PowerCurve, cap: float = 1.0) -> dict[str, FloatArray]:
+    """Share of its limit that a GPU takes while it computes, streams memory, and waits or communicates [1].
+
+    Args:
+        utilisation: achieved share of the peak while it computes, as `compute_utilisation` has it [1].
+        curve: floor and slope of the device.
+        cap: share of the limit that the GPU is held to [1].
+
+    >>> h200 = PowerCurve(limit=700.0, floor=0.11, slope=1.03, host=175.0)
+    >>> {phase: round(float(share), 2) for phase, share in phase_power(0.5, h200).items()}
+    {'compute': 0.84, 'stream': 0.51, 'wait': 0.27}
+    """
+    return {
+        COMPUTE: np.minimum(device_power(utilisation, curve.floor, curve.slope), cap),
+        STREAM: _steady(STREAMING_UTILISATION, curve.floor, curve.slope, cap),
+        WAIT: _steady(WAITING_UTILISATION, curve.floor, curve.slope, cap),
+    }
 
 
 def step_energy(
@@ -128,25 +151,21 @@ def step_energy(
     >>> [round(float(part)) for part in (used.gpu, used.host, used.step_time)]
     [891, 350, 2]
     """
-    busy = device_power(compute_utilisation(time, executed_flops, peak_bf16), curve.floor, curve.slope)
-    slowdown = capped_slowdown(busy, curve.floor, cap)
-    phases: dict[str, tuple[FloatArray, FloatArray]] = {
-        COMPUTE: (slowdown, np.minimum(busy, cap)),
-        STREAM: (np.asarray(1.0), _steady(STREAMING_UTILISATION, curve.floor, curve.slope, cap)),
-        WAIT: (np.asarray(1.0), _steady(WAITING_UTILISATION, curve.floor, curve.slope, cap)),
-    }
+    utilisation = compute_utilisation(time, executed_flops, peak_bf16)
+    stretched = capped_slowdown(device_power(utilisation, curve.floor, curve.slope), curve.floor, cap)
+    shares = phase_power(utilisation, curve, cap)
     wall, gpu = np.asarray(0.0), np.asarray(0.0)
     for term, seconds in time.items():
-        stretch, share = phases[TIME_TERMS[term].burns]
-        lasting = np.asarray(seconds, dtype=np.float64) * stretch
+        phase = TIME_TERMS[term].burns
+        lasting = np.asarray(seconds, dtype=np.float64) * (stretched if phase == COMPUTE else 1.0)
         wall = wall + lasting
-        gpu = gpu + lasting * share * curve.limit
+        gpu = gpu + lasting * shares[phase] * curve.limit
     return StepEnergy(
         step_time=wall,
         gpu=gpu,
         host=wall * curve.host,
         network=wall * curve.network,
-        peak_power=phases[COMPUTE][1] * curve.limit + curve.host + curve.network,
+        peak_power=shares[COMPUTE] * curve.limit + curve.host + curve.network,
     )
 
 
@@ -154,6 +173,51 @@ def step_energy(
 def _steady(utilisation: float, floor: float, slope: float, cap: float) -> FloatArray:
     """Share of the limit that a phase without matrix products takes [1]."""
     return np.minimum(device_power(utilisation, floor, slope), cap)
+
+
+def power_limit(device: Device) -> float | None:
+    """Power limit of one GPU or chip [W]: the vendor's, else what prices.csv derives; None without either."""
+    derived = find_price("power_limit", device.name)
+    return device.power or (derived.value if derived else None)
+
+
+def power_curve(device: Device, limit: float, switches: float, gpus: int) -> PowerCurve:
+    """Power of a device of this limit; one without a measured curve takes the H200's, not marked as measured.
+
+    Args:
+        device: whose curve is looked up.
+        limit: power limit of one GPU [W].
+        switches: switches of the network outside the scale-up domain [1].
+        gpus: GPUs that share them [1].
+
+    Returns:
+        The curve without a host.
+
+    Raises:
+        InputError: where presets/prices.csv has no curve of the H200.
+    """
+    floor, slope = (find_price(f"power_{part}", device.name, REFERENCE_CURVE) for part in ("floor", "slope"))
+    if floor is None or slope is None:
+        raise InputError(f"presets/prices.csv has no power curve of {REFERENCE_CURVE}; add power_floor and power_slope")
+    switch = find_price("switch_power", "infiniband-ndr")
+    return PowerCurve(
+        limit=limit,
+        floor=floor.value,
+        slope=slope.value,
+        host=0.0,
+        network=float(switch_power(switch.value, switches, gpus)) if switch else 0.0,
+        measured=floor.name == device.name,
+    )
+
+
+def provisioned_power(cluster: Cluster, limit: float) -> float:
+    """Rated power of one GPU with its share of the server or rack [W], of a GPU with this limit [W]."""
+    rated = find_price("node_power_max", cluster.name) or find_price("rack_power_max", cluster.name)
+    if rated is None:
+        return limit * default_price("server_to_chip_power").value
+    # GPUs that the figure covers: the number in its scope, such as "per rack of 72 GPUs".
+    number = next((word for word in rated.scope.split() if word.isdecimal()), "")
+    return rated.value / (int(number) if number else cluster.gpus_per_node)
 
 
 def switch_power(power: ArrayLike, switches: ArrayLike, gpus: ArrayLike) -> FloatArray:

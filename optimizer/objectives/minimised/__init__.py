@@ -1,0 +1,1 @@
+"""What a search may minimise: one file an objective."""

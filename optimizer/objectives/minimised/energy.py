@@ -1,0 +1,97 @@
+"""The energy of a step: GPUs by what they do, their hosts and switches, and the cooling of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from optimizer.base.errors import InputError
+from optimizer.catalog.economics import default_price, find_price
+from optimizer.catalog.offers import PriceBook
+from optimizer.job.hardware import Cluster
+from optimizer.job.job import Job
+from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.network.fabric import PORT, fabric
+from optimizer.objectives.objective import Objective, Phases, all_layers, seconds_in
+from optimizer.objectives.pipeline.stages import mean_stage
+from optimizer.objectives.power import WAITING_UTILISATION, PowerCurve, phase_power, power_curve, power_limit
+from optimizer.objectives.step.flops import model_flops, recomputed_flops
+from optimizer.objectives.step.formula import COMPUTE, STREAM, WAIT
+
+
+def watts(job: Job) -> float:
+    """Power of the site while every GPU of a job waits [W].
+
+    N x PUE x (P_limit p_wait + P_host + P_network); N: GPUs, P: of one GPU [W], p_wait: phase_power [1].
+
+    Raises:
+        InputError: where the power of the device is not known.
+    """
+    curve = usual_curve(job.cluster, job.gpus)
+    waiting = float(phase_power(WAITING_UTILISATION, curve)[WAIT])
+    return job.gpus * site_pue(job.cluster) * (curve.limit * waiting + curve.host + curve.network)
+
+
+def phases(bill: Bill) -> Phases:
+    """What the site draws beyond `watts` while every GPU computes or streams memory [W].
+
+    N x PUE x P_limit x (p - p_wait). A plan computes at one utilisation, its operations over its seconds of matrix
+    products with every layer recomputed that may be: which of them are changes both alike.
+    """
+    job, curve = bill.job, usual_curve(bill.job.cluster, bill.job.gpus)
+    spared, again = seconds_in(bill, COMPUTE)
+    layers = all_layers(bill)
+    busy = spared + sum((layers[kind] * added for kind, added in again.items()), np.zeros(len(bill)))
+    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
+    anywhere = bill.plans.placed(())
+    again_flops = recomputed_flops(job, anywhere, mean_stage(job.model, anywhere))
+    executed = (useful + again_flops) / job.gpus
+    peak = job.cluster.device.peak_flops.get("bf16", job.peak_flops)
+    shares = phase_power(np.clip(executed / np.maximum(busy * peak, 1e-30), WAITING_UTILISATION, 1.0), curve)
+    scale = job.gpus * site_pue(job.cluster) * curve.limit
+    return {phase: scale * (shares[phase] - shares[WAIT]) for phase in (COMPUTE, STREAM)}
+
+
+@lru_cache(maxsize=64)
+def usual_curve(cluster: Cluster, gpus: int) -> PowerCurve:
+    """Power of the GPUs of a cluster, their hosts and switches, at the middle of every assumption.
+
+    Raises:
+        InputError: where the power of the device is not known.
+    """
+    limit = power_limit(cluster.device)
+    if limit is None:
+        raise InputError(
+            f"the power of {cluster.device.name} is not known, which --minimize energy and the cost of owned machines "
+            "need: add a row power_limit to presets/prices.csv"
+        )
+    ports = cluster.tiers[1].link.bandwidth / PORT if len(cluster.tiers) > 1 else 0.0
+    network = fabric(gpus, cluster.gpus_per_node, ports, cluster.tiers[-1].oversubscription)
+    curve = power_curve(cluster.device, limit, network.switches, gpus)
+    spread, host = default_price("power_spread").value, default_price("host_share").value
+    return replace(curve, limit=limit * spread, host=host * limit)
+
+
+@lru_cache(maxsize=64)
+def site_pue(cluster: Cluster) -> float:
+    """Energy of a site over that of its machines [1]: that of the offer which prices the cluster, else the usual."""
+    offer = PriceBook().rent(cluster.device.name, cluster.name)
+    usual = find_price("pue", "other")
+    return (offer.pue if offer and offer.pue else 0.0) or (usual.value if usual else 1.0)
+
+
+OBJECTIVE = Objective(
+    name="energy",
+    label="energy",
+    unit="J",
+    about="what GPUs, hosts, switches and their cooling draw during a step",
+    good="efficient",
+    better="more efficient",
+    best="most efficient",
+    worse="less efficient",
+    per="joule",
+    rate=watts,
+    phases=phases,
+)

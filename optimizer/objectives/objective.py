@@ -1,0 +1,190 @@
+"""What a search minimises: a value of plans that grows with the seconds of a step, and a bound on it.
+
+value = rate x step + what a second of computing and of streaming adds x such seconds of the mean GPU
+
+The second sum is the same for all layouts of a plan but for the layers that they recompute, so that the layout of the
+least value is that of the fewest seconds with a price on every layer recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.pipeline.stages import FULL, LAYERS, kinds_of, mean_stage, placed_stages
+from optimizer.objectives.step.formula import STREAM
+from optimizer.objectives.step.once import FASTEST, once_inputs, update_time, work_of
+from optimizer.objectives.step.time_terms import burning
+
+OPTIMIZER = "optimizer"  # the term that burns power once per step, not in every layer
+Phases = Mapping[str, FloatArray | float]
+
+
+def seconds_alone(_: Bill) -> Phases:
+    """No phase of a step counts for more than its seconds."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surplus:
+    """What plans add to the value of their seconds.
+
+    Attributes:
+        bill: the plans.
+        phases: what a second of COMPUTE and of STREAM on every GPU adds, by plan [unit/s]; never below 0.
+    """
+
+    bill: Bill
+    phases: Phases
+
+    def spared(self, *offloads: FloatArray | float) -> FloatArray:
+        """What a step adds that recomputes nothing, with the best of these shares of the optimizer on the host [unit].
+
+        It is linear in the share: of the ends of a range the better one beats all between.
+        """
+        added = self._layers[0]
+        if STREAM in self.phases:
+            updating = np.minimum.reduce([self._updating(offload) for offload in offloads])
+            added = added + self.phases[STREAM] * updating
+        return added
+
+    def recomputing(self, layers: Mapping[str, FloatArray]) -> FloatArray:
+        """What so many recomputed layers add, all stages together, by kind [unit]."""
+        return np.asarray(sum((count * self.again(kind) for kind, count in layers.items()), self._nothing))
+
+    def again(self, kind: str) -> FloatArray:
+        """What one recomputed layer of a kind adds [unit]."""
+        return self._layers[1].get(kind, self._nothing)
+
+    @cached_property
+    def _nothing(self) -> FloatArray:
+        return np.zeros(len(self.bill))
+
+    @cached_property
+    def _layers(self) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Of all layers of a step, nothing recomputed, and of one recomputed layer by kind [unit]."""
+        spared, again = self._nothing, dict[str, FloatArray]()
+        for phase, weight in self.phases.items():
+            passes, recomputed = seconds_in(self.bill, phase)
+            spared = spared + weight * passes
+            again = {kind: again.get(kind, 0.0) + weight * added for kind, added in recomputed.items()}
+        return spared, again
+
+    def _updating(self, offload: FloatArray | float) -> FloatArray:
+        """Seconds of the mean GPU's optimizer with this share of its state on the host [s]."""
+        work = work_of(self.bill, mean_stage(self.bill.job.model, self.bill.plans))
+        updated = once_inputs(work, FASTEST)["updated"]
+        return np.asarray((updated * update_time(self.bill.job, np.asarray(offload)))[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What is minimised, for one step of a job.
+
+    Attributes:
+        name: as `--minimize` has it.
+        label: what it is, for people.
+        unit: of its values, in SI or USD.
+        about: what is counted, in words.
+        good: what a plan of a low value is: "fast".
+        better: what one of a lower value is: "faster".
+        best: what the one of the lowest value is: "fastest".
+        worse: what one of a higher value is: "slower".
+        per: its unit in words, as in tokens per "second".
+        rate: what any second of a step costs a job [unit/s].
+        phases: what a second of COMPUTE and of STREAM on every GPU adds to that, by plan [unit/s]; never below 0.
+    """
+
+    name: str
+    label: str
+    unit: str
+    about: str
+    good: str = "good"
+    better: str = "better"
+    best: str = "best"
+    worse: str = "worse"
+    per: str = "unit"
+    rate: Callable[[Job], float]
+    phases: Callable[[Bill], Phases] = seconds_alone
+
+    def surplus(self, bill: Bill) -> Surplus:
+        """What these plans add to the value of their seconds."""
+        return Surplus(bill=bill, phases=self.phases(bill))
+
+    def value(self, bill: Bill, knobs: Knobs | KnobColumns, seconds: FloatArray) -> FloatArray:
+        """The value of plans whose layers lie as they say [unit].
+
+        Args:
+            bill: the plans.
+            knobs: the same for all, or one setting per plan.
+            seconds: of a step of each plan at these knobs [s].
+        """
+        surplus = self.surplus(bill)
+        added = surplus.spared(knobs.offload)
+        if surplus.phases:
+            added = added + surplus.recomputing(recomputed_layers(bill))
+        return np.asarray(self.rate(bill.job) * seconds + added)
+
+    def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float) -> float:
+        """The value of one plan whose step takes so long [unit]."""
+        if self.phases is seconds_alone:
+            return self.rate(job) * seconds
+        return float(self.value(bill_of(job, Plans.of([plan])), knobs, np.array([seconds]))[0])
+
+    def bound(self, bill: Bill, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
+        """What no plan of a bill stays below with layers evenly split that takes at least so long [unit].
+
+        Args:
+            bill: the plans; what full recomputation recomputes is all layers.
+            seconds: least time of a step of each plan [s].
+            offloads: ends of the range of shares of the optimizer state that may be on the host [1].
+        """
+        surplus = self.surplus(bill)
+        added = surplus.spared(*offloads) + surplus.recomputing(all_layers(bill))
+        return np.asarray(self.rate(bill.job) * seconds + added)
+
+
+def all_layers(bill: Bill) -> dict[str, FloatArray]:
+    """Layers by kind that full recomputation recomputes where none is spared, all stages together [layers]."""
+    full = (bill.plans.recompute == FULL).astype(np.float64)
+    return {kind: count * full for kind, count in kinds_of(bill.job.model).items() if kind in LAYERS}
+
+
+def recomputed_layers(bill: Bill) -> dict[str, FloatArray]:
+    """Layers that each plan recomputes by kind, all stages together [layers]."""
+    if bill.plans.placements is None:
+        return all_layers(bill)
+    recomputed = placed_stages(bill.job.model, bill.plans).recomputed
+    return {kind: layers.sum(axis=0) for kind, layers in recomputed.items()}
+
+
+def seconds_in(bill: Bill, phase: str) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Seconds of a step that the mean GPU spends in the layers' kernels of a phase, the optimizer's left out [s].
+
+    m / pp x sum over the kinds of layers x their seconds; m: micro-batches, pp: stages.
+
+    Args:
+        bill: the plans.
+        phase: COMPUTE, STREAM or WAIT.
+
+    Returns:
+        Of both passes of all layers, nothing recomputed; and what recomputing one layer of a kind adds.
+    """
+    plans, counts = bill.plans, kinds_of(bill.job.model)
+    passes, spared, again = plans.num_microbatches / plans.pp, np.zeros(len(bill)), dict[str, FloatArray]()
+    for name in burning(phase):
+        if name == OPTIMIZER:
+            continue
+        for kind, entry in bill.entries.items():
+            both, added = entry.term(name)
+            spared = spared + counts[kind] * passes * both
+            if kind in LAYERS:
+                again[kind] = again.get(kind, 0.0) + passes * added
+    return spared, again
